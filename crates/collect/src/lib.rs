@@ -1,0 +1,1 @@
+//! A host's files, kernel, sockets and logs to rows.

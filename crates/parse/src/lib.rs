@@ -1,0 +1,1 @@
+//! Bytes of a log line to fields; pure.

@@ -1,0 +1,1 @@
+//! Turns SQL answers into findings; pure.

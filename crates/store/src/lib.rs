@@ -1,0 +1,1 @@
+//! Keeps rows, answers SQL: write-ahead log, hot rows, Parquet, manifest.

@@ -1,0 +1,29 @@
+//! What every row means: one spec per table gives the row type, the Arrow schema, the docs page and the UI's schema.
+//!
+//! This room does no I/O and depends on no other room; every other room depends on it. A table is one file under
+//! `spec/` and one name in [`TABLES`]. What the rooms hand to each other ([`Parcel`], [`LogSource`], [`Micros`])
+//! lives here too, because a star has only one centre.
+
+#[macro_use]
+mod table;
+
+mod clock;
+mod log_source;
+mod parcel;
+mod spec;
+mod unit;
+
+pub use clock::{Clock, FixedClock, Micros};
+pub use log_source::{JsonEscape, LogFormat, LogSource, Program};
+pub use parcel::{Batch, DecodeError, Parcel, StreamId, StreamRange};
+pub use spec::*;
+pub use table::{Column, DataKind, Kind, Rows, TableSpec, kind};
+pub use unit::unit_of;
+
+/// Every table of weir, in the order in which the docs list them.
+pub const TABLES: &[&TableSpec] = ALL;
+
+/// The spec of the table called `name`, or `None`.
+pub fn table(name: &str) -> Option<&'static TableSpec> {
+    TABLES.iter().copied().find(|spec| spec.name == name)
+}

@@ -1,0 +1,32 @@
+//! One file per table. A new table is a new file and its name in this list.
+
+macro_rules! specs {
+    ($($file:ident: $Row:ident, $Rows:ident;)+) => {
+        $(mod $file;)+
+        $(pub use $file::{$Row, $Rows};)+
+        pub(crate) const ALL: &[&crate::TableSpec] = &[$(&$Row::SPEC),+];
+    };
+}
+
+specs! {
+    request: Request, RequestRows;
+    log: Log, LogRows;
+    reject: Reject, RejectRows;
+    finding: Finding, FindingRows;
+    listener: Listener, ListenerRows;
+    tcp_stat: TcpStat, TcpStatRows;
+    sock_stat: SockStat, SockStatRows;
+    net_dev: NetDev, NetDevRows;
+    softnet_stat: SoftnetStat, SoftnetStatRows;
+    cpu_stat: CpuStat, CpuStatRows;
+    pressure: Pressure, PressureRows;
+    mem_stat: MemStat, MemStatRows;
+    cgroup_stat: CgroupStat, CgroupStatRows;
+    disk_stat: DiskStat, DiskStatRows;
+    filesystem: Filesystem, FilesystemRows;
+    kmsg: Kmsg, KmsgRows;
+    sysctl: Sysctl, SysctlRows;
+    config_directive: ConfigDirective, ConfigDirectiveRows;
+    host_info: HostInfo, HostInfoRows;
+    collector_run: CollectorRun, CollectorRunRows;
+}

@@ -1,0 +1,17 @@
+//! `reject`: lines that could not be understood, kept raw.
+
+table! {
+    /// Lines that could not be understood: kept raw, with the reason.
+    Reject, RejectRows = "reject";
+    grain: "one row per line that did not parse";
+    source: "every parser";
+    sort: [ts];
+    1 ts: Time = "When the line was read.";
+    2 host: Text = "The host whose line it is.";
+    3 source: Text = "The file it was read from.";
+    4 source_offset: OptInt = "Byte offset of the line in its stream; NULL when the source has no offsets.";
+    5 parser: Text = "The parser that gave up: `nginx_template`, `json`, `haproxy_http`, …";
+    6 reason: Text = "Why, one of few words: `invalid_json`, `no_match`, `too_long`.";
+    7 detail: Text = "Where and what, for a person.";
+    8 raw: Text = "The line; bytes that are not UTF-8 are written as `\\xNN`.";
+}

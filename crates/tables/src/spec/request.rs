@@ -1,0 +1,48 @@
+//! `request`: the one vocabulary of every tier; `tier` says where the clock stood.
+
+table! {
+    /// Every request as one tier saw it; two rows of different `tier` never measure the same thing.
+    Request, RequestRows = "request";
+    grain: "one row per request and tier that recorded it";
+    source: "access logs of nginx, HAProxy and Apache; later the edge, the wire and the beacon";
+    sort: [ts];
+    1 ts: Time = "When the tier wrote the record: at completion for proxies' logs.";
+    2 host: Text = "The host that recorded it.";
+    3 tier: Text = "Where the clock stood: `client`, `edge`, `wire_edge`, `proxy`, `wire_upstream` or `app`.";
+    4 observed_ts: Time = "When the agent read the record.";
+    5 source: Text = "The file it was read from.";
+    6 source_offset: OptInt = "Byte offset of the line in its stream; NULL when the source has no offsets.";
+    7 program: OptText = "The program that recorded it: nginx, haproxy, apache.";
+    8 request_id: OptText = "The id that joins the tiers' rows of one request; NULL when not logged.";
+    9 client_address: OptText = "The peer's address as the tier saw it; behind a balancer that is the balancer.";
+    10 client_port: OptInt = "The peer's port; NULL when not logged.";
+    11 server_address: OptText = "The host name that was asked for, else the address that took the connection.";
+    12 server_port: OptInt = "The port that took the connection; NULL when not logged.";
+    13 url_scheme: OptText = "http or https; NULL when not logged.";
+    14 http_request_method: OptText = "GET, POST, …; NULL when the request line was not readable.";
+    15 url_path: OptText = "Path without the query; NULL when the request line was not readable.";
+    16 url_query: OptText = "Query without `?`; NULL when there is none.";
+    17 network_protocol_version: OptText = "1.0, 1.1, 2 or 3; NULL when not logged.";
+    18 http_response_status_code: OptInt = "The status sent to the peer; NULL when none was sent.";
+    19 request_bytes: OptInt = "Bytes received from the peer; NULL when not logged.";
+    20 response_bytes: OptInt = "Bytes sent to the peer with headers; NULL when not logged.";
+    21 response_body_bytes: OptInt = "Bytes of body sent to the peer; NULL when not logged.";
+    22 user_agent_original: OptText = "The header User-Agent; NULL when absent.";
+    23 http_request_header_referer: OptText = "The header Referer; NULL when absent.";
+    24 duration_seconds: OptFloat = "First byte of the request read to last byte of the answer written, by this tier's clock (nginx request_time, HAProxy Ta).";
+    25 request_read_seconds: OptFloat = "Waiting for the whole request head (HAProxy TR); NULL when not logged.";
+    26 queue_seconds: OptFloat = "Waiting in this tier's own queue for a free upstream (HAProxy Tw); NULL when not logged.";
+    27 upstream_connect_seconds: OptFloat = "Connecting to the upstream, summed over tries (nginx upstream_connect_time, HAProxy Tc); NULL without an upstream.";
+    28 upstream_header_seconds: OptFloat = "From the start of connecting until the upstream's first header byte, summed over tries (nginx upstream_header_time, HAProxy Tc+Tr); NULL without an upstream.";
+    29 upstream_response_seconds: OptFloat = "From the start of connecting until the upstream's last byte, summed over tries (nginx upstream_response_time); NULL without an upstream.";
+    30 upstream_address: OptText = "The upstream that answered last, `address:port`; NULL without an upstream.";
+    31 upstream_status_code: OptInt = "The last upstream's status; NULL without an upstream.";
+    32 upstream_tries: OptInt = "How many upstreams were tried; NULL when not logged.";
+    33 proxy_frontend: OptText = "HAProxy frontend; NULL elsewhere.";
+    34 proxy_backend: OptText = "HAProxy backend or nginx upstream name; NULL when not logged.";
+    35 proxy_server: OptText = "HAProxy server name; NULL elsewhere.";
+    36 termination_state: OptText = "HAProxy's flags at disconnection, such as `CD--`; NULL elsewhere.";
+    37 connection_requests: OptInt = "How many requests the connection has carried with this one; NULL when not logged.";
+    38 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, both joined by `,`, or NULL.";
+    39 attrs: Attrs = "Fields of the line that have no column.";
+}

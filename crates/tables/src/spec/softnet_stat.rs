@@ -1,0 +1,16 @@
+//! `softnet_stat`: packets between interrupt and protocol, per processor.
+
+table! {
+    /// Packets taken from the network queue per processor, and those dropped there.
+    SoftnetStat, SoftnetStatRows = "softnet_stat";
+    grain: "one row per processor at each sample at which a column moved, and each minute";
+    source: "/proc/net/softnet_stat";
+    sort: [host, cpu, ts];
+    1 ts: Time = "When the sample was taken.";
+    2 host: Text = "The host that it was taken on.";
+    3 cpu: Text = "The processor's number.";
+    4 packets_total: Int = "Packets processed.";
+    5 drops_total: Int = "Packets dropped because the backlog was full.";
+    6 time_squeezes_total: Int = "Rounds that ended with work left.";
+    7 backlog_length: OptInt = "Packets waiting now; NULL before kernel 5.14.";
+}

@@ -1,0 +1,3 @@
+//! weir: wires the rooms together.
+
+fn main() {}
