@@ -34,6 +34,12 @@ impl Paint {
         Self { is_on: is_wanted && std::io::stdout().is_terminal() }
     }
 
+    /// No colour.
+    #[cfg(test)]
+    pub(crate) fn off() -> Self {
+        Self { is_on: false }
+    }
+
     /// `text` in bold.
     pub(crate) fn bold(self, text: &str) -> String {
         self.wrap("1", text)

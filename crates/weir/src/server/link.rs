@@ -11,9 +11,8 @@ use weir_tables::StreamId;
 use super::Shared;
 use super::answer::Refusal;
 use super::sql::require_json;
+use crate::parcel_link::{PARCEL_TYPE, parse_stream};
 
-/// The media type of an encoded parcel.
-pub(crate) const PARCEL_TYPE: &str = "application/vnd.weir.parcel";
 /// Streams that one request may ask for.
 const MAX_STREAMS: usize = 10_000;
 
@@ -49,12 +48,6 @@ pub(crate) async fn positions(
     Ok(Json(json!({"positions": positions})))
 }
 
-/// 32 hex digits.
-pub(crate) fn parse_stream(text: &str) -> Option<StreamId> {
-    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(StreamId)
-}
-
 /// `POST /api/link/parcel`.
 pub(crate) async fn parcel(
     State(app): State<Shared>,
@@ -69,20 +62,4 @@ pub(crate) async fn parcel(
     }
     let appended = app.store.append_encoded(body.to_vec()).await?;
     Ok(Json(json!({"rows": appended.rows, "position": appended.position})))
-}
-
-#[cfg(test)]
-mod tests {
-    use weir_tables::StreamId;
-
-    use super::parse_stream;
-
-    #[test]
-    fn streams_are_32_hex_digits_and_nothing_else() {
-        let stream = StreamId(0x1234_5678_9abc_def0);
-        assert_eq!(parse_stream(&stream.to_string()), Some(stream));
-        for bad in ["", "12", "+2345678901234567890123456789012", "g2345678901234567890123456789012"] {
-            assert_eq!(parse_stream(bad), None, "{bad}");
-        }
-    }
 }

@@ -33,8 +33,6 @@ use crate::meter::Meter;
 use crate::watch::WatchStatus;
 use answer::Refusal;
 
-pub(crate) use link::{PARCEL_TYPE, parse_stream};
-
 /// Bodies of requests that are no parcels.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// How long open connections may take to end after weir was told to end.
