@@ -62,7 +62,7 @@ function options(width, height, series, unit, marks) {
     cursor: { points: { size: 6 }, drag: { x: true, y: false } },
     legend: { live: true },
     scales: Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])),
-    axes: [{ ...axis, values: clock }, ...units.slice(0, 2).map((u, i) => ({
+    axes: [{ ...axis, size: 30, values: clock }, ...units.slice(0, 2).map((u, i) => ({
       ...axis, scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
     }))],
     series: [
@@ -72,7 +72,7 @@ function options(width, height, series, unit, marks) {
         spanGaps: false, points: { show: s.values.length < 40 }, value: (_, v) => (v === null || v === undefined ? '–' : number(v, unit ?? s.unit)),
       })),
     ],
-    hooks: { draw: [u => marks.forEach(mark => drawMark(u, mark, color('--muted')))] },
+    hooks: { ready: [u => u.setLegend({ idx: u.data[0].length - 1 }, false)], draw: [u => marks.reduce((end, mark) => drawMark(u, mark, color('--muted'), end), 0)] },
   };
 }
 
@@ -83,9 +83,10 @@ const clock = (u, ticks) => ticks.map(t => {
   return iso.endsWith('00:00:00.000Z') ? iso.slice(5, 10) : iso.slice(11, u.scales.x.max - u.scales.x.min < 600 ? 19 : 16);
 });
 
-function drawMark(u, mark, color) {
+/** A dashed line with a word beside it; the word is left out where it would cover the one before. Answers where it ends. */
+function drawMark(u, mark, color, end) {
   const x = Math.round(u.valToPos(Date.parse(mark.ts) / 1000, 'x', true));
-  if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
+  if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return end;
   const { ctx } = u;
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = color;
@@ -95,8 +96,13 @@ function drawMark(u, mark, color) {
   ctx.lineTo(x, u.bbox.top + u.bbox.height);
   ctx.stroke();
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.fillText(mark.label, x + 4, u.bbox.top + 12 * devicePixelRatio);
+  ctx.textBaseline = 'bottom';
+  ctx.textAlign = 'left';
+  const hasRoom = x > end;
+  if (hasRoom) ctx.fillText(mark.label, x + 4, u.bbox.top + u.bbox.height - 4);
+  const next = hasRoom ? x + ctx.measureText(mark.label).width + 8 : end;
   ctx.restore();
+  return next;
 }
 
 function followTheme(changed) {

@@ -24,7 +24,7 @@ export function Grid({ answer, label = 'rows' }) {
   return html`
     <div class="grid-box" ref=${ref} onScroll=${follow} tabindex="0" role="region" aria-label=${label}>
       <table class="grid" aria-rowcount=${rows.length}>
-        <thead><tr>${columns.map(c => html`<th key=${c.name} scope="col" title=${`${c.kind}${unitOf(c) ? `, ${unitOf(c)}` : ''}`}>${c.name}</th>`)}</tr></thead>
+        <thead><tr>${columns.map((c, n) => html`<th key=${n} scope="col" class=${isNumber[n] ? 'number' : undefined} title=${`${c.kind}${unitOf(c) ? `, ${unitOf(c)}` : ''}`}>${c.name}</th>`)}</tr></thead>
         <tbody>
           ${first > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${columns.length} style=${{ height: `${first * ROW}px` }} /></tr>`}
           ${rows.slice(first, last).map((row, i) => html`

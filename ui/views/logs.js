@@ -28,6 +28,8 @@ function rangeOf({ range = '15m', from, to }) {
   return { where: `ts > now() - interval '${seconds} seconds'`, from: 0, seconds, isFixed: false };
 }
 
+const isToday = ms => !ms || new Date(ms).toISOString().slice(0, 10) === new Date().toISOString().slice(0, 10);
+
 export function Logs() {
   const { params } = useRoute();
   const [limit, setLimit] = useState(PAGE);
@@ -63,7 +65,7 @@ export function Logs() {
         <${Facets} tables=${tables} schema=${schema} q=${q} isReady=${!!catalog.data} onPick=${add} />
         <section class="panel logs-list" aria-label="log rows">
           <header><${Tail} isLive=${isLive} isPaused=${isPaused} rows=${rows} onTop=${top} /><${OpenSql} sql=${sql} /></header>
-          <div class="rows" ref=${list} tabindex="-1" onScroll=${e => setReading(e.currentTarget.scrollTop > 30)} aria-live=${isLive && !isPaused ? 'polite' : 'off'}>
+          <div class=${`rows${range.seconds > 43_200 || !isToday(range.from) ? ' has-dates' : ''}`} ref=${list} tabindex="-1" onScroll=${e => setReading(e.currentTarget.scrollTop > 30)} aria-live=${isLive && !isPaused ? 'polite' : 'off'}>
             <${States} loaded=${rows} lines=${12} isEmpty=${d => !d.rows.length} empty=${html`<${NoRows} q=${q} params=${params} />`}>
               ${answer => html`
                 ${objects(answer).map(row => html`<${LogRow} key=${keyOf(row)} row=${row} isOpen=${open.has(keyOf(row))} onToggle=${() => toggle(keyOf(row))} onPick=${add} />`)}

@@ -9,7 +9,9 @@ import { Badge, Icon } from '../parts/icon.js';
 import { OpenSql, Panel, Problem, Skeleton, States } from '../parts/panel.js';
 import { Spark } from '../parts/spark.js';
 import { Watched } from './watched.js';
-import { LISTENER_SQL, TIERS, TIME_SQL, scoped } from './tiers.js';
+import { scoped } from './tier_sql.js';
+import { LISTENER_SQL, TIERS, TIME_SQL } from './tiers.js';
+import { TIERS_BELOW } from './tiers_below.js';
 
 const EVERY = 5_000;
 
@@ -28,8 +30,8 @@ export function Overview() {
     <div class="overview">
       <${Verdict} findings=${findings} open=${open} />
       <${TimeBar} host=${host} />
-      <div class="flow" role="list" aria-label="tiers, from the visitor to the disk">${TIERS.filter(t => !t.isWide).map(card)}</div>
-      <div class="below" role="list" aria-label="what lies below all tiers">${TIERS.filter(t => t.isWide).map(card)}</div>
+      <div class="flow" role="list" aria-label="tiers, from the visitor to the disk">${TIERS.map(card)}</div>
+      <div class="below" role="list" aria-label="what lies below all tiers">${TIERS_BELOW.map(card)}</div>
       <${Listeners} loaded=${listeners} sql=${scoped(LISTENER_SQL, host)} />
       <${Watched} sources=${status?.log_sources} />
     </div>`;
@@ -46,10 +48,11 @@ function Verdict({ findings, open }) {
   const worst = serious[0];
   return html`
     <p class=${`verdict verdict-${worst.class}`} role="status"><${Icon} name=${worst.class} />
-      <span><b>${worst.tier} hurts:</b> <a href=${link('findings', {}, worst.finding_id)}>${worst.summary}</a>
+      <span><b>${titleOf(worst.tier)} hurts:</b> <a href=${link('findings', {}, worst.finding_id)}>${worst.summary}</a>
       ${serious.length > 1 && html` <a class="more" href=${link('findings')}>and ${serious.length - 1} more</a>`}</span></p>`;
 }
 
+const titleOf = tier => [...TIERS, ...TIERS_BELOW].find(t => t.tiers.includes(tier))?.title ?? tier;
 const rank = f => ['page', 'mail', 'note'].indexOf(f.class);
 
 const PARTS = [['client', 'to the client'], ['queue', 'proxy queue'], ['connect', 'connecting'], ['app', 'application'], ['body', 'rest of the answer']];
@@ -63,11 +66,13 @@ function TimeBar({ host }) {
       <${States} loaded=${loaded} lines=${1} isEmpty=${d => !d.rows.length} empty="No request was logged in the last minute. Requests appear as soon as nginx, HAProxy or Apache write one.">
         ${answer => {
           const row = objects(answer)[0];
-          const shown = PARTS.filter(([name]) => row[`${name}_seconds`] > 0);
-          return html`<div class="timebar">${(shown.length ? shown : PARTS).map(([name, label]) => html`
-            <div key=${name} class=${`part part-${name}`} style=${{ flexGrow: String(Math.max(row[`${name}_seconds`], 1e-9)) }}
-                 title=${`${label}: mean ${row[`${name}_seconds`]} s, p95 ${row[`${name}_seconds_p95`] ?? 'not measured'} s`}>
-              <i /><span>${label}</span><b>${duration(row[`${name}_seconds`])}</b><small>p95 ${value(row[`${name}_seconds_p95`], { name: 'seconds' })}</small></div>`)}</div>`;
+          const parts = PARTS.filter(([name]) => row[`${name}_seconds`] > 0);
+          const shown = parts.length ? parts : PARTS;
+          const mean = name => row[`${name}_seconds`] ?? 0;
+          return html`
+            <div class="timebar" aria-hidden="true">${shown.map(([name]) => html`<i key=${name} class=${`part-${name}`} style=${{ flexGrow: String(Math.round(mean(name) * 1e6)) }} />`)}</div>
+            <dl class="timekeys">${shown.map(([name, label]) => html`
+              <div key=${name}><dt><i class=${`part-${name}`} />${label}</dt><dd title=${`mean ${mean(name)} s`}>${duration(mean(name))}<small>p95 ${value(row[`${name}_seconds_p95`], { name: 'seconds' })}</small></dd></div>`)}</dl>`;
         }}
       <//>
     <//>`;
@@ -83,16 +88,16 @@ function TierCard({ tier, host, findings, queues }) {
   const now = Date.now();
   return html`
     <section class=${`tier tier-${worst?.class ?? 'ok'}`} role="listitem" aria-label=${tier.title} data-tier=${tier.id}>
-      <header><h2>${tier.title}</h2><span class="tier-state"><${Icon} name=${worst?.class ?? 'ok'} />${worst ? `${firing.length} firing` : 'no finding'}</span></header>
+      <header><h2>${tier.title}</h2><span class="tier-state"><${Icon} name=${worst?.class ?? (findings.length ? 'pending' : 'ok')} />${worst ? `${firing.length} firing` : findings.length ? `${findings.length} pending` : 'no finding'}</span></header>
       <p class="tier-of">${tier.of}</p>
-      ${findings.length > 0 && html`<ul class="tier-findings">${findings.slice(0, 4).map(f => html`
-        <li key=${f.finding_id}><a href=${link('findings', {}, f.finding_id)}><${Badge} finding=${f} /> ${f.summary}</a></li>`)}</ul>`}
       <${States} loaded=${numbers} lines=${4} isEmpty=${d => !d.rows.length} empty=${tier.empty}>
         ${answer => html`<${Figures} answer=${answer} figures=${tier.figures} />`}
       <//>
       ${spark.data?.rows.length > 1 && html`<a class="spark-link" href=${link('sql', { q: sparkSql, chart: 1 })} aria-label=${`${tier.spark.label}: open the chart's query`}>
         <${Spark} answer=${spark.data} label=${`${tier.spark.label}, 15 min`} from=${now - 900_000} to=${now} /></a>`}
       ${queues.length > 0 && html`<ul class="queues" aria-label="accept queues">${queues.slice(0, 3).map(q => html`<li key=${key(q)}><${Queue} queue=${q} /></li>`)}</ul>`}
+      ${findings.length > 0 && html`<ul class="tier-findings">${findings.slice(0, 4).map(f => html`
+        <li key=${f.finding_id}><a href=${link('findings', {}, f.finding_id)}><${Badge} finding=${f} /> ${f.summary}</a></li>`)}</ul>`}
       <footer><span>last minute</span><${OpenSql} sql=${sql} /></footer>
     </section>`;
 }
