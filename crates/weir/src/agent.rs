@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use weir_tables::Clock;
 
-use crate::clock::SystemClock;
 use crate::client::Client;
+use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::config::place::read_token;
 use crate::failure::{EXIT_CONFIG, Failure};

@@ -67,14 +67,17 @@ fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
     match error {
         ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => failure
             .hint("nothing listens there; start it with `weir up`, or name another with --url"),
-        ureq::Error::Timeout(_) => failure.hint("is the address right, and may this host reach it?"),
+        ureq::Error::Timeout(_) => {
+            failure.hint("is the address right, and may this host reach it?")
+        }
         _ => failure,
     }
 }
 
 fn read(body: &[u8]) -> Result<Value, Failure> {
-    serde_json::from_slice(body)
-        .map_err(|error| Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?"))
+    serde_json::from_slice(body).map_err(|error| {
+        Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?")
+    })
 }
 
 fn cells(answer: &Value) -> (Vec<&str>, &[Value]) {
@@ -99,19 +102,16 @@ fn objects(answer: &Value) -> String {
 
 fn table(answer: &Value, paint: Paint) -> String {
     let (names, rows) = cells(answer);
-    let text: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| row.as_array().into_iter().flatten().map(shown).collect())
-        .collect();
+    let text: Vec<Vec<String>> =
+        rows.iter().map(|row| row.as_array().into_iter().flatten().map(shown).collect()).collect();
     let mut widths: Vec<usize> = names.iter().map(|name| name.chars().count()).collect();
     for row in &text {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let is_number = |at: usize| {
-        matches!(answer["columns"][at]["kind"].as_str(), Some("integer" | "float"))
-    };
+    let is_number =
+        |at: usize| matches!(answer["columns"][at]["kind"].as_str(), Some("integer" | "float"));
     let line = |cells: &[String]| {
         let padded = cells.iter().enumerate().map(|(at, cell)| {
             let pad = " ".repeat(widths[at].saturating_sub(cell.chars().count()));

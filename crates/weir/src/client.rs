@@ -28,11 +28,7 @@ const IDLE: usize = 2;
 
 impl Client {
     /// A client for the weir at `url`, such as `http://127.0.0.1:4770`.
-    pub(crate) fn new(
-        url: &str,
-        token: Option<&str>,
-        timeout: Duration,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &str, token: Option<&str>, timeout: Duration) -> Result<Self, Failure> {
         let url = url.trim_end_matches('/');
         let base = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         if !base.starts_with("http://") {
@@ -79,8 +75,8 @@ impl Answer {
     pub(crate) fn failure(&self) -> Failure {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
-        let message =
-            text("error").unwrap_or_else(|| format!("cannot ask weir: it answered {}", self.status));
+        let message = text("error")
+            .unwrap_or_else(|| format!("cannot ask weir: it answered {}", self.status));
         let hint = match self.status {
             401 => Some("name the login: --token-file FILE, or `agent.token_file`".to_owned()),
             _ => text("hint"),

@@ -126,7 +126,8 @@ impl Meter {
     }
 
     fn with(&self, stage: Stage, change: impl FnOnce(&mut Figures)) {
-        let at = STAGES.iter().position(|(known, _)| *known == stage).expect("every stage is listed");
+        let at =
+            STAGES.iter().position(|(known, _)| *known == stage).expect("every stage is listed");
         change(&mut self.stages[at].lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -161,7 +162,11 @@ impl Meter {
         [
             ("weir_http_requests_total", "HTTP requests.", value(&self.requests)),
             ("weir_queries_total", "Queries of users.", value(&self.queries)),
-            ("weir_query_failures_total", "Queries of users that failed.", value(&self.query_failures)),
+            (
+                "weir_query_failures_total",
+                "Queries of users that failed.",
+                value(&self.query_failures),
+            ),
             ("weir_rows_total", "Rows that the store took from this process.", value(&self.rows)),
             ("weir_lines_total", "Log lines parsed.", value(&self.lines)),
             ("weir_rejects_total", "Log lines that could not be understood.", value(&self.rejects)),

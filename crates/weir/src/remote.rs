@@ -136,7 +136,9 @@ impl Remote {
             }
             Verdict::Durable(_) => self.meter.took(Stage::Store, started.elapsed(), 0),
             Verdict::Behind(expected) => {
-                tracing::error!("the hub knows samples up to {expected}, this one begins at {from}");
+                tracing::error!(
+                    "the hub knows samples up to {expected}, this one begins at {from}"
+                );
                 self.meter.count_dropped(1);
             }
             Verdict::Refused(error) => {
@@ -181,7 +183,9 @@ impl Remote {
     /// What waits of the same attempt at a stream would leave a gap: it is read again as well.
     fn forget(&self, refused: &Ticket) {
         let mut queue = self.queue();
-        queue.streams.retain(|(_, ticket)| ticket.stream != refused.stream || ticket.epoch > refused.epoch);
+        queue
+            .streams
+            .retain(|(_, ticket)| ticket.stream != refused.stream || ticket.epoch > refused.epoch);
         self.changed.notify_all();
     }
 

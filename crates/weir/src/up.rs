@@ -54,15 +54,14 @@ fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
 
 /// Binds the address, refusing what would show rows of visitors to everybody.
 fn listen(text: &str, has_login: bool) -> Result<TcpListener, Failure> {
-    let address = text
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut addresses| addresses.next())
-        .ok_or_else(|| {
-            Failure::new(format!("cannot listen on `{text}`: not an address and a port"))
-                .hint("write it as 127.0.0.1:4770 or [::1]:4770")
-                .code(EXIT_CONFIG)
-        })?;
+    let address =
+        text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
+            || {
+                Failure::new(format!("cannot listen on `{text}`: not an address and a port"))
+                    .hint("write it as 127.0.0.1:4770 or [::1]:4770")
+                    .code(EXIT_CONFIG)
+            },
+        )?;
     if !server::is_loopback(address) && !has_login {
         return Err(refused_without_login(address));
     }
@@ -92,7 +91,8 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
             Some(owner) => failure.hint(format!(
                 "{owner} listens there; end it, or take another port: --listen 127.0.0.1:0"
             )),
-            None => failure.hint("another program listens there; take another port: --listen 127.0.0.1:0"),
+            None => failure
+                .hint("another program listens there; take another port: --listen 127.0.0.1:0"),
         },
         std::io::ErrorKind::PermissionDenied => failure.hint("ports below 1024 need root"),
         _ => failure.hint("the address must be one of this machine's own: `ip address`"),
@@ -160,8 +160,7 @@ impl Up<'_> {
         let signals = Signals::new()?;
         let watching = if is_watching {
             let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
-            let context =
-                context(values, destination, &clock, &meter, &status);
+            let context = context(values, destination, &clock, &meter, &status);
             Some(start_watch(context, values.clone()).await?)
         } else {
             None
@@ -190,8 +189,11 @@ impl Up<'_> {
         let api = &self.values.api;
         let host = self.values.collect.host.clone();
         if let Some(dir) = api.ui_dir.as_deref().filter(|dir| !dir.join("index.html").is_file()) {
-            return Err(Failure::new(format!("cannot serve `{}`: no index.html in it", dir.display()))
-                .hint("--ui-dir names the directory `ui` of weir's sources"));
+            return Err(Failure::new(format!(
+                "cannot serve `{}`: no index.html in it",
+                dir.display()
+            ))
+            .hint("--ui-dir names the directory `ui` of weir's sources"));
         }
         Ok(Arc::new(App {
             store: Arc::clone(store),
@@ -206,7 +208,9 @@ impl Up<'_> {
             started: clock.now(),
             token: self.token.clone(),
             ui_dir: api.ui_dir.clone(),
-            queries: Semaphore::new(usize::try_from(api.concurrent_queries.clamp(1, 64)).unwrap_or(4)),
+            queries: Semaphore::new(
+                usize::try_from(api.concurrent_queries.clamp(1, 64)).unwrap_or(4),
+            ),
             query_timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
             parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),
         }))
@@ -261,7 +265,10 @@ impl Signals {
         let on = |kind| {
             signal(kind).map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))
         };
-        Ok(Self { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+        })
     }
 
     /// Returns at the first of them.

@@ -128,7 +128,14 @@ mod tests {
     fn only_own_names_and_addresses_are_hosts() {
         let own = ["weir.example.net".to_owned()];
         let check = |host: &str| is_own_host(&headers(&[("host", host)]), &own);
-        for good in ["localhost:4770", "127.0.0.1:1", "[::1]:4770", "[::1]", "10.0.0.5", "WEIR.example.net:80"] {
+        for good in [
+            "localhost:4770",
+            "127.0.0.1:1",
+            "[::1]:4770",
+            "[::1]",
+            "10.0.0.5",
+            "WEIR.example.net:80",
+        ] {
             assert!(check(good), "{good}");
         }
         for bad in ["evil.example", "evil.example:4770", "localhost.evil.example", "", "a:b"] {
@@ -142,7 +149,15 @@ mod tests {
         let check = |value: &str| has_login(&headers(&[("authorization", value)]), "sesame");
         assert!(check("Bearer sesame"));
         assert!(check("Basic bWU6c2VzYW1l")); // me:sesame
-        for bad in ["Bearer sesam", "Bearer sesame1", "Bearer ", "Basic !", "Basic c2VzYW1l", "Digest sesame", "sesame"] {
+        for bad in [
+            "Bearer sesam",
+            "Bearer sesame1",
+            "Bearer ",
+            "Basic !",
+            "Basic c2VzYW1l",
+            "Digest sesame",
+            "sesame",
+        ] {
             assert!(!check(bad), "{bad}");
         }
         assert!(!has_login(&headers(&[]), "sesame"));

@@ -18,7 +18,11 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
     text.gauge("weir_store_file_count", "Parquet files.", stats.file_count);
     text.gauge("weir_store_file_bytes", "Bytes of Parquet files.", stats.file_bytes);
     text.gauge("weir_store_file_rows", "Rows in Parquet files.", stats.file_rows);
-    text.gauge("weir_store_full", "1 while rows are refused for lack of room.", u64::from(stats.is_full));
+    text.gauge(
+        "weir_store_full",
+        "1 while rows are refused for lack of room.",
+        u64::from(stats.is_full),
+    );
     for (name, help, value) in app.meter.counters() {
         text.counter(name, help, value);
     }
@@ -30,7 +34,8 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
     });
     text.head("weir_findings_open", "Findings that are not resolved.", "gauge");
     for ((class, state), count) in open {
-        let _ = writeln!(text.0, "weir_findings_open{{class=\"{class}\",state=\"{state}\"}} {count}");
+        let _ =
+            writeln!(text.0, "weir_findings_open{{class=\"{class}\",state=\"{state}\"}} {count}");
     }
     if let Some(watch) = &app.watch {
         let lag: u64 = watch.streams().iter().map(|stream| stream.lag_bytes).sum();

@@ -16,9 +16,13 @@ pub(crate) async fn list(State(app): State<Shared>) -> Result<Json<Value>, Refus
         .collect();
     let counts = objects(&app.query(&counts.join(" union all "), TABLES.len()).await?);
     let count_of = |name: &str| {
-        counts.iter().find(|row| row["name"] == name).map_or(Value::Null, |row| row["row_count"].clone())
+        counts
+            .iter()
+            .find(|row| row["name"] == name)
+            .map_or(Value::Null, |row| row["row_count"].clone())
     };
-    let tables: Vec<Value> = TABLES.iter().map(|spec| described(spec, count_of(spec.name))).collect();
+    let tables: Vec<Value> =
+        TABLES.iter().map(|spec| described(spec, count_of(spec.name))).collect();
     Ok(Json(json!({"tables": tables})))
 }
 

@@ -61,10 +61,10 @@ pub(crate) async fn get(
 
 /// Only this type makes a browser ask first whether another site may send it.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
-    let is_json = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.split(';').next().is_some_and(|v| v.trim() == "application/json"));
+    let is_json =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(
+            |value| value.split(';').next().is_some_and(|v| v.trim() == "application/json"),
+        );
     if is_json {
         return Ok(());
     }

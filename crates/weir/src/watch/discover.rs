@@ -29,7 +29,8 @@ impl Finder {
         let mut seen_nudges = 0;
         loop {
             let run = Run::start();
-            let mut found = if self.finds_logs { discover(&self.root) } else { Discovery::default() };
+            let mut found =
+                if self.finds_logs { discover(&self.root) } else { Discovery::default() };
             let sources = merged(self.extra.clone(), std::mem::take(&mut found.sources));
             context.meter.ran(Stage::Discover, &run, found.directives.len());
             for problem in context.status.set_problems(found.problems) {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use weir_collect::logs::{Chunk, NewStream, TailEvent, TailOptions, Tailer};
 use weir_tables::{Log, LogRows, Micros, Rows, StreamId};
 
-use super::deliver::{Reply, Ticket};
 use super::Context;
+use super::deliver::{Reply, Ticket};
 use crate::meter::{Run, Stage};
 
 /// How often files are looked at: the largest part of the way from a line's writing to its being found.
@@ -153,7 +153,8 @@ impl Follower {
         let mut waited = self.replies.recv_timeout(LOOK);
         while let Ok(reply) = waited {
             self.take(reply);
-            waited = self.replies.try_recv().map_err(|_| std::sync::mpsc::RecvTimeoutError::Timeout);
+            waited =
+                self.replies.try_recv().map_err(|_| std::sync::mpsc::RecvTimeoutError::Timeout);
         }
     }
 
@@ -213,15 +214,18 @@ impl Follower {
 
 fn described(event: &TailEvent) -> (&'static str, String) {
     match event {
-        TailEvent::Rotated { path, unread_bytes, .. } => {
-            ("info", format!("`{path}` was rotated; {unread_bytes} bytes of the old file are still read"))
-        }
+        TailEvent::Rotated { path, unread_bytes, .. } => (
+            "info",
+            format!("`{path}` was rotated; {unread_bytes} bytes of the old file are still read"),
+        ),
         TailEvent::Truncated { path, lost_bytes: 0, .. } => {
             ("info", format!("`{path}` was cut and is read from its start"))
         }
         TailEvent::Truncated { path, lost_bytes, is_copy_found: true, .. } => (
             "info",
-            format!("`{path}` was cut; {lost_bytes} bytes that were not read yet are read from its copy"),
+            format!(
+                "`{path}` was cut; {lost_bytes} bytes that were not read yet are read from its copy"
+            ),
         ),
         TailEvent::Truncated { path, lost_bytes, .. } => {
             ("warn", format!("`{path}` was cut; at least {lost_bytes} bytes were never read"))
@@ -253,7 +257,8 @@ pub(super) fn parse_always(context: &Context, jobs: &Receiver<Job>) {
         let row_count = rows.row_count();
         context.status.count(&chunk.path, lines, rejects);
         context.meter.count_lines(lines, rejects);
-        let range = weir_tables::StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
+        let range =
+            weir_tables::StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
         let parcel = weir_tables::Parcel { range: Some(range), batches: rows.finish() };
         context.meter.ran(Stage::Parse, &run, row_count);
         let _ = ticket.reply.send(Reply::Spare(chunk.bytes));

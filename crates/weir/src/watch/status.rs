@@ -109,9 +109,10 @@ impl WatchStatus {
         let counts = lock(&self.counts);
         let mut out: Vec<Value> = Vec::new();
         for stream in streams.iter().filter(|stream| stream.state != StreamState::Rotated) {
-            let source = source_of.get(&stream.path).map(AsRef::as_ref).or_else(|| {
-                sources.iter().find(|source| source.path.as_os_str() == &*stream.path)
-            });
+            let source = source_of
+                .get(&stream.path)
+                .map(AsRef::as_ref)
+                .or_else(|| sources.iter().find(|source| source.path.as_os_str() == &*stream.path));
             let (lines, rejects) = counts.get(&stream.path).copied().unwrap_or_default();
             out.push(json!({
                 "path": &*stream.path,
@@ -147,7 +148,8 @@ impl WatchStatus {
 }
 
 fn problem_text(problem: &Problem) -> String {
-    let hint = if problem.hint.is_empty() { String::new() } else { format!("\nhint: {}", problem.hint) };
+    let hint =
+        if problem.hint.is_empty() { String::new() } else { format!("\nhint: {}", problem.hint) };
     format!("{}{hint}", problem.message)
 }
 
