@@ -1,0 +1,71 @@
+//! The journal as `journalctl -o json` prints it (systemd.journal-fields(7), "Journal JSON Format").
+//!
+//! A message that is not UTF-8 is an array of byte values. Ids that only the journal itself needs (cursor, boot,
+//! machine, sequence numbers) are left out: they differ on every row and answer no question.
+
+use bumpalo::Bump;
+
+use crate::field::Field;
+use crate::json_lines::JsonLines;
+use crate::record::{Fault, Kind, Record};
+use crate::{number, severity, text};
+
+/// Keys that only the journal itself needs.
+const OWN_KEYS: [&str; 8] = [
+    "__CURSOR",
+    "__MONOTONIC_TIMESTAMP",
+    "__SEQNUM",
+    "__SEQNUM_ID",
+    "_BOOT_ID",
+    "_MACHINE_ID",
+    "_SOURCE_MONOTONIC_TIMESTAMP",
+    "_SOURCE_BOOTTIME_TIMESTAMP",
+];
+
+/// The reader of journal lines.
+pub(crate) fn lines() -> JsonLines {
+    JsonLines::new(|_| Field::Attr)
+}
+
+/// Reads a line.
+pub(crate) fn parse<'a>(
+    lines: &mut JsonLines,
+    line: &'a str,
+    record: &mut Record<'a>,
+) -> Result<Kind, Fault> {
+    lines.read(line, record)?;
+    for (key, value) in record.take_pairs() {
+        take(key, value, record);
+    }
+    record.log.program = record.log.program.or(record.request.program);
+    Ok(Kind::Log)
+}
+
+fn take<'a>(key: &'a str, value: &'a str, record: &mut Record<'a>) {
+    let log = &mut record.log;
+    match key {
+        "__REALTIME_TIMESTAMP" => record.put(key, value, Field::Time),
+        "MESSAGE" => record.log.body = body(value, record.arena),
+        "PRIORITY" => log.severity = number::integer(value).and_then(severity::of_syslog),
+        "SYSLOG_FACILITY" => log.facility = number::integer(value).and_then(severity::facility),
+        "SYSLOG_IDENTIFIER" => log.program = Some(value),
+        // The name of the process counts when it gave itself none; kept here until all keys are read.
+        "_COMM" => record.request.program = Some(value),
+        "_PID" => log.process_id = number::integer(value),
+        _ if OWN_KEYS.contains(&key) => {}
+        _ => record.attr(key, value),
+    }
+}
+
+/// `[104,105]` to text; anything else is the text itself.
+fn body<'a>(value: &'a str, arena: &'a Bump) -> &'a str {
+    let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return value;
+    };
+    let bytes: Option<Vec<u8>> =
+        list.split(',').map(|number| number.trim_ascii().parse().ok()).collect();
+    match bytes {
+        Some(bytes) => arena.alloc_str(&text::raw(&bytes)),
+        None => value,
+    }
+}

@@ -1,0 +1,292 @@
+//! Lines of one stream to rows: cuts the chunk into lines, hands each to its format, writes the row.
+//!
+//! A format gives a filled `Record` or a `Fault`; the fault's line is kept raw in `reject`. Nothing here or below
+//! panics on input.
+
+use bumpalo::Bump;
+use memchr::memchr;
+use weir_tables::{LogFormat, LogSource, Micros, Program, Reject};
+
+use crate::ParsedRows;
+use crate::apache_template;
+use crate::auto::Auto;
+use crate::json_lines::JsonLines;
+use crate::record::{Fault, Kind, Record};
+use crate::template::Template;
+use crate::time::TimeReader;
+use crate::{apache_error, combined, haproxy, journal, nginx_error, nginx_template, syslog, text};
+
+/// Longer lines are rejected.
+const MAX_LINE_BYTES: usize = 1 << 20;
+/// What is kept of a line that is too long.
+const KEPT_BYTES: usize = 4096;
+/// Arena memory that is kept for the next chunk.
+const ARENA_BYTES: usize = 4 << 20;
+
+/// Turns the lines of one stream into rows. Keeps what it learns of the lines' layout from chunk to chunk.
+///
+/// Tier: access logs of nginx, HAProxy and Apache, and lines of any other log that say method and target or
+/// status, are requests of tier `proxy`, because the clock stood in the program that talks to the peer. An Apache
+/// that runs the application itself is still the place where the bytes leave, so it is `proxy` too.
+///
+/// Times without a zone are UTC unless [`LineParser::with_utc_offset`] says otherwise. Times without a year get the
+/// year that puts them nearest to the time of reading.
+pub struct LineParser {
+    path: String,
+    host: String,
+    program: Option<&'static str>,
+    format: Format,
+    utc_offset_seconds: i32,
+    arena: Bump,
+}
+
+enum Format {
+    Template { name: &'static str, template: Template },
+    JsonTemplate(JsonLines),
+    Combined,
+    Json(JsonLines),
+    HaproxyHttp,
+    Syslog,
+    Journal(JsonLines),
+    NginxError,
+    ApacheError,
+    Auto(Box<Auto>),
+}
+
+impl Format {
+    fn new(format: &LogFormat) -> Self {
+        match format {
+            LogFormat::NginxTemplate { template, .. } if template.trim_start().starts_with('{') => {
+                Self::JsonTemplate(nginx_template::json(template))
+            }
+            LogFormat::NginxTemplate { template, .. } => {
+                Self::Template { name: "nginx_template", template: nginx_template::text(template) }
+            }
+            LogFormat::ApacheTemplate { template } => Self::apache(template),
+            LogFormat::Combined => Self::Combined,
+            LogFormat::Json => Self::Json(JsonLines::free()),
+            LogFormat::HaproxyHttp => Self::HaproxyHttp,
+            LogFormat::Syslog => Self::Syslog,
+            LogFormat::Journal => Self::Journal(journal::lines()),
+            LogFormat::NginxError => Self::NginxError,
+            LogFormat::ApacheError => Self::ApacheError,
+            LogFormat::Auto => Self::Auto(Box::default()),
+        }
+    }
+
+    fn apache(template: &str) -> Self {
+        if template.trim_start().starts_with('{') {
+            return Self::JsonTemplate(apache_template::json(template));
+        }
+        Self::Template { name: "apache_template", template: apache_template::text(template) }
+    }
+
+    /// The column `reject.parser`.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Template { name, .. } => name,
+            Self::JsonTemplate(_) => "json_template",
+            Self::Combined => "combined",
+            Self::Json(_) => "json",
+            Self::HaproxyHttp => "haproxy_http",
+            Self::Syslog => "syslog",
+            Self::Journal(_) => "journal",
+            Self::NginxError => "nginx_error",
+            Self::ApacheError => "apache_error",
+            Self::Auto(_) => "auto",
+        }
+    }
+
+    fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
+        match self {
+            Self::Template { template, .. } => template.names(arena),
+            _ => &[],
+        }
+    }
+
+    /// How a byte that is not UTF-8 is written: JSON strings take a backslash away again.
+    fn byte_escape(&self, line: &[u8]) -> &'static str {
+        let is_json = match self {
+            Self::JsonTemplate(_) | Self::Json(_) | Self::Journal(_) => true,
+            Self::Auto(_) => Auto::is_json(line),
+            _ => false,
+        };
+        if is_json { "\\\\x" } else { "\\x" }
+    }
+
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
+        match self {
+            Self::Template { template, .. } => template.parse(line, record).map(|()| Kind::Request),
+            Self::JsonTemplate(lines) => lines.read(line, record).map(|()| Kind::Request),
+            Self::Combined => combined::parse(line, record),
+            Self::Json(lines) => lines.parse(line, record),
+            Self::HaproxyHttp => haproxy::parse(line, record),
+            Self::Syslog => Ok(syslog::parse(line, record)),
+            Self::Journal(lines) => journal::parse(lines, line, record),
+            Self::NginxError => Ok(nginx_error::parse(line, record)),
+            Self::ApacheError => Ok(apache_error::parse(line, record)),
+            Self::Auto(auto) => auto.parse(line, record),
+        }
+    }
+}
+
+impl LineParser {
+    /// A parser for one stream: `source` says program and format, `path` and `host` go into the rows.
+    pub fn new(source: &LogSource, path: &str, host: &str) -> Self {
+        let program = match source.program {
+            Program::Nginx => Some("nginx"),
+            Program::Haproxy => Some("haproxy"),
+            Program::Apache => Some("apache"),
+            Program::Syslog | Program::Journal | Program::Other => None,
+        };
+        let path = if source.program == Program::Journal { "journal" } else { path };
+        Self {
+            path: path.to_owned(),
+            host: host.to_owned(),
+            program,
+            format: Format::new(&source.format),
+            utc_offset_seconds: 0,
+            arena: Bump::new(),
+        }
+    }
+
+    /// Reads times without a zone as those of a clock `seconds` east of UTC.
+    #[must_use]
+    pub fn with_utc_offset(mut self, seconds: i32) -> Self {
+        self.utc_offset_seconds = seconds;
+        self
+    }
+
+    /// Appends one row for each line of `bytes` that is not blank.
+    ///
+    /// `bytes` are whole lines, each ending in `\n`; the last one may lack it when the file ended for good.
+    /// `offset` is the stream offset of `bytes[0]`, `observed` the time of reading.
+    pub fn parse(&mut self, bytes: &[u8], offset: u64, observed: Micros, out: &mut ParsedRows) {
+        if self.arena.allocated_bytes() > ARENA_BYTES {
+            self.arena = Bump::new();
+        }
+        self.arena.reset();
+        let place = Place {
+            path: &self.path,
+            host: &self.host,
+            program: self.program,
+            observed,
+            parser: self.format.name(),
+        };
+        let times = TimeReader::new(observed, self.utc_offset_seconds);
+        let mut record = Record::new(&self.arena, times);
+        record.names = self.format.names(&self.arena);
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let length = memchr(b'\n', rest).unwrap_or(rest.len());
+            out.lines += 1;
+            let line = trim_end(&rest[..length]);
+            if !line.is_empty() {
+                let line_offset = i64::try_from(offset + at as u64).ok();
+                parse_line(&mut self.format, &place, line, line_offset, &mut record, out);
+            }
+            at += length + 1;
+        }
+    }
+}
+
+/// What all rows of a chunk share.
+struct Place<'a> {
+    path: &'a str,
+    host: &'a str,
+    program: Option<&'static str>,
+    observed: Micros,
+    parser: &'static str,
+}
+
+/// The line without `\r`; empty when it is blank.
+fn trim_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.first().is_some_and(u8::is_ascii_whitespace) && line.trim_ascii().is_empty() {
+        return &[];
+    }
+    line
+}
+
+fn parse_line<'a>(
+    format: &mut Format,
+    place: &Place<'a>,
+    line: &'a [u8],
+    offset: Option<i64>,
+    record: &mut Record<'a>,
+    out: &mut ParsedRows,
+) {
+    if line.len() > MAX_LINE_BYTES {
+        let detail = format!("{} bytes, more than {MAX_LINE_BYTES}", line.len());
+        let fault = Fault { reason: "too_long", detail };
+        return reject(place, &line[..KEPT_BYTES], offset, &fault, out);
+    }
+    record.clear();
+    let (text, is_mended) = match std::str::from_utf8(line) {
+        Ok(text) => (text, false),
+        Err(_) => text::lossless(line, format.byte_escape(line), record.arena),
+    };
+    record.repair.invalid_utf8 = is_mended;
+    match format.parse(text, record) {
+        Ok(kind) => accept(place, kind, offset, record, out),
+        Err(fault) => reject(place, line, offset, &fault, out),
+    }
+}
+
+fn accept<'a>(
+    place: &Place<'a>,
+    kind: Kind,
+    source_offset: Option<i64>,
+    record: &mut Record<'a>,
+    out: &mut ParsedRows,
+) {
+    record.settle(kind);
+    let repair = record.repair.as_str();
+    out.repaired += u64::from(repair.is_some());
+    let ts = record.ts.unwrap_or(place.observed);
+    match kind {
+        Kind::Request => out.request.push(&weir_tables::Request {
+            ts,
+            host: place.host,
+            tier: "proxy",
+            observed_ts: place.observed,
+            source: place.path,
+            source_offset,
+            program: record.request.program.or(place.program),
+            repair,
+            attrs: record.attrs(),
+            ..record.request
+        }),
+        Kind::Log => out.log.push(&weir_tables::Log {
+            ts,
+            host: place.host,
+            observed_ts: place.observed,
+            source: place.path,
+            source_offset,
+            program: record.log.program.or(place.program),
+            repair,
+            attrs: record.attrs(),
+            ..record.log
+        }),
+    }
+}
+
+fn reject(
+    place: &Place<'_>,
+    line: &[u8],
+    source_offset: Option<i64>,
+    fault: &Fault,
+    out: &mut ParsedRows,
+) {
+    out.reject.push(&Reject {
+        ts: place.observed,
+        host: place.host,
+        source: place.path,
+        source_offset,
+        parser: place.parser,
+        reason: fault.reason,
+        detail: &fault.detail,
+        raw: &text::raw(line),
+    });
+}

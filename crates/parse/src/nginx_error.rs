@@ -1,0 +1,76 @@
+//! nginx's `error_log` (ngx_log.c): `2026/11/20 12:00:00 [error] 12#34: *5 message, client: …, server: …`.
+//!
+//! The named values at the end become attributes, the body is the message in front of them. A line without the
+//! head continues the one before (stack traces of FastCGI applications) and is a row with the line as its body.
+
+use crate::log_text;
+use crate::record::{Kind, Record};
+use crate::{number, severity};
+
+/// Names that nginx puts behind a message, in its order.
+const NAMES: [&str; 8] =
+    ["client", "server", "request", "subrequest", "upstream", "host", "referrer", "login"];
+
+/// Reads a line.
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
+    if head(line, record).is_none() {
+        log_text::parse(line, record);
+    }
+    Kind::Log
+}
+
+/// Whether a line has the head of the format.
+pub(crate) fn is_likely(line: &str) -> bool {
+    matches!(line.as_bytes(), [_, _, _, _, b'/', _, _, b'/', _, _, b' ', ..])
+        && line.get(19..).is_some_and(|rest| rest.starts_with(" ["))
+}
+
+fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let (ts, used) = record.times.read_front(line)?;
+    let (level, rest) = line[used..].strip_prefix(" [")?.split_once("] ")?;
+    let (process, message) = rest.split_once(": ")?;
+    let (process_id, thread_id) = process.split_once('#')?;
+    record.log.process_id = Some(number::integer(process_id)?);
+    record.log.severity = severity::of_word(level);
+    record.ts = Some(ts);
+    record.attr("thread_id", thread_id);
+    let message = connection(message, record);
+    record.log.body = named_values(message, record);
+    Some(())
+}
+
+/// `*5 ` in front of a message is the number of the connection.
+fn connection<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
+    let cut = message.strip_prefix('*').and_then(|rest| rest.split_once(' '));
+    match cut.filter(|(number, _)| number::integer(number).is_some()) {
+        Some((number, message)) => {
+            record.attr("connection", number);
+            message
+        }
+        None => message,
+    }
+}
+
+/// Takes `, name: value` off the end and gives what is in front of the first.
+fn named_values<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
+    let marks = NAMES.map(|name| (name, format!(", {name}: ")));
+    let Some((start, mut name)) = first_mark(message, &marks) else { return message };
+    let mut rest = &message[start + name.len() + 4..];
+    loop {
+        let next = first_mark(rest, &marks);
+        let value = next.map_or(rest, |(at, _)| &rest[..at]);
+        record.attr(name, unquoted(value));
+        let Some((at, next_name)) = next else { break };
+        rest = &rest[at + next_name.len() + 4..];
+        name = next_name;
+    }
+    &message[..start]
+}
+
+fn first_mark(text: &str, marks: &[(&'static str, String)]) -> Option<(usize, &'static str)> {
+    marks.iter().filter_map(|(name, mark)| Some((text.find(mark)?, *name))).min()
+}
+
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+}
