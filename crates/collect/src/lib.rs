@@ -1,1 +1,3 @@
 //! A host's files, kernel, sockets and logs to rows.
+
+pub mod logs;
