@@ -5,6 +5,7 @@
 
 mod error;
 pub mod host;
+pub mod logs;
 pub mod recording;
 
 pub use error::CollectError;

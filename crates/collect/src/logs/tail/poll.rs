@@ -1,0 +1,560 @@
+//! The polling half of the [`Tailer`]: which paths there are, what is at them, and what becomes of files.
+//!
+//! Everything that is due is looked at by age: a file that grew in the last ten seconds at each scan, others once a
+//! second; a path every half second, one whose file has been quiet every two.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_tables::{LogSource, Micros, StreamId};
+
+use super::contact::{Begin, Candidate, Contact, Policy, StartAt};
+use super::file::{Look, TailFile, is_line_start, recent_start};
+use super::identity::Place;
+use super::rotated::{is_rotated_name, siblings};
+use super::types::{NewStream, ReadFrom, TailEvent};
+use super::{Live, Orphan, Tailer, Watched, cannot_read, label};
+use crate::logs::glob;
+
+const EXPAND_EVERY: Duration = Duration::from_secs(2);
+const PATH_EVERY: Duration = Duration::from_millis(500);
+const QUIET_PATH_EVERY: Duration = Duration::from_secs(2);
+const QUIET_FILE_EVERY: Duration = Duration::from_secs(1);
+const QUIET_AFTER: Duration = Duration::from_secs(10);
+const RETRY_EVERY: Duration = Duration::from_secs(30);
+
+impl Tailer {
+    /// Brings the watched paths in line with the sources and their globs.
+    pub(super) fn expand(&mut self, now: Micros) {
+        let is_due = self.expanded_at.is_none_or(|at| now >= at + EXPAND_EVERY || now < at);
+        if !self.are_sources_new && !is_due {
+            return;
+        }
+        self.expanded_at = Some(now);
+        let wanted = self.wanted_paths();
+        for (path, source) in &wanted {
+            self.watch(path, source);
+        }
+        if std::mem::take(&mut self.are_sources_new) {
+            self.drop_paths(|path, _| wanted.contains_key(path));
+        } else {
+            let is_kept = |path: &Path, watched: &Watched| {
+                wanted.contains_key(path) || !matches!(watched.live, Live::Absent)
+            };
+            self.drop_paths(is_kept);
+        }
+    }
+
+    fn wanted_paths(&self) -> BTreeMap<PathBuf, Arc<LogSource>> {
+        let mut wanted = BTreeMap::new();
+        for source in &self.sources {
+            if !glob::is_pattern(&source.path) {
+                wanted.insert(source.path.clone(), source.clone());
+                continue;
+            }
+            let matched = glob::expand(&source.path);
+            for path in matched.iter().filter(|path| !is_part_of_another(path, &matched)) {
+                wanted.entry(path.clone()).or_insert_with(|| source.clone());
+            }
+        }
+        while wanted.len() > self.options.max_paths {
+            wanted.pop_last();
+        }
+        wanted
+    }
+
+    fn watch(&mut self, path: &Path, source: &Arc<LogSource>) {
+        if let Some(watched) = self.paths.get_mut(path) {
+            watched.source = source.clone();
+            return;
+        }
+        let watched = Watched {
+            source: source.clone(),
+            label: label(path),
+            existed_at_start: self.are_sources_new && path.exists(),
+            is_from_glob: glob::is_pattern(&source.path),
+            is_met: false,
+            looked_at: None,
+            retry_at: None,
+            begins_anew: false,
+            known_birth_ns: None,
+            live: Live::Absent,
+            error: None,
+        };
+        self.paths.insert(path.to_owned(), watched);
+    }
+
+    fn drop_paths(&mut self, is_kept: impl Fn(&Path, &Watched) -> bool) {
+        let files = &mut self.files;
+        self.paths.retain(|path, watched| {
+            let is_kept = is_kept(path, watched);
+            if let (false, Live::Following(key)) = (is_kept, &watched.live)
+                && let Some(file) = files.get_mut(key)
+            {
+                file.is_rotated = true;
+            }
+            is_kept
+        });
+        let paths = &self.paths;
+        self.contacts.retain(|contact| paths.contains_key(&contact.path));
+    }
+
+    /// Looks at every open file that is due.
+    pub(super) fn look_at_files(&mut self, now: Micros) {
+        let due: Vec<u64> = self
+            .files
+            .iter()
+            .filter(|(_, file)| {
+                let is_busy = now < file.grown_at + QUIET_AFTER;
+                is_busy || now >= file.checked_at + QUIET_FILE_EVERY || now < file.checked_at
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for key in due {
+            self.look_at_file(key, now);
+        }
+    }
+
+    fn look_at_file(&mut self, key: u64, now: Micros) {
+        let Some(file) = self.files.get_mut(&key) else { return };
+        let was_deleted = file.is_deleted;
+        let was_size = file.size;
+        match file.look(now) {
+            Ok(Look::Replaced) => return self.replaced(key, now),
+            Ok(Look::Moved) => self.hurry(key),
+            Ok(Look::Same) => {}
+            Err(error) => file.error = Some(cannot_read(&file.path, &error)),
+        }
+        let Some(file) = self.files.get_mut(&key) else { return };
+        if file.is_readable(now, self.options.half_line_after) {
+            if was_deleted && file.size > was_size && file.is_rotated {
+                let event = TailEvent::WriterOnDeleted { path: file.path.clone(), size: file.size };
+                self.event(event);
+            }
+            self.queue(key);
+        } else if self.is_finished(key, now) {
+            self.forget(key);
+        }
+    }
+
+    /// Makes the path of a file that was renamed or unlinked due now.
+    fn hurry(&mut self, key: u64) {
+        let is_its = |live: &Live| matches!(live, Live::Following(followed) if *followed == key);
+        if let Some(watched) = self.paths.values_mut().find(|watched| is_its(&watched.live)) {
+            watched.looked_at = None;
+        }
+    }
+
+    fn is_finished(&self, key: u64, now: Micros) -> bool {
+        let Some(file) = self.files.get(&key) else { return false };
+        let keep =
+            if file.is_deleted { self.options.keep_deleted } else { self.options.keep_rotated };
+        file.is_rotated
+            && file.acknowledged == file.position
+            && file.position >= file.size
+            && now >= file.grown_at + keep
+    }
+
+    fn forget(&mut self, key: u64) -> Option<TailFile> {
+        let file = self.files.remove(&key)?;
+        self.keys.remove(&file.stream);
+        self.in_flight_bytes -= file.position - file.acknowledged;
+        Some(file)
+    }
+
+    /// Looks at every path that is due.
+    pub(super) fn look_at_paths(&mut self, now: Micros) {
+        let due: Vec<PathBuf> = self
+            .paths
+            .iter()
+            .filter(|(_, watched)| self.is_path_due(watched, now))
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in due {
+            let Some(mut watched) = self.paths.remove(&path) else { continue };
+            watched.looked_at = Some(now);
+            self.look_at_path(&path, &mut watched, now);
+            self.paths.insert(path, watched);
+        }
+    }
+
+    fn is_path_due(&self, watched: &Watched, now: Micros) -> bool {
+        let Some(looked_at) = watched.looked_at else { return true };
+        if watched.retry_at.is_some_and(|at| now < at) && now >= looked_at {
+            return false;
+        }
+        let is_quiet = match &watched.live {
+            Live::Following(key) => {
+                self.files.get(key).is_some_and(|file| now >= file.grown_at + QUIET_AFTER)
+            }
+            _ => false,
+        };
+        let every = if is_quiet { QUIET_PATH_EVERY } else { PATH_EVERY };
+        now >= looked_at + every || now < looked_at || matches!(watched.live, Live::Waiting(..))
+    }
+
+    fn look_at_path(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
+        watched.error = None;
+        watched.retry_at = None;
+        match path.metadata() {
+            Ok(metadata) if metadata.is_file() => {
+                let place = Place::of(&metadata);
+                if !self.is_still_there(watched, place) {
+                    self.leave(path, watched, now);
+                    self.enter(path, watched, place, now);
+                }
+            }
+            Ok(_) => self.fail(watched, &io::Error::other("it is not a regular file"), now),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.leave(path, watched, now),
+            Err(error) => self.fail(watched, &error, now),
+        }
+        self.meet(path, watched, now);
+    }
+
+    fn is_still_there(&self, watched: &Watched, found: Place) -> bool {
+        match &watched.live {
+            Live::Absent => false,
+            Live::Waiting(_, place) | Live::Resolving(place) => place.is_same_file(&found),
+            Live::Following(key) => {
+                self.files.get(key).is_some_and(|file| file.place.is_same_file(&found))
+            }
+        }
+    }
+
+    fn fail(&mut self, watched: &mut Watched, error: &io::Error, now: Micros) {
+        watched.error = Some(cannot_read(&watched.label, error));
+        watched.retry_at = Some(now + RETRY_EVERY);
+    }
+
+    /// The file that was at the path is not there any more.
+    fn leave(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
+        match std::mem::replace(&mut watched.live, Live::Absent) {
+            Live::Absent | Live::Resolving(_) => {}
+            Live::Waiting(file, place) => self.orphans.push(Orphan {
+                path: path.to_owned(),
+                file,
+                place,
+                size: 0,
+                grown_at: now,
+            }),
+            Live::Following(key) => {
+                let Some(file) = self.files.get_mut(&key) else { return };
+                file.is_rotated = true;
+                file.grown_at = now;
+                watched.known_birth_ns = Some(file.place.birth_ns);
+                let event = TailEvent::Rotated {
+                    path: file.path.clone(),
+                    stream: file.stream,
+                    unread_bytes: file.size.saturating_sub(file.position),
+                };
+                self.event(event);
+            }
+        }
+    }
+
+    /// A file is at the path that was not there before.
+    fn enter(&mut self, path: &Path, watched: &mut Watched, place: Place, now: Micros) {
+        let open = self.files.iter_mut().find(|(_, file)| file.place.is_same_file(&place));
+        if let Some((key, file)) = open {
+            // Renamed back to where it was; under another name the first one that found it keeps it.
+            if std::mem::replace(&mut file.is_rotated, false) {
+                watched.live = Live::Following(*key);
+            }
+            return;
+        }
+        match File::open(path) {
+            // The file may have changed between stat and open: what was opened counts.
+            Ok(file) => match file.metadata() {
+                Ok(metadata) => watched.live = Live::Waiting(file, Place::of(&metadata)),
+                Err(error) => self.fail(watched, &error, now),
+            },
+            Err(error) => self.fail(watched, &error, now),
+        }
+    }
+
+    /// Asks about a file whose first line is complete, and, the first time and after a rotation, about older parts.
+    fn meet(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
+        let live_place = match &watched.live {
+            Live::Waiting(_, place) => Some(*place),
+            _ => None,
+        };
+        let live = match std::mem::replace(&mut watched.live, Live::Absent) {
+            Live::Waiting(file, place) => self.meet_live(watched, file, place, now),
+            other => {
+                watched.live = other;
+                None
+            }
+        };
+        let wants_siblings =
+            !watched.is_met || (live.is_some() && watched.known_birth_ns.is_some());
+        if !wants_siblings && live.is_none() {
+            return;
+        }
+        let copies_of = live_place.filter(|_| !watched.is_met);
+        let siblings =
+            if wants_siblings { self.open_siblings(path, copies_of) } else { Vec::new() };
+        let is_first = !std::mem::replace(&mut watched.is_met, true);
+        if live.is_none() && siblings.is_empty() {
+            return;
+        }
+        let policy = self.policy(watched, is_first);
+        self.contacts.push(Contact {
+            path: path.to_owned(),
+            live,
+            siblings,
+            policy,
+            wants_all: is_first && watched.is_from_glob && policy == Policy::Start,
+            known_birth_ns: watched.known_birth_ns.take(),
+        });
+    }
+
+    fn meet_live(
+        &mut self,
+        watched: &mut Watched,
+        file: File,
+        place: Place,
+        now: Micros,
+    ) -> Option<Candidate> {
+        let again = file.try_clone();
+        match (Candidate::open(file, place, false, None), again) {
+            (Ok(Some(candidate)), _) => {
+                watched.live = Live::Resolving(place);
+                Some(candidate)
+            }
+            (Ok(None), Ok(file)) => {
+                watched.live = Live::Waiting(file, place);
+                None
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                self.fail(watched, &error, now);
+                None
+            }
+        }
+    }
+
+    fn policy(&self, watched: &mut Watched, is_first: bool) -> Policy {
+        let is_named_by_user = watched.source.found_in.starts_with("--tail");
+        if std::mem::take(&mut watched.begins_anew) {
+            Policy::Fresh
+        } else if !is_first || !watched.existed_at_start || is_named_by_user {
+            Policy::Start
+        } else {
+            match self.options.first_contact {
+                ReadFrom::Start => Policy::Start,
+                ReadFrom::Recent(bytes) => Policy::Recent(bytes),
+            }
+        }
+    }
+
+    fn open_siblings(&self, path: &Path, live: Option<Place>) -> Vec<Candidate> {
+        siblings(path)
+            .into_iter()
+            .filter(|(path, _, place)| {
+                let is_open = |file: &TailFile| file.place.is_same_file(place);
+                !self.paths.contains_key(path) && !self.files.values().any(is_open)
+            })
+            .filter_map(|(_, file, place)| Candidate::open(file, place, true, live).ok().flatten())
+            .collect()
+    }
+
+    /// Rotated files without a whole first line: complete by now, or final after a while.
+    pub(super) fn look_at_orphans(&mut self, now: Micros) {
+        for mut orphan in std::mem::take(&mut self.orphans) {
+            let size = orphan.file.metadata().map_or(0, |metadata| metadata.len());
+            if size != orphan.size {
+                orphan.size = size;
+                orphan.grown_at = now;
+            }
+            let is_final = now >= orphan.grown_at + self.options.half_line_after;
+            let Ok(file) = orphan.file.try_clone() else { continue };
+            match Candidate::open(file, orphan.place, is_final, None) {
+                Ok(Some(candidate)) => self.contacts.push(Contact {
+                    path: orphan.path,
+                    live: None,
+                    siblings: vec![candidate],
+                    policy: Policy::Start,
+                    wants_all: true,
+                    known_birth_ns: None,
+                }),
+                Ok(None) if now < orphan.grown_at + self.options.keep_rotated => {
+                    self.orphans.push(orphan);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Begins reading where every answer is there.
+    pub(super) fn resolve(&mut self, now: Micros) {
+        if self.contacts.is_empty() {
+            return;
+        }
+        for mut contact in std::mem::take(&mut self.contacts) {
+            if contact.answer(&self.options.host, &self.answers) {
+                let path = contact.path.clone();
+                for begin in contact.resolve() {
+                    self.begin(&path, begin, now);
+                }
+            } else {
+                self.contacts.push(contact);
+            }
+        }
+        if self.contacts.is_empty() {
+            self.answers.clear();
+            self.asked.clear();
+        }
+    }
+
+    fn begin(&mut self, path: &Path, begin: Begin, now: Micros) {
+        let Some(watched) = self.paths.get_mut(path) else { return };
+        let Begin { candidate, mut stream, mut position, is_live } = begin;
+        let free = candidate.free();
+        let Candidate { file, place, head, size, .. } = candidate;
+        // It may have been rotated away while the hub was being asked.
+        let is_live =
+            is_live && matches!(&watched.live, Live::Resolving(at) if at.is_same_file(&place));
+        if let (true, StartAt::Known(known)) = (is_live, position)
+            && !is_line_start(&file, size, known).unwrap_or(true)
+        {
+            // Another content with the same first line has taken the file over while nobody looked.
+            let path = watched.label.clone();
+            let event = TailEvent::Truncated { path, stream, lost_bytes: 0, is_copy_found: false };
+            (stream, position) = (free, StartAt::Zero);
+            self.event(event);
+        }
+        let Some(watched) = self.paths.get_mut(path) else { return };
+        let position = match position {
+            StartAt::Known(position) => position,
+            StartAt::Zero => 0,
+            StartAt::Recent(recent) => recent_start(&file, size, recent).unwrap_or(0),
+        };
+        if self.keys.contains_key(&stream) {
+            if is_live {
+                watched.live = Live::Absent;
+            }
+            return;
+        }
+        let file = TailFile {
+            file,
+            path: watched.label.clone(),
+            source: watched.source.clone(),
+            place,
+            head,
+            stream,
+            position,
+            acknowledged: position,
+            size,
+            stalled_size: None,
+            scanned: position,
+            grown_at: now,
+            checked_at: now,
+            changed_ns: 0,
+            is_rotated: !is_live,
+            is_deleted: false,
+            is_queued: false,
+            error: None,
+        };
+        let key = self.next_key;
+        if is_live {
+            watched.live = Live::Following(key);
+        }
+        self.insert(file);
+    }
+
+    fn insert(&mut self, file: TailFile) {
+        let key = self.next_key;
+        self.next_key += 1;
+        self.keys.insert(file.stream, key);
+        self.files.insert(key, file);
+        self.queue(key);
+    }
+
+    /// The file begins anew: the rest of the old content may be in a copy beside it.
+    pub(super) fn replaced(&mut self, key: u64, now: Micros) {
+        let Some(old) = self.forget(key) else { return };
+        let is_its = |live: &Live| matches!(live, Live::Following(followed) if *followed == key);
+        let path = self.paths.iter().find(|(_, watched)| is_its(&watched.live));
+        let path = path.map(|(path, _)| path.clone());
+        let copy = path.as_ref().and_then(|path| find_copy(path, &old));
+        let event = TailEvent::Truncated {
+            path: old.path.clone(),
+            stream: old.stream,
+            lost_bytes: if copy.is_some() { 0 } else { old.size.saturating_sub(old.position) },
+            is_copy_found: copy.is_some(),
+        };
+        self.event(event);
+        let TailFile { file: live, place, .. } = old;
+        if let Some((file, copy_place, size)) = copy {
+            self.in_flight_bytes += old.position - old.acknowledged;
+            self.insert(TailFile {
+                file,
+                place: copy_place,
+                size,
+                path: old.path,
+                source: old.source,
+                head: old.head,
+                stream: old.stream,
+                position: old.position,
+                acknowledged: old.acknowledged,
+                stalled_size: None,
+                scanned: old.position,
+                grown_at: now,
+                checked_at: now,
+                changed_ns: 0,
+                is_rotated: true,
+                is_deleted: false,
+                is_queued: false,
+                error: None,
+            });
+        }
+        if let Some(watched) = path.and_then(|path| self.paths.get_mut(&path)) {
+            watched.live = Live::Waiting(live, place);
+            watched.begins_anew = true;
+            watched.looked_at = None;
+        }
+    }
+
+    /// What is not yet asked of the hub.
+    pub(super) fn questions(&mut self) -> Vec<NewStream> {
+        let mut new = Vec::new();
+        for contact in &self.contacts {
+            let Some(watched) = self.paths.get(&contact.path) else { continue };
+            let asked: Vec<StreamId> = contact
+                .questions(&self.options.host)
+                .filter(|stream| !self.answers.contains_key(stream))
+                .collect();
+            for stream in asked.into_iter().filter(|stream| self.asked.insert(*stream)) {
+                new.push(NewStream {
+                    stream,
+                    path: watched.label.clone(),
+                    source: watched.source.clone(),
+                    existed_at_start: watched.existed_at_start,
+                });
+            }
+        }
+        new
+    }
+}
+
+fn is_part_of_another(path: &Path, matched: &[PathBuf]) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    matched.iter().any(|other| {
+        other.parent() == path.parent()
+            && other.file_name().is_some_and(|other| {
+                is_rotated_name(other.as_encoded_bytes(), name.as_encoded_bytes())
+            })
+    })
+}
+
+/// The copy that copytruncate made of `old`, if it holds more than what was read.
+fn find_copy(path: &Path, old: &TailFile) -> Option<(File, Place, u64)> {
+    let (_, file, place) = siblings(path).into_iter().find(|(_, file, place)| {
+        !place.is_same_file(&old.place) && old.head.is_head_of(file).unwrap_or(false)
+    })?;
+    let size = file.metadata().ok()?.len();
+    (size >= old.position).then_some((file, place, size))
+}
