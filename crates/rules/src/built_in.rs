@@ -13,4 +13,20 @@ macro_rules! built_in {
 
 built_in! {
     "tcp.listen_overflow",
+    "tcp.accept_queue_high",
+    "tcp.syn_flood",
+    "tcp.syn_flood_false",
+    "tcp.time_wait_many",
+    "tcp.sysctl_harmful",
+    "kernel.new_drop_counter",
+    "proxy.backlog_below_somaxconn",
+    "app.slow",
+    "client.slow_reader",
+    "cpu.saturated",
+    "cpu.steal",
+    "mem.oom_kill",
+    "disk.full",
+    "disk.slow",
+    "log.invalid_json",
+    "log.heartbeat_missing",
 }

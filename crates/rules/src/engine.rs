@@ -362,7 +362,8 @@ fn differ(new: &Row, old: &Row) -> bool {
 fn group(rule: &Rule, answer: &[RecordBatch]) -> Result<BTreeMap<Subject, Group>, String> {
     let mut groups: BTreeMap<Subject, Group> = BTreeMap::new();
     for row in rows_of(answer, MAX_ANSWER_ROWS) {
-        let opens = row.get("opens") != Some(&Cell::Flag(false));
+        // NULL is not true, as in a SQL condition.
+        let opens = matches!(row.get("opens"), None | Some(Cell::Flag(true)));
         let subject = subject_of(rule, &row)?;
         let group =
             groups.entry(subject).or_insert_with(|| Group { rows: Vec::new(), opens: false });
