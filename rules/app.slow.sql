@@ -30,11 +30,12 @@ group by 1 order by 1"""
 ---*/
 with recent as (
   select host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, url_path, duration_seconds, upstream_status_code,
-    greatest(upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0), 0.0) as app,
+    case when upstream_connect_seconds is null and upstream_header_seconds is null then 0.0
+      else greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0) end as app,
     coalesce(upstream_connect_seconds, 0.0) as connect
   from request
   where ts > $now - interval '15 seconds' and ts <= $now
-    and tier = 'proxy' and upstream_header_seconds is not null and upstream_address is not null
+    and tier = 'proxy' and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
 ),
 now_ as (
   select host, upstream, count(*) as requests,
@@ -53,20 +54,31 @@ paths as (
   from recent
   group by host, upstream, url_path
 ),
-slices as (
-  select host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream,
-    case when ts > $now - interval '2 minutes' then 1 when ts > $now - interval '6 minutes' then 2
-         when ts > $now - interval '20 minutes' then 3 else 4 end as slice,
-    approx_percentile_cont(greatest(upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0), 0.0), 0.95) as p95,
-    count(*) as n
+past_rows as (
+  select 1 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
   from request
-  where tier = 'proxy' and upstream_header_seconds is not null and upstream_address is not null
-    and ts > $now - interval '1 hour' and ts <= $now - interval '1 minute'
-    and ((ts > $now - interval '75 seconds' and ts <= $now - interval '1 minute')
-      or (ts > $now - interval '315 seconds' and ts <= $now - interval '5 minutes')
-      or (ts > $now - interval '915 seconds' and ts <= $now - interval '15 minutes')
-      or (ts > $now - interval '3555 seconds' and ts <= $now - interval '59 minutes'))
-  group by 1, 2, 3
+  where ts > $now - interval '75 seconds' and ts <= $now - interval '60 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+  union all
+  select 2 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
+  from request
+  where ts > $now - interval '315 seconds' and ts <= $now - interval '300 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+  union all
+  select 3 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
+  from request
+  where ts > $now - interval '915 seconds' and ts <= $now - interval '900 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+  union all
+  select 4 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
+  from request
+  where ts > $now - interval '3555 seconds' and ts <= $now - interval '3540 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+),
+slices as (
+  select slice, host, upstream, approx_percentile_cont(app, 0.95) as p95, count(*) as n
+  from past_rows where upstream is not null
+  group by slice, host, upstream
 ),
 past as (
   select host, upstream, min(p95) as past_p95, sum(n) as past_requests

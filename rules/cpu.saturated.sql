@@ -47,12 +47,16 @@ latency as (
   where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
   group by host
 ),
+past_rows as (
+  select host, duration_seconds from request
+  where tier = 'proxy' and ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds'
+  union all
+  select host, duration_seconds from request
+  where tier = 'proxy' and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
+),
 past_latency as (
   select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n
-  from request
-  where tier = 'proxy' and duration_seconds is not null
-    and ((ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds')
-      or (ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'))
+  from past_rows where duration_seconds is not null
   group by host
 ),
 queues as (
