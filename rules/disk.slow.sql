@@ -3,7 +3,7 @@ id = "disk.slow"
 title = "A disk takes much longer for each operation than it used to"
 tier = "disk"
 class = "mail"
-for = "10s"
+for = "15s"
 every = "5s"
 clear = "30s"
 key = ["device"]
@@ -12,7 +12,7 @@ subject = "disk {device} of {host}"
 summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times its own {past_await_seconds:duration}, with {queue:.1} operations waiting on average, {utilisation:%} busy, at {operations_per_second:.0} operations a second (before: {past_operations_per_second:.0})"
 why = "Operations wait longer although there are not more of them than before, so the device itself has become slow: a sick or throttled volume, a noisy neighbour, a rebuild. Everything above waits with it: databases, applications that log synchronously, and in the end visitors."
 look_at = "Other disks of the same host: one slow among quick siblings is that volume. `dmesg` for I/O errors, the provider's volume metrics (burst credit, throughput limit), `/proc/mdstat` for a rebuild."
-silent_when = "Less than 3 times its own average of the last hour, below 10 ms, fewer than one operation waiting on average, or the load at least doubled with it (then it is load, not the disk). Without at least a minute of past there is nothing to compare with. I/O that a cgroup limit throttles waits above the device and is invisible here."
+silent_when = "Less than 3 times its own average of the last hour, below 20 ms, fewer than one operation waiting on average, or the load at least doubled with it (then it is load, not the disk). Without at least a minute of past there is nothing to compare with. I/O that a cgroup limit throttles waits above the device and is invisible here."
 fix = "Replace or relieve it: fail a bad member out of its mirror (`mdadm --fail`, only if every other member is in), move the volume, buy more operations per second, stop a rebuild or backup for the day (`/proc/sys/dev/raid/speed_limit_max`). Check: await back at the past value. Do not restart the database for it: it will come back to the same disk with a cold cache."
 source = "field notes B (507 ms against 12 ms); fault lab F11, F40, F42; kernel Documentation/admin-guide/iostats.rst"
 [chart]
@@ -65,6 +65,6 @@ rates as (
 select *, await_seconds / greatest(past_await_seconds, 0.0001) as times,
   await_seconds >= 3 * past_await_seconds as opens
 from rates
-where await_seconds >= 0.01 and queue > 1 and utilisation > 0.5
+where await_seconds >= 0.02 and queue > 1 and utilisation > 0.5
   and operations_per_second < 2 * past_operations_per_second
   and bytes_per_second < 2 * past_bytes_per_second

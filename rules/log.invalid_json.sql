@@ -17,7 +17,9 @@ fix = "{place}add `escape=json` to the log_format: `log_format NAME escape=json 
 source = "field notes A (central logs); fault lab F34 (6 of 8 hostile lines invalid without escape=json, none with it); nginx documentation of log_format"
 ---*/
 with rejected as (
-  select host, source, count(*) as rejected, max(raw) as sample, max(detail) as detail
+  select host, source, count(*) as rejected, max(raw) as sample, max(detail) as detail,
+    -- Lines between the first and the last bad one: an old file that is read now has rows of long ago.
+    (max(source_offset) - min(source_offset)) / greatest(avg(length(raw)), 1.0) as lines_between
   from reject
   where ts > $now - interval '2 minutes' and ts <= $now and reason = 'invalid_json'
   group by host, source
@@ -38,8 +40,13 @@ read_lines as (
   where ts > $now - interval '2 minutes' and ts <= $now
   group by host, source
 ),
-sums as (
+counted as (
   select host, source, sum(lines) as lines, sum(repaired) as repaired from read_lines group by host, source
+),
+sums as (
+  select c.host, c.source, c.repaired, r.rejected, r.detail, r.sample,
+    greatest(c.lines, cast(coalesce(r.lines_between, 0.0) as bigint)) as lines
+  from counted c left join rejected r on r.host = c.host and r.source = c.source
 ),
 formats as (
   select host, file, line, arguments, row_number() over (partition by host order by ts desc, file, line) as place
@@ -47,14 +54,13 @@ formats as (
   where program = 'nginx' and directive = 'log_format' and ts > $now - interval '2 hours' and ts <= $now
     and arguments not like '%escape=json%' and arguments like '%{%'
 )
-select s.host, s.source, s.lines, s.repaired, coalesce(r.rejected, 0) as rejected,
-  cast(s.repaired + coalesce(r.rejected, 0) as double) / s.lines as share,
-  case when coalesce(r.rejected, 0) >= 3 and r.rejected > 0.001 * s.lines then 'mail' else 'note' end as class,
-  r.detail, r.sample,
-  case when r.sample is null then '' else concat('One of them: ', substr(r.sample, 1, 200)) end as sample_text,
+select s.host, s.source, s.lines, s.repaired, coalesce(s.rejected, 0) as rejected,
+  cast(s.repaired + coalesce(s.rejected, 0) as double) / s.lines as share,
+  case when s.rejected >= 3 and s.rejected > 0.001 * s.lines then 'mail' else 'note' end as class,
+  s.detail, s.sample,
+  case when s.sample is null then '' else concat('One of them: ', substr(s.sample, 1, 200)) end as sample_text,
   case when f.file is null then '' else concat(f.file, ':', f.line, ': ') end as place
 from sums s
-left join rejected r on r.host = s.host and r.source = s.source
 left join formats f on f.host = s.host and f.place = 1
-where s.repaired + coalesce(r.rejected, 0) >= 3
-  and s.repaired + coalesce(r.rejected, 0) > 0.001 * s.lines
+where s.repaired + coalesce(s.rejected, 0) >= 3
+  and s.repaired + coalesce(s.rejected, 0) > 0.001 * s.lines
