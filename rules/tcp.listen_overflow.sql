@@ -50,16 +50,21 @@ queues as (
   group by host, netns, server_address, server_port
 ),
 ranked as (
-  select q.*, d.overflows, d.accepted, d.seconds_with_overflow,
-    row_number() over (partition by q.host, q.netns order by q.full_samples desc, q.fullness desc, q.queue_limit) as place
-  from queues q join drops d on q.host = d.host and q.netns = d.netns
+  select d.host, d.netns, d.overflows, d.accepted, d.seconds_with_overflow,
+    q.server_address, q.server_port, q.queue_length, q.queue_limit, q.process_id, q.process_name, q.process_count, q.cgroup,
+    coalesce(q.samples, 0) as samples, coalesce(q.full_samples, 0) as full_samples,
+    row_number() over (
+      partition by d.host, d.netns order by q.full_samples desc nulls last, q.fullness desc, q.queue_limit
+    ) as place
+  from drops d left join queues q on q.host = d.host and q.netns = d.netns
 ),
 guilty as (
-  select *, 
+  select *,
     case when process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy', 'varnishd', 'squid') then 'proxy'
          when process_name in ('postgres', 'mysqld', 'mariadbd', 'redis-server', 'valkey-server', 'mongod', 'memcached') then 'db'
          else 'app' end as tier,
-    case when server_address like '%:%' then concat('[', server_address, ']:', server_port)
+    case when server_port is null then 'an unknown port'
+         when server_address like '%:%' then concat('[', server_address, ']:', server_port)
          else concat(server_address, ':', server_port) end as endpoint
   from ranked
   where full_samples > 0 or place = 1
@@ -98,9 +103,10 @@ placed as (
 told as (
   select *,
     coalesce(process_name, 'an unknown process') as process,
-    case when full_samples > 0 then concat('full at ', full_samples, ' of ', samples, ' samples')
+    case when samples = 0 then 'no listener of its namespace could be read'
+         when full_samples > 0 then concat('full at ', full_samples, ' of ', samples, ' samples')
          else 'not full at any sample; the fullest queue of its namespace' end as found_by,
-    case when full_samples * 2 >= samples then true else false end as is_stalled,
+    case when samples > 0 and full_samples * 2 >= samples then true else false end as is_stalled,
     case
       when somaxconn is null and asked is not null then concat('listen() asked for ', asked)
       when somaxconn is null then 'min(backlog of listen(), net.core.somaxconn), which could not be read'

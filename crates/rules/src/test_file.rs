@@ -116,6 +116,11 @@ impl TestFile {
 }
 
 impl Case {
+    /// The rows of the case.
+    pub fn tables(&self) -> Vec<Batch> {
+        self.tables.clone()
+    }
+
     fn run(&self, rule: &Rule, query: &dyn Query) -> Result<(), String> {
         let answer = query
             .query(self.tables.clone(), &rule.sql_at(NOW))

@@ -195,7 +195,7 @@ enum Values {
     Int(Int64Builder),
     Float(Float64Builder),
     Flag(BooleanBuilder),
-    Attrs(<kind::Attrs as Kind>::Builder),
+    Attrs(Box<<kind::Attrs as Kind>::Builder>),
 }
 
 impl Values {
@@ -206,7 +206,7 @@ impl Values {
             DataKind::Int => Self::Int(Int64Builder::new()),
             DataKind::Float => Self::Float(Float64Builder::new()),
             DataKind::Flag => Self::Flag(BooleanBuilder::new()),
-            DataKind::Attrs => Self::Attrs(kind::Attrs::builder()),
+            DataKind::Attrs => Self::Attrs(Box::new(kind::Attrs::builder())),
         }
     }
 
@@ -258,7 +258,7 @@ impl Values {
             Self::Int(builder) => Arc::new(builder.finish()),
             Self::Float(builder) => Arc::new(builder.finish()),
             Self::Flag(builder) => Arc::new(builder.finish()),
-            Self::Attrs(builder) => ArrayBuilder::finish(builder),
+            Self::Attrs(builder) => ArrayBuilder::finish(builder.as_mut()),
         }
     }
 }
