@@ -45,7 +45,7 @@ fn json_line(out: &mut String, r: &mut Random, second: u64) {
     );
     writeln!(
         out,
-        r#"{{"@timestamp":"2026-11-20T12:{minute:02}:{second:02}+00:00","@version":"1","remote_addr":"{a}.{b}.{c}.{d}","body_bytes_sent":{},"request_time":0.{time:03},"upstream_addr":"10.20.{upstream}.1{upstream}:8080","upstream_response_time":"0.{:03}","status":{},"uri":"/world/politics/election-budget-{}.html","query_strings":"utm_source=news&utm_medium=social&sid={:016x}","request_method":"GET","http_referrer":"{referer}","http_host":"www.news{}.example.com","scheme":"https","http_user_agent":"{agent}","request_id":"{:016x}{:016x}"}}"#,
+        r#"{{"@timestamp":"2026-11-20T12:{minute:02}:{second:02}+00:00","@version":"1","remote_addr":"{a}.{b}.{c}.{d}","body_bytes_sent":{},"request_time":0.{time:03},"upstream_addr":"10.20.{upstream}.1{upstream}:8080","upstream_response_time":"0.{:03}","status":{},"uri":"/world/budget-{}.html","query_strings":"utm_source=news&utm_medium=social&sid={:016x}","request_method":"GET","http_referrer":"{referer}","http_host":"www.news{}.example.com","scheme":"https","http_user_agent":"{agent}","request_id":"{:016x}{:016x}"}}"#,
         r.next(90_000), time * 9 / 10, 200 + r.next(4) * 100, r.next(50_000), r.next(u64::MAX), r.next(200), r.next(u64::MAX), r.next(u64::MAX),
     )
     .expect("writing to a String does not fail");

@@ -192,3 +192,123 @@ fn request<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
     }
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn http_record_behind_a_syslog_header_fills_the_columns() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"<134>Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:11:59:59.655] web~ static/srv1 10/5/30/69/109 200 2750 - SID=1 ---- 12/11/5/2/+1 3/4 {1wt.eu|x} {nginx} "GET /a?b=1 HTTP/1.1""#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T11:59:59.764Z
+                  client_address: 10.1.2.3
+                  client_port: 33317
+                  url_scheme: https
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=1
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_bytes: 2750
+                  duration_seconds: 0.109
+                  request_read_seconds: 0.01
+                  queue_seconds: 0.005
+                  upstream_connect_seconds: 0.03
+                  upstream_header_seconds: 0.099
+                  upstream_response_seconds: 0.094
+                  upstream_status_code: 200
+                  upstream_tries: 2
+                  proxy_frontend: web
+                  proxy_backend: static
+                  proxy_server: srv1
+                  termination_state: ----
+                  attrs: {syslog_hostname: lb1, captured_response_cookie: SID=1, actconn: 12, feconn: 11, beconn: 5, srv_conn: 2, is_redispatched: true, srv_queue: 3, backend_queue: 4, captured_request_headers: 1wt.eu|x, captured_response_headers: nginx}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn phases_not_reached_are_null() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web web/<NOSRV> -1/-1/-1/-1/2001 408 212 - - cR-- 1/1/0/0/0 0/0 "<BADREQ>"
+::1:5 [20/Nov/2026:12:00:00.000] web app/a 0/0/-1/-1/+3002 -1 +0 - - SC-- 1/1/0/0/3 0/0 "GET /long
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:02.001Z
+                  client_address: 10.1.2.3
+                  client_port: 33317
+                  url_scheme: http
+                  http_response_status_code: 408
+                  response_bytes: 212
+                  duration_seconds: 2.001
+                  upstream_tries: 0
+                  proxy_frontend: web
+                  proxy_backend: web
+                  termination_state: cR--
+                  attrs: {actconn: 1, feconn: 1, beconn: 0, srv_conn: 0, srv_queue: 0, backend_queue: 0, request: <BADREQ>}
+                request
+                  ts: 2026-11-20T12:00:03.002Z
+                  client_address: ::1
+                  client_port: 5
+                  url_scheme: http
+                  http_request_method: GET
+                  url_path: /long
+                  response_bytes: 0
+                  duration_seconds: 3.002
+                  request_read_seconds: 0.0
+                  queue_seconds: 0.0
+                  upstream_tries: 4
+                  proxy_frontend: web
+                  proxy_backend: app
+                  proxy_server: a
+                  termination_state: SC--
+                  attrs: {actconn: 1, feconn: 1, beconn: 0, srv_conn: 0, srv_queue: 0, backend_queue: 0}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn messages_of_haproxy_are_log_rows_and_torn_records_rejects() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"Nov 20 12:00:00 lb1 haproxy[812]: Server app/a is DOWN, reason: Layer4 timeout.
+2026-11-20T12:00:00.123456+00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web/1: SSL handshake failure
+Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web ap
+Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web app/a 0/0/x/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  program: haproxy
+                  process_id: 812
+                  body: Server app/a is DOWN, reason: Layer4 timeout.
+                  attrs: {syslog_hostname: lb1}
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  program: haproxy
+                  process_id: 812
+                  body: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web/1: SSL handshake failure
+                  attrs: {syslog_hostname: lb1}
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: begins like an HTTP record and does not go on like one
+                  raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web ap
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: begins like an HTTP record and does not go on like one
+                  raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web app/a 0/0/x/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+            "#]],
+        );
+    }
+}

@@ -69,3 +69,52 @@ fn body<'a>(value: &'a str, arena: &'a Bump) -> &'a str {
         None => value,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn journal_entries_are_read_also_as_bytes() {
+        check_format(
+            LogFormat::Journal,
+            r#"{"__CURSOR":"s=1","__REALTIME_TIMESTAMP":"1795175999123456","_BOOT_ID":"b","PRIORITY":"4","SYSLOG_FACILITY":"3","SYSLOG_IDENTIFIER":"nginx","_COMM":"nginx","_PID":"812","_SYSTEMD_UNIT":"nginx.service","MESSAGE":"worker exited"}
+{"__REALTIME_TIMESTAMP":"1795175999123456","_COMM":"app","MESSAGE":[104,105,255,10],"_EXTRA":["a","b"]}
+{"__REALTIME_TIMESTAMP":"1795175999123456","MESSAGE":null}
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  program: nginx
+                  process_id: 812
+                  severity: warn
+                  facility: daemon
+                  body: worker exited
+                  attrs: {_SYSTEMD_UNIT: nginx.service}
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  program: app
+                  body: hi\xFF
+
+                  attrs: {_EXTRA: ["a","b"]}
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  body: 
+            "#]],
+        );
+    }
+
+    #[test]
+    fn torn_entry_is_rejected() {
+        check_format(LogFormat::Journal, r#"{"__CURSOR":"s=1","MESS"#, expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: invalid_json
+              detail: a string without end begins at byte 18
+              raw: {"__CURSOR":"s=1","MESS
+        "#]]);
+    }
+}
