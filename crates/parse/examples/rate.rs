@@ -2,14 +2,18 @@
 //!
 //! Formats: `json` (keys as they come), `json-template`, `combined`, `combined-template`, `haproxy`, `auto`. The
 //! lines are of the 15-field nginx format of `docs/bench`, 589 bytes on average, made here from a fixed seed. The
-//! same lines are read by sonic-rs into its lazy members, as a measure of what the row building costs.
+//! same lines are read by sonic-rs into its lazy members, as a measure of what the row building costs. Times are
+//! those on the CPU (`/proc/self/schedstat`), so that a busy machine does not change them much.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
 
 use std::fmt::Write as _;
-use std::time::Instant;
 
 use weir_parse::{LineParser, ParsedRows};
 use weir_tables::{JsonEscape, LogFormat, LogSource, Micros, Program, Rows};
+
+/// As in weir itself.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// xorshift64*: the same lines on every machine.
 struct Random(u64);
@@ -138,12 +142,16 @@ fn lazy_members(text: &str) -> usize {
 }
 
 fn rate(count: u64, work: impl FnOnce() -> usize) -> String {
-    let start = Instant::now();
+    let start = cpu_seconds();
     let sum = work();
-    let seconds = start.elapsed().as_secs_f64();
-    format!(
-        "{:>9.0} lines/s, {:>5.0} ns a line ({sum})",
-        count as f64 / seconds,
-        seconds * 1e9 / count as f64
-    )
+    let seconds = cpu_seconds() - start;
+    let (per_second, nanos) = (count as f64 / seconds, seconds * 1e9 / count as f64);
+    format!("{per_second:>9.0} lines/s, {nanos:>5.0} ns a line ({sum})")
+}
+
+/// Time that this thread was on a CPU.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
+    let nanos = text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok());
+    nanos.expect("the first number is nanoseconds on the CPU") / 1e9
 }

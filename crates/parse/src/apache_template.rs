@@ -196,13 +196,17 @@ mod tests {
                   duration_seconds: 0.012
             "#]],
         );
-        check_format(format("%h %B"), "::1\n", expect![[r#"
+        check_format(
+            format("%h %B"),
+            "::1\n",
+            expect![[r#"
             reject
               ts: 2026-11-20T12:00:00Z
               reason: no_match
               detail: no ` ` behind `h`, which begins at byte 0
               raw: ::1
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]

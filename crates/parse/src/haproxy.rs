@@ -112,7 +112,7 @@ fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
     let seconds = |span: Option<f64>| span.map(|span| span / 1000.0);
     let until_header = connect.zip(header).map(|(connect, header)| connect + header);
     let before = read.unwrap_or(0.0) + queue.unwrap_or(0.0);
-    let response = until_header.and(total).map(|total| (total - before).max(0.0));
+    let response = until_header.zip(total).map(|(header, total)| header.max(total - before));
     let row = &mut record.request;
     row.request_read_seconds = seconds(read);
     row.queue_seconds = seconds(queue);
@@ -222,7 +222,7 @@ mod tests {
                   queue_seconds: 0.005
                   upstream_connect_seconds: 0.03
                   upstream_header_seconds: 0.099
-                  upstream_response_seconds: 0.094
+                  upstream_response_seconds: 0.099
                   upstream_status_code: 200
                   upstream_tries: 2
                   proxy_frontend: web

@@ -176,7 +176,10 @@ mod tests {
     fn hex_escapes_of_nginx_are_repaired_and_bytes_kept() {
         let mut line = br#"{"method":"GET","path":"/","status":200,"user_agent":"a \x22b\x22 caf\xC3\xA9 \xFF","x":""#.to_vec();
         line.extend_from_slice(b"raw \xff\xc3\xa9\"}\n");
-        check_format(LogFormat::Json, line, expect![[r#"
+        check_format(
+            LogFormat::Json,
+            line,
+            expect![[r#"
             request
               ts: 2026-11-20T12:00:00Z
               http_request_method: GET
@@ -185,7 +188,8 @@ mod tests {
               user_agent_original: a "b" café \xFF
               repair: hex_escape,invalid_utf8
               attrs: {x: raw \xFFé}
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
@@ -244,97 +248,136 @@ mod tests {
     #[test]
     fn what_is_no_json_is_rejected_with_the_place() {
         for (line, expected) in [
-            (r#"{"a":"b","c":"torn wri"#, expect![[r#"
+            (
+                r#"{"a":"b","c":"torn wri"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: a string without end begins at byte 13
                   raw: {"a":"b","c":"torn wri
-            "#]]),
-            (r#"{"a":"b","c""#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":"b","c""#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: no `:` at byte 12
                   raw: {"a":"b","c"
-            "#]]),
-            (r#"{"a":"b","c":12"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":"b","c":12"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: the line ends inside a value at byte 15
                   raw: {"a":"b","c":12
-            "#]]),
-            (r#"{"a":"b""c":1}"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":"b""c":1}"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: no `,` or `}` at byte 8
                   raw: {"a":"b""c":1}
-            "#]]),
-            (r#"{"a":"b"} trailing"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":"b"} trailing"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: text behind the object at byte 10
                   raw: {"a":"b"} trailing
-            "#]]),
-            (r#"{"a":"\q"}"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":"\q"}"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: an unknown escape at byte 7
                   raw: {"a":"\q"}
-            "#]]),
-            (r#"{"a":"\xZZ"}"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":"\xZZ"}"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: `\x` without two hex digits at byte 8
                   raw: {"a":"\xZZ"}
-            "#]]),
-            (r#"{"a":"\u12"}"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":"\u12"}"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: `\u` without four hex digits at byte 8
                   raw: {"a":"\u12"}
-            "#]]),
-            (r#"{"a":[1,2}"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":[1,2}"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: a bracket that closes nothing at byte 10
                   raw: {"a":[1,2}
-            "#]]),
-            (r#"{"a":[1,"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":[1,"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: the line ends inside an array at byte 8
                   raw: {"a":[1,
-            "#]]),
-            (r#"{"a":{"b":1}"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":{"b":1}"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: no `,` or `}` at byte 12
                   raw: {"a":{"b":1}
-            "#]]),
-            (r#"{"a":un"quoted"}"#, expect![[r#"
+            "#]],
+            ),
+            (
+                r#"{"a":un"quoted"}"#,
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: a quote inside a value without quotes at byte 7
                   raw: {"a":un"quoted"}
-            "#]]),
-            ("plain", expect![[r#"
+            "#]],
+            ),
+            (
+                "plain",
+                expect![[r#"
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: invalid_json
                   detail: no `{` at byte 0
                   raw: plain
-            "#]]),
+            "#]],
+            ),
         ] {
             check_format(LogFormat::Json, line, expected);
         }

@@ -229,7 +229,7 @@ fn parse_line<'a>(
     };
     record.repair.invalid_utf8 = is_mended;
     match format.parse(text, record) {
-        Ok(kind) => accept(place, kind, offset, record, out),
+        Ok(kind) => accept(place, kind, text, offset, record, out),
         Err(fault) => reject(place, line, offset, &fault, out),
     }
 }
@@ -237,11 +237,16 @@ fn parse_line<'a>(
 fn accept<'a>(
     place: &Place<'a>,
     kind: Kind,
+    line: &'a str,
     source_offset: Option<i64>,
     record: &mut Record<'a>,
     out: &mut ParsedRows,
 ) {
     record.settle(kind);
+    if record.log.body.is_empty() {
+        // Without a message the line itself is what a reader wants to see and to search.
+        record.log.body = line;
+    }
     let repair = record.repair.as_str();
     out.repaired += u64::from(repair.is_some());
     let ts = record.ts.unwrap_or(place.observed);
@@ -284,7 +289,12 @@ fn reject(
         host: place.host,
         source: place.path,
         source_offset,
-        parser: place.parser,
+        // Of the formats that an unknown file can have, only JSON rejects.
+        parser: if fault.reason == "invalid_json" && place.parser == "auto" {
+            "json"
+        } else {
+            place.parser
+        },
         reason: fault.reason,
         detail: &fault.detail,
         raw: &text::raw(line),

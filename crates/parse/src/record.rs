@@ -210,9 +210,7 @@ impl<'a> Record<'a> {
             Field::ClientAddress => set(&mut row.client_address, Some(value)),
             Field::ClientPort => set(&mut row.client_port, number::integer(value)),
             Field::Host => self.take_host(value),
-            Field::ServerName => {
-                set(&mut self.server_name, Some(value).filter(|name| *name != "_"))
-            }
+            Field::ServerName => value == "_" || set(&mut self.server_name, Some(value)),
             Field::ServerAddress => set(&mut self.server_address, Some(value)),
             Field::ServerPort => set(&mut row.server_port, number::integer(value)),
             Field::Scheme => set(&mut row.url_scheme, Some(value)),
@@ -334,18 +332,16 @@ impl<'a> Record<'a> {
 
     /// Attribute keys stay unique: the second `a` becomes `a#2`, since readers of maps refuse equal keys.
     fn keep_attr(&mut self, key: &'a str, value: &'a str) {
-        let key = self.unique_key(key);
-        self.attrs.push((key, value));
-    }
-
-    fn unique_key(&self, key: &'a str) -> &'a str {
-        let known = &self.attrs[..self.attrs.len().min(MAX_ATTRS)];
-        if !known.iter().any(|(other, _)| *other == key) {
-            return key;
+        let is_known = |name: &str| self.attrs.iter().any(|(other, _)| *other == name);
+        if self.attrs.len() >= MAX_ATTRS || !is_known(key) {
+            return self.attrs.push((key, value));
         }
-        let numbered = (2..).map(|number| format!("{key}#{number}"));
-        let mut free = numbered.filter(|name| !known.iter().any(|(other, _)| other == name));
-        self.arena.alloc_str(&free.next().expect("numbers go on"))
+        let is_numbered =
+            |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('#'));
+        let earlier = self.attrs.iter().filter(|(other, _)| is_numbered(other)).count();
+        let mut names = (earlier + 2..).map(|number| format!("{key}#{number}"));
+        let name = names.find(|name| !is_known(name)).expect("numbers go on");
+        self.attrs.push((self.arena.alloc_str(&name), value));
     }
 
     /// Attributes past the budget become one JSON text and a count.
