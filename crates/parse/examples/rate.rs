@@ -29,7 +29,7 @@ impl Random {
 
 const AGENTS: [&str; 4] = [
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.71 Safari/537.36",
-    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1",
+    "Googlebot/2.1 (+http://www.google.example/bot.html)",
     "Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0",
     "Mozilla/5.0 (Linux; Android 14; SM-G991) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/119.0.0.0 Mobile Safari/537.36",
 ];
@@ -49,7 +49,7 @@ fn json_line(out: &mut String, r: &mut Random, second: u64) {
     );
     writeln!(
         out,
-        r#"{{"@timestamp":"2026-11-20T12:{minute:02}:{second:02}+00:00","@version":"1","remote_addr":"{a}.{b}.{c}.{d}","body_bytes_sent":{},"request_time":0.{time:03},"upstream_addr":"10.20.{upstream}.1{upstream}:8080","upstream_response_time":"0.{:03}","status":{},"uri":"/world/budget-{}.html","query_strings":"utm_source=news&utm_medium=social&sid={:016x}","request_method":"GET","http_referrer":"{referer}","http_host":"www.news{}.example.com","scheme":"https","http_user_agent":"{agent}","request_id":"{:016x}{:016x}"}}"#,
+        r#"{{"@timestamp":"2026-11-20T12:{minute:02}:{second:02}+00:00","@version":"1","remote_addr":"{a}.{b}.{c}.{d}","body_bytes_sent":{},"request_time":0.{time:03},"upstream_addr":"10.20.{upstream}.1{upstream}:8080","upstream_response_time":"0.{:03}","status":{},"uri":"/world/{}.html","query_strings":"utm_source=news&sid={:016x}","request_method":"GET","http_referrer":"{referer}","http_host":"www.n{}.example","scheme":"https","http_user_agent":"{agent}","request_id":"{:016x}{:016x}"}}"#,
         r.next(90_000), time * 9 / 10, 200 + r.next(4) * 100, r.next(50_000), r.next(u64::MAX), r.next(200), r.next(u64::MAX), r.next(u64::MAX),
     )
     .expect("writing to a String does not fail");
