@@ -5,6 +5,7 @@
 //! same lines are read by sonic-rs into its lazy members, as a measure of what the row building costs. Times are
 //! those on the CPU (`/proc/self/schedstat`), so that a busy machine does not change them much.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
+#![expect(clippy::cast_possible_truncation, reason = "indexes below the number of agents")]
 
 use std::fmt::Write as _;
 

@@ -25,9 +25,18 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, 
     }
     match header {
         Some(message) => record.log.body = message,
-        None => log_text::parse(line, record),
+        None => {
+            log_text::parse(line, record);
+            record.ts = record.ts.or_else(|| bracketed_time(line, record));
+        }
     }
     Ok(Kind::Log)
+}
+
+/// The time of records of other kinds: `client:port [time] …` of `option tcplog`.
+fn bracketed_time(line: &str, record: &Record<'_>) -> Option<Micros> {
+    let (_, behind) = line.split_once(" [")?;
+    record.times.read_front(behind).map(|(ts, _)| ts)
 }
 
 /// Whether a line of an unknown file is an access record.
@@ -112,7 +121,10 @@ fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
     let seconds = |span: Option<f64>| span.map(|span| span / 1000.0);
     let until_header = connect.zip(header).map(|(connect, header)| connect + header);
     let before = read.unwrap_or(0.0) + queue.unwrap_or(0.0);
-    let response = until_header.zip(total).map(|(header, total)| header.max(total - before));
+    // As nginx does, time spent on a server that never answered counts.
+    let is_asked = queue.is_some() && record.request.proxy_server.is_some();
+    let response = total.filter(|_| is_asked).map(|total| total - before);
+    let response = response.map(|span| span.max(until_header.unwrap_or(0.0)));
     let row = &mut record.request;
     row.request_read_seconds = seconds(read);
     row.queue_seconds = seconds(queue);
@@ -266,6 +278,7 @@ mod tests {
                   duration_seconds: 3.002
                   request_read_seconds: 0.0
                   queue_seconds: 0.0
+                  upstream_response_seconds: 3.002
                   upstream_tries: 4
                   proxy_frontend: web
                   proxy_backend: app
