@@ -80,3 +80,57 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
         None => body,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn heads_of_2_4_and_2_2_are_read() {
+        check_format(
+            LogFormat::ApacheError,
+            r#"[Fri Nov 20 12:00:00.123456 2026] [core:error] [pid 12:tid 34] (13)Permission denied: [client 1.2.3.4:567] AH00132: file permissions deny: /x, referer: http://r/
+[Fri Nov 20 12:00:00.123456 2026] [mpm_event:notice] [pid 12:tid 34] AH00489: Apache/2.4 configured -- resuming
+[Fri Nov 20 12:00:00 2026] [error] [client 1.2.3.4] File does not exist: /x
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  process_id: 12
+                  severity: error
+                  body: AH00132: file permissions deny: /x
+                  attrs: {module: core, thread_id: 34, system_error: (13)Permission denied, client: 1.2.3.4:567, error_code: AH00132, referer: http://r/}
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  process_id: 12
+                  severity: notice
+                  body: AH00489: Apache/2.4 configured -- resuming
+                  attrs: {module: mpm_event, thread_id: 34, error_code: AH00489}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: error
+                  body: File does not exist: /x
+                  attrs: {client: 1.2.3.4}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn lines_without_head_are_kept_whole() {
+        check_format(
+            LogFormat::ApacheError,
+            "sh: 1: convert: not found\n[noon] [x] y\n",
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: sh: 1: convert: not found
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: [noon] [x] y
+            "#]],
+        );
+    }
+}

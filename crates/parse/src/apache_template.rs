@@ -136,3 +136,94 @@ fn attr_name(name: &str, argument: &str) -> String {
         _ => format!("{name}_{header}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    fn format(template: &str) -> LogFormat {
+        LogFormat::ApacheTemplate { template: template.into() }
+    }
+
+    #[test]
+    fn directives_fill_the_columns() {
+        check_format(
+            format(
+                r#"%v:%p %h %l %u %t \"%r\" %>s %O %I %D %k %X \"%{Referer}i\" \"%{User-Agent}i\" %{X-Cache}o %L"#,
+            ),
+            r#"www.example.com:443 1.2.3.4 - bob [20/Nov/2026:12:00:00 +0000] "GET /a HTTP/1.1" 200 5120 310 250000 2 + "-" "x \"y\" \\ \xc3\xa9" HIT W5fOaH8
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  request_id: W5fOaH8
+                  client_address: 1.2.3.4
+                  server_address: www.example.com
+                  server_port: 443
+                  http_request_method: GET
+                  url_path: /a
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  request_bytes: 310
+                  response_bytes: 5120
+                  user_agent_original: x "y" \ é
+                  duration_seconds: 0.25
+                  connection_requests: 3
+                  attrs: {remote_user: bob, connection_status: +, sent_http_x_cache: HIT}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn dash_of_bytes_is_zero_and_units_differ() {
+        check_format(
+            format("%a %m %U%q %H %s %b %{ms}T %{msec}t %% %{remote}p"),
+            "::1 GET /a?b=1 HTTP/2.0 304 - 12 1795176000123 % 5000\n",
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00.123Z
+                  client_address: ::1
+                  client_port: 5000
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=1
+                  network_protocol_version: 2
+                  http_response_status_code: 304
+                  response_body_bytes: 0
+                  duration_seconds: 0.012
+            "#]],
+        );
+        check_format(
+            format("%h %B"),
+            "::1\n",
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: no ` ` behind `h`, which begins at byte 0
+              raw: ::1
+        "#]],
+        );
+    }
+
+    #[test]
+    fn json_format_is_read_as_json() {
+        check_format(
+            format(r#"{ \"ip\":\"%a\", \"st\":%>s, \"us\":%D, \"r\":\"%r\" }"#),
+            "{ \"ip\":\"::1\", \"st\":200, \"us\":1500, \"r\":\"GET / HTTP/1.1\" }\n",
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: ::1
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  duration_seconds: 0.0015
+            "#]],
+        );
+    }
+}

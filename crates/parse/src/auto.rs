@@ -65,3 +65,108 @@ impl Auto {
         Kind::Log
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn each_line_is_told_by_its_looks() {
+        check_format(
+            LogFormat::Auto,
+            r#"{"level":"info","msg":"json"}
+{"level":"info","msg":"torn
+{curly} text
+1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"
+Nov 20 11:59:59 web-01 cron[5]: (root) CMD (x)
+2026/11/20 11:59:59 [warn] 1#1: low
+[Fri Nov 20 11:59:59 2026] [error] [pid 1] down
+lb:1 [20/Nov/2026:11:59:59.000] web app/a 0/0/1/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+2026-11-20 11:59:59,250 ERROR [http-8080] com.acme.Pool - exhausted
+	at com.acme.Pool.get(Pool.java:20)
+ERROR: disk
+hello
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 1.2.3.4
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_body_bytes: 5
+                  user_agent_original: curl
+                request
+                  ts: 2026-11-20T11:59:59.002Z
+                  client_address: lb
+                  client_port: 1
+                  url_scheme: http
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_bytes: 1
+                  duration_seconds: 0.002
+                  request_read_seconds: 0.0
+                  queue_seconds: 0.0
+                  upstream_connect_seconds: 0.001
+                  upstream_header_seconds: 0.002
+                  upstream_response_seconds: 0.002
+                  upstream_status_code: 200
+                  upstream_tries: 1
+                  proxy_frontend: web
+                  proxy_backend: app
+                  proxy_server: a
+                  termination_state: ----
+                  attrs: {actconn: 1, feconn: 1, beconn: 1, srv_conn: 1, srv_queue: 0, backend_queue: 0}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: info
+                  body: json
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: {curly} text
+                log
+                  ts: 2026-11-20T11:59:59Z
+                  program: cron
+                  process_id: 5
+                  body: (root) CMD (x)
+                  attrs: {syslog_hostname: web-01}
+                log
+                  ts: 2026-11-20T11:59:59Z
+                  process_id: 1
+                  severity: warn
+                  body: low
+                  attrs: {thread_id: 1}
+                log
+                  ts: 2026-11-20T11:59:59Z
+                  process_id: 1
+                  severity: error
+                  body: down
+                log
+                  ts: 2026-11-20T11:59:59.250Z
+                  severity: error
+                  body: 2026-11-20 11:59:59,250 ERROR [http-8080] com.acme.Pool - exhausted
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: 	at com.acme.Pool.get(Pool.java:20)
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: error
+                  body: ERROR: disk
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: hello
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: a string without end begins at byte 22
+                  raw: {"level":"info","msg":"torn
+            "#]],
+        );
+    }
+}

@@ -78,3 +78,76 @@ pub(crate) fn quoted_end(text: &str) -> Option<(&str, &str)> {
         from = at + 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn combined_common_and_vhost_lines_are_read() {
+        check_format(
+            LogFormat::Combined,
+            r#"1.2.3.4 - bob [20/Nov/2026:12:00:00 +0100] "GET /a?b=\x22c HTTP/1.1" 200 612 "https://r.example/" "a \"b\" c" "9.9.9.9"
+::1 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.0" 304 -
+www.example.com:443 1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "-" 408 0 "-" "-"
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T11:00:00Z
+                  client_address: 1.2.3.4
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b="c
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_body_bytes: 612
+                  user_agent_original: a "b" c
+                  http_request_header_referer: https://r.example/
+                  attrs: {remote_user: bob, rest: "9.9.9.9"}
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: ::1
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.0
+                  http_response_status_code: 304
+                  response_body_bytes: 0
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 1.2.3.4
+                  server_address: www.example.com
+                  server_port: 443
+                  http_response_status_code: 408
+                  response_body_bytes: 0
+            "#]],
+        );
+    }
+
+    #[test]
+    fn torn_and_foreign_lines_are_rejected() {
+        check_format(
+            LogFormat::Combined,
+            "1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] \"GET / HTT\n1.2.3.4 - - [noon] \"GET / HTTP/1.1\" 200 1\nhello\n",
+            expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: not `address - user [time] "request" status bytes`
+                  raw: 1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTT
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: not `address - user [time] "request" status bytes`
+                  raw: 1.2.3.4 - - [noon] "GET / HTTP/1.1" 200 1
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: not `address - user [time] "request" status bytes`
+                  raw: hello
+            "#]],
+        );
+    }
+}

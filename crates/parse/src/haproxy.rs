@@ -25,9 +25,18 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, 
     }
     match header {
         Some(message) => record.log.body = message,
-        None => log_text::parse(line, record),
+        None => {
+            log_text::parse(line, record);
+            record.ts = record.ts.or_else(|| bracketed_time(line, record));
+        }
     }
     Ok(Kind::Log)
+}
+
+/// The time of records of other kinds: `client:port [time] …` of `option tcplog`.
+fn bracketed_time(line: &str, record: &Record<'_>) -> Option<Micros> {
+    let (_, behind) = line.split_once(" [")?;
+    record.times.read_front(behind).map(|(ts, _)| ts)
 }
 
 /// Whether a line of an unknown file is an access record.
@@ -112,7 +121,10 @@ fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
     let seconds = |span: Option<f64>| span.map(|span| span / 1000.0);
     let until_header = connect.zip(header).map(|(connect, header)| connect + header);
     let before = read.unwrap_or(0.0) + queue.unwrap_or(0.0);
-    let response = until_header.and(total).map(|total| (total - before).max(0.0));
+    // As nginx does, time spent on a server that never answered counts.
+    let is_asked = queue.is_some() && record.request.proxy_server.is_some();
+    let response = total.filter(|_| is_asked).map(|total| total - before);
+    let response = response.map(|span| span.max(until_header.unwrap_or(0.0)));
     let row = &mut record.request;
     row.request_read_seconds = seconds(read);
     row.queue_seconds = seconds(queue);
@@ -191,4 +203,125 @@ fn request<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
         None => record.put("request", line, Field::Attr),
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn http_record_behind_a_syslog_header_fills_the_columns() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"<134>Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:11:59:59.655] web~ static/srv1 10/5/30/69/109 200 2750 - SID=1 ---- 12/11/5/2/+1 3/4 {1wt.eu|x} {nginx} "GET /a?b=1 HTTP/1.1""#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T11:59:59.764Z
+                  client_address: 10.1.2.3
+                  client_port: 33317
+                  url_scheme: https
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=1
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_bytes: 2750
+                  duration_seconds: 0.109
+                  request_read_seconds: 0.01
+                  queue_seconds: 0.005
+                  upstream_connect_seconds: 0.03
+                  upstream_header_seconds: 0.099
+                  upstream_response_seconds: 0.099
+                  upstream_status_code: 200
+                  upstream_tries: 2
+                  proxy_frontend: web
+                  proxy_backend: static
+                  proxy_server: srv1
+                  termination_state: ----
+                  attrs: {syslog_hostname: lb1, captured_response_cookie: SID=1, actconn: 12, feconn: 11, beconn: 5, srv_conn: 2, is_redispatched: true, srv_queue: 3, backend_queue: 4, captured_request_headers: 1wt.eu|x, captured_response_headers: nginx}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn phases_not_reached_are_null() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web web/<NOSRV> -1/-1/-1/-1/2001 408 212 - - cR-- 1/1/0/0/0 0/0 "<BADREQ>"
+::1:5 [20/Nov/2026:12:00:00.000] web app/a 0/0/-1/-1/+3002 -1 +0 - - SC-- 1/1/0/0/3 0/0 "GET /long
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:02.001Z
+                  client_address: 10.1.2.3
+                  client_port: 33317
+                  url_scheme: http
+                  http_response_status_code: 408
+                  response_bytes: 212
+                  duration_seconds: 2.001
+                  upstream_tries: 0
+                  proxy_frontend: web
+                  proxy_backend: web
+                  termination_state: cR--
+                  attrs: {actconn: 1, feconn: 1, beconn: 0, srv_conn: 0, srv_queue: 0, backend_queue: 0, request: <BADREQ>}
+                request
+                  ts: 2026-11-20T12:00:03.002Z
+                  client_address: ::1
+                  client_port: 5
+                  url_scheme: http
+                  http_request_method: GET
+                  url_path: /long
+                  response_bytes: 0
+                  duration_seconds: 3.002
+                  request_read_seconds: 0.0
+                  queue_seconds: 0.0
+                  upstream_response_seconds: 3.002
+                  upstream_tries: 4
+                  proxy_frontend: web
+                  proxy_backend: app
+                  proxy_server: a
+                  termination_state: SC--
+                  attrs: {actconn: 1, feconn: 1, beconn: 0, srv_conn: 0, srv_queue: 0, backend_queue: 0}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn messages_of_haproxy_are_log_rows_and_torn_records_rejects() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"Nov 20 12:00:00 lb1 haproxy[812]: Server app/a is DOWN, reason: Layer4 timeout.
+2026-11-20T12:00:00.123456+00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web/1: SSL handshake failure
+Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web ap
+Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web app/a 0/0/x/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  program: haproxy
+                  process_id: 812
+                  body: Server app/a is DOWN, reason: Layer4 timeout.
+                  attrs: {syslog_hostname: lb1}
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  program: haproxy
+                  process_id: 812
+                  body: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web/1: SSL handshake failure
+                  attrs: {syslog_hostname: lb1}
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: begins like an HTTP record and does not go on like one
+                  raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web ap
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: begins like an HTTP record and does not go on like one
+                  raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web app/a 0/0/x/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+            "#]],
+        );
+    }
 }

@@ -4,10 +4,11 @@
 //! inside strings, values without quotes (`-`, empty, `0.1, 0.2`), a comma before `}`. Torn lines are faults.
 
 use bumpalo::Bump;
-use memchr::{memchr2, memchr3};
 
 use crate::record::{Fault, Repair};
-use crate::text;
+
+mod bare;
+mod string;
 
 /// Objects and arrays may be this deep in each other.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -128,112 +129,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string whose first quote is taken.
-    #[inline]
-    fn string(&mut self) -> Result<&'a str, Fault> {
-        let start = self.at;
-        match memchr2(b'"', b'\\', self.rest()) {
-            Some(length) if self.rest()[length] == b'"' => {
-                self.at = start + length + 1;
-                Ok(&self.text[start..start + length])
-            }
-            Some(_) => self.escaped_string(),
-            None => Err(self.unended(start)),
-        }
-    }
-
-    fn unended(&mut self, start: usize) -> Fault {
-        self.at = start.saturating_sub(1);
-        self.fault("a string without end begins")
-    }
-
-    #[cold]
-    fn escaped_string(&mut self) -> Result<&'a str, Fault> {
-        let start = self.at;
-        let mut out = Vec::new();
-        let mut has_hex = false;
-        loop {
-            let Some(length) = memchr2(b'"', b'\\', self.rest()) else {
-                return Err(self.unended(start));
-            };
-            out.extend_from_slice(&self.rest()[..length]);
-            let is_end = self.rest()[length] == b'"';
-            self.at += length + 1;
-            if is_end {
-                break;
-            }
-            has_hex |= self.escape(&mut out)?;
-        }
-        self.repair.hex_escape |= has_hex;
-        let (decoded, is_mended) =
-            text::lossless(self.arena.alloc_slice_copy(&out), "\\x", self.arena);
-        self.repair.invalid_utf8 |= is_mended;
-        Ok(decoded)
-    }
-
-    /// Decodes what follows a backslash; true when it was nginx's `xNN`.
-    fn escape(&mut self, out: &mut Vec<u8>) -> Result<bool, Fault> {
-        let Some(mark) = self.rest().first().copied() else {
-            return Err(self.fault("an escape is cut off"));
-        };
-        self.at += 1;
-        out.push(match mark {
-            b'"' | b'\\' | b'/' => mark,
-            b'b' => 8,
-            b'f' => 12,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'u' => return self.unicode(out).map(|()| false),
-            b'x' => match text::hex_byte(self.rest()) {
-                Some(byte) => {
-                    self.at += 2;
-                    out.push(byte);
-                    return Ok(true);
-                }
-                None => return Err(self.fault("`\\x` without two hex digits")),
-            },
-            _ => {
-                self.at -= 1;
-                return Err(self.fault("an unknown escape"));
-            }
-        });
-        Ok(false)
-    }
-
-    /// `\uXXXX`; half a surrogate pair becomes U+FFFD.
-    fn unicode(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let mut code = self.four_hex()?;
-        if (0xd800..0xdc00).contains(&code) && self.rest().starts_with(b"\\u") {
-            let back = self.at;
-            self.at += 2;
-            let low = self.four_hex()?;
-            if (0xdc00..0xe000).contains(&low) {
-                code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-            } else {
-                self.at = back;
-            }
-        }
-        let character = char::from_u32(code).unwrap_or_else(|| {
-            self.repair.invalid_utf8 = true;
-            char::REPLACEMENT_CHARACTER
-        });
-        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-        Ok(())
-    }
-
-    fn four_hex(&mut self) -> Result<u32, Fault> {
-        let high = text::hex_byte(self.rest());
-        let low = self.rest().get(2..).and_then(text::hex_byte);
-        match (high, low) {
-            (Some(high), Some(low)) => {
-                self.at += 4;
-                Ok(u32::from(high) << 8 | u32::from(low))
-            }
-            _ => Err(self.fault("`\\u` without four hex digits")),
-        }
-    }
-
     /// An array as written; only strings and brackets inside are looked at.
     fn array(&mut self) -> Result<Value<'a>, Fault> {
         let start = self.at;
@@ -266,91 +161,5 @@ impl<'a> Scanner<'a> {
 
     pub(crate) fn too_deep(&self) -> Fault {
         self.fault(&format!("nested deeper than {MAX_DEPTH}"))
-    }
-
-    fn skip_string(&mut self) -> Result<(), Fault> {
-        let start = self.at;
-        loop {
-            let Some(length) = memchr2(b'"', b'\\', self.rest()) else {
-                return Err(self.unended(start));
-            };
-            let is_end = self.rest()[length] == b'"';
-            self.at += length + 1;
-            if is_end {
-                return Ok(());
-            }
-            self.at += usize::from(!self.rest().is_empty());
-            while !self.text.is_char_boundary(self.at) {
-                self.at += 1;
-            }
-        }
-    }
-
-    /// A value without quotes. Numbers, `true`, `false` and `null` are JSON; the rest is forgiven.
-    fn bare(&mut self) -> Result<Value<'a>, Fault> {
-        let start = self.at;
-        let mut end = start;
-        loop {
-            let Some(length) = memchr3(b',', b'}', b'"', &self.text.as_bytes()[end..]) else {
-                self.at = self.text.len();
-                return Err(self.fault("the line ends inside a value"));
-            };
-            end += length;
-            match self.text.as_bytes()[end] {
-                b',' if !self.is_list_comma(end) => break,
-                b'}' => break,
-                b'"' => {
-                    self.at = end;
-                    return Err(self.fault("a quote inside a value without quotes"));
-                }
-                _ => end += 1,
-            }
-        }
-        self.at = end;
-        Ok(self.bare_value(self.text[start..end].trim_ascii_end()))
-    }
-
-    /// Whether the comma parts a list (`0.1, 0.2`) rather than two members: no key and no end follows.
-    fn is_list_comma(&self, at: usize) -> bool {
-        let rest = self.text[at + 1..].trim_ascii_start();
-        !rest.starts_with(['"', '}']) && !rest.is_empty()
-    }
-
-    fn bare_value(&mut self, value: &'a str) -> Value<'a> {
-        match value {
-            "null" => Value::Null,
-            "true" | "false" => Value::Bare(value),
-            _ if is_number(value.as_bytes()) => Value::Bare(value),
-            _ => {
-                self.repair.loose_json = true;
-                if value.is_empty() { Value::Null } else { Value::Bare(value) }
-            }
-        }
-    }
-}
-
-/// RFC 8259 §6.
-fn is_number(bytes: &[u8]) -> bool {
-    let digits = |bytes: &[u8]| bytes.iter().take_while(|b| b.is_ascii_digit()).count();
-    let bytes = bytes.strip_prefix(b"-").unwrap_or(bytes);
-    let whole = digits(bytes);
-    if whole == 0 || (whole > 1 && bytes[0] == b'0') {
-        return false;
-    }
-    let mut rest = &bytes[whole..];
-    if let Some(fraction) = rest.strip_prefix(b".") {
-        let length = digits(fraction);
-        if length == 0 {
-            return false;
-        }
-        rest = &fraction[length..];
-    }
-    match rest {
-        [] => true,
-        [b'e' | b'E', power @ ..] => {
-            let power = power.strip_prefix(b"+").or(power.strip_prefix(b"-")).unwrap_or(power);
-            !power.is_empty() && digits(power) == power.len()
-        }
-        _ => false,
     }
 }

@@ -137,3 +137,268 @@ fn put<'a>(record: &mut Record<'a>, key: &'a str, value: Value<'a>, field: Field
         Value::Null | Value::Object => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn request_of_the_analytics_company_fills_the_columns() {
+        check_format(
+            LogFormat::Json,
+            r#"{"@timestamp":"2026-11-20T11:59:58+00:00","@version":"1","remote_addr":"8.9.10.11","body_bytes_sent":43,"request_time":0.012,"upstream_addr":"10.20.0.11:8080","upstream_response_time":"0.010","status":200,"uri":"/ping","query_strings":"h=a&p=/b","request_method":"GET","http_referrer":"-","http_host":"ping2.beacon.example.net","scheme":"https","http_user_agent":"Mozilla/5.0 (X11)","request_id":"0123456789abcdef0123456789abcdef"}"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T11:59:58Z
+                  request_id: 0123456789abcdef0123456789abcdef
+                  client_address: 8.9.10.11
+                  server_address: ping2.beacon.example.net
+                  url_scheme: https
+                  http_request_method: GET
+                  url_path: /ping
+                  url_query: h=a&p=/b
+                  http_response_status_code: 200
+                  response_body_bytes: 43
+                  user_agent_original: Mozilla/5.0 (X11)
+                  duration_seconds: 0.012
+                  upstream_response_seconds: 0.01
+                  upstream_address: 10.20.0.11:8080
+                  upstream_tries: 1
+                  attrs: {@version: 1}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn hex_escapes_of_nginx_are_repaired_and_bytes_kept() {
+        let mut line = br#"{"method":"GET","path":"/","status":200,"user_agent":"a \x22b\x22 caf\xC3\xA9 \xFF","x":""#.to_vec();
+        line.extend_from_slice(b"raw \xff\xc3\xa9\"}\n");
+        check_format(
+            LogFormat::Json,
+            line,
+            expect![[r#"
+            request
+              ts: 2026-11-20T12:00:00Z
+              http_request_method: GET
+              url_path: /
+              http_response_status_code: 200
+              user_agent_original: a "b" café \xFF
+              repair: hex_escape,invalid_utf8
+              attrs: {x: raw \xFFé}
+        "#]],
+        );
+    }
+
+    #[test]
+    fn log_line_has_message_level_and_nested_keys() {
+        check_format(
+            LogFormat::Json,
+            r#"{"time":1795175999.5,"level":"WARN","msg":"slow \"query\"\n\u00e9\ud83d\ude00","service":"api","pid":12,"db":{"name":"x","stat":{"rows":3,"ok":true,"none":null}},"tags":["a",{"b":"]"}],"empty":{},"host":"h","status":"late"}"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T11:59:59.500Z
+                  program: api
+                  process_id: 12
+                  severity: warn
+                  body: slow "query"
+                é😀
+                  attrs: {db.name: x, db.stat.rows: 3, db.stat.ok: true, tags: ["a",{"b":"]"}], empty: {}, host: h, status: late}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn opentelemetry_names_are_known() {
+        check_format(
+            LogFormat::Json,
+            r#"{"timestamp":"2026-11-20T12:00:00.5Z","http.request.method":"GET","url":{"path":"/a","query":"b=1","scheme":"https"},"http.response.status_code":204,"client.address":"::1","user_agent.original":"x","duration_ms":12.5}"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00.500Z
+                  client_address: ::1
+                  url_scheme: https
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=1
+                  http_response_status_code: 204
+                  user_agent_original: x
+                  duration_seconds: 0.0125
+            "#]],
+        );
+    }
+
+    #[test]
+    fn equal_keys_and_values_that_do_not_fit_stay_attributes() {
+        check_format(
+            LogFormat::Json,
+            r#"{"method":"GET","status":"teapot","path":"/a","path":"/b","x":"1","x":"2","ts":"noon"}"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  http_request_method: GET
+                  url_path: /a
+                  attrs: {status: teapot, path: /b, x: 1, x#2: 2, ts: noon}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_is_no_json_is_rejected_with_the_place() {
+        for (line, expected) in [
+            (
+                r#"{"a":"b","c":"torn wri"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: a string without end begins at byte 13
+                  raw: {"a":"b","c":"torn wri
+            "#]],
+            ),
+            (
+                r#"{"a":"b","c""#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: no `:` at byte 12
+                  raw: {"a":"b","c"
+            "#]],
+            ),
+            (
+                r#"{"a":"b","c":12"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: the line ends inside a value at byte 15
+                  raw: {"a":"b","c":12
+            "#]],
+            ),
+            (
+                r#"{"a":"b""c":1}"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: no `,` or `}` at byte 8
+                  raw: {"a":"b""c":1}
+            "#]],
+            ),
+            (
+                r#"{"a":"b"} trailing"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: text behind the object at byte 10
+                  raw: {"a":"b"} trailing
+            "#]],
+            ),
+            (
+                r#"{"a":"\q"}"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: an unknown escape at byte 7
+                  raw: {"a":"\q"}
+            "#]],
+            ),
+            (
+                r#"{"a":"\xZZ"}"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: `\x` without two hex digits at byte 8
+                  raw: {"a":"\xZZ"}
+            "#]],
+            ),
+            (
+                r#"{"a":"\u12"}"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: `\u` without four hex digits at byte 8
+                  raw: {"a":"\u12"}
+            "#]],
+            ),
+            (
+                r#"{"a":[1,2}"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: a bracket that closes nothing at byte 10
+                  raw: {"a":[1,2}
+            "#]],
+            ),
+            (
+                r#"{"a":[1,"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: the line ends inside an array at byte 8
+                  raw: {"a":[1,
+            "#]],
+            ),
+            (
+                r#"{"a":{"b":1}"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: no `,` or `}` at byte 12
+                  raw: {"a":{"b":1}
+            "#]],
+            ),
+            (
+                r#"{"a":un"quoted"}"#,
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: a quote inside a value without quotes at byte 7
+                  raw: {"a":un"quoted"}
+            "#]],
+            ),
+            (
+                "plain",
+                expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: no `{` at byte 0
+                  raw: plain
+            "#]],
+            ),
+        ] {
+            check_format(LogFormat::Json, line, expected);
+        }
+    }
+
+    #[test]
+    fn loose_values_are_forgiven() {
+        check_format(
+            LogFormat::Json,
+            r#"{"method":"GET","status":200,"path":/x,"upstream_response_time":-,"request_length":,"n":007,"upstream_addr":10.0.0.1:80, 10.0.0.2:80, }"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  http_request_method: GET
+                  url_path: /x
+                  http_response_status_code: 200
+                  upstream_address: 10.0.0.2:80
+                  upstream_tries: 2
+                  repair: loose_json
+                  attrs: {n: 007}
+            "#]],
+        );
+    }
+}

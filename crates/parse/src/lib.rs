@@ -9,6 +9,7 @@ mod apache_template;
 mod auto;
 mod combined;
 mod field;
+mod format;
 mod haproxy;
 mod journal;
 mod json;

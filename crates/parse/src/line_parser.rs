@@ -5,16 +5,13 @@
 
 use bumpalo::Bump;
 use memchr::memchr;
-use weir_tables::{LogFormat, LogSource, Micros, Program, Reject};
+use weir_tables::{LogSource, Micros, Program, Reject};
 
 use crate::ParsedRows;
-use crate::apache_template;
-use crate::auto::Auto;
-use crate::json_lines::JsonLines;
+use crate::format::Format;
 use crate::record::{Fault, Kind, Record};
-use crate::template::Template;
+use crate::text;
 use crate::time::TimeReader;
-use crate::{apache_error, combined, haproxy, journal, nginx_error, nginx_template, syslog, text};
 
 /// Longer lines are rejected.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -38,96 +35,6 @@ pub struct LineParser {
     format: Format,
     utc_offset_seconds: i32,
     arena: Bump,
-}
-
-enum Format {
-    Template { name: &'static str, template: Template },
-    JsonTemplate(JsonLines),
-    Combined,
-    Json(JsonLines),
-    HaproxyHttp,
-    Syslog,
-    Journal(JsonLines),
-    NginxError,
-    ApacheError,
-    Auto(Box<Auto>),
-}
-
-impl Format {
-    fn new(format: &LogFormat) -> Self {
-        match format {
-            LogFormat::NginxTemplate { template, .. } if template.trim_start().starts_with('{') => {
-                Self::JsonTemplate(nginx_template::json(template))
-            }
-            LogFormat::NginxTemplate { template, .. } => {
-                Self::Template { name: "nginx_template", template: nginx_template::text(template) }
-            }
-            LogFormat::ApacheTemplate { template } => Self::apache(template),
-            LogFormat::Combined => Self::Combined,
-            LogFormat::Json => Self::Json(JsonLines::free()),
-            LogFormat::HaproxyHttp => Self::HaproxyHttp,
-            LogFormat::Syslog => Self::Syslog,
-            LogFormat::Journal => Self::Journal(journal::lines()),
-            LogFormat::NginxError => Self::NginxError,
-            LogFormat::ApacheError => Self::ApacheError,
-            LogFormat::Auto => Self::Auto(Box::default()),
-        }
-    }
-
-    fn apache(template: &str) -> Self {
-        if template.trim_start().starts_with('{') {
-            return Self::JsonTemplate(apache_template::json(template));
-        }
-        Self::Template { name: "apache_template", template: apache_template::text(template) }
-    }
-
-    /// The column `reject.parser`.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Template { name, .. } => name,
-            Self::JsonTemplate(_) => "json_template",
-            Self::Combined => "combined",
-            Self::Json(_) => "json",
-            Self::HaproxyHttp => "haproxy_http",
-            Self::Syslog => "syslog",
-            Self::Journal(_) => "journal",
-            Self::NginxError => "nginx_error",
-            Self::ApacheError => "apache_error",
-            Self::Auto(_) => "auto",
-        }
-    }
-
-    fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
-        match self {
-            Self::Template { template, .. } => template.names(arena),
-            _ => &[],
-        }
-    }
-
-    /// How a byte that is not UTF-8 is written: JSON strings take a backslash away again.
-    fn byte_escape(&self, line: &[u8]) -> &'static str {
-        let is_json = match self {
-            Self::JsonTemplate(_) | Self::Json(_) | Self::Journal(_) => true,
-            Self::Auto(_) => Auto::is_json(line),
-            _ => false,
-        };
-        if is_json { "\\\\x" } else { "\\x" }
-    }
-
-    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
-        match self {
-            Self::Template { template, .. } => template.parse(line, record).map(|()| Kind::Request),
-            Self::JsonTemplate(lines) => lines.read(line, record).map(|()| Kind::Request),
-            Self::Combined => combined::parse(line, record),
-            Self::Json(lines) => lines.parse(line, record),
-            Self::HaproxyHttp => haproxy::parse(line, record),
-            Self::Syslog => Ok(syslog::parse(line, record)),
-            Self::Journal(lines) => journal::parse(lines, line, record),
-            Self::NginxError => Ok(nginx_error::parse(line, record)),
-            Self::ApacheError => Ok(apache_error::parse(line, record)),
-            Self::Auto(auto) => auto.parse(line, record),
-        }
-    }
 }
 
 impl LineParser {
@@ -229,7 +136,7 @@ fn parse_line<'a>(
     };
     record.repair.invalid_utf8 = is_mended;
     match format.parse(text, record) {
-        Ok(kind) => accept(place, kind, offset, record, out),
+        Ok(kind) => accept(place, kind, text, offset, record, out),
         Err(fault) => reject(place, line, offset, &fault, out),
     }
 }
@@ -237,11 +144,16 @@ fn parse_line<'a>(
 fn accept<'a>(
     place: &Place<'a>,
     kind: Kind,
+    line: &'a str,
     source_offset: Option<i64>,
     record: &mut Record<'a>,
     out: &mut ParsedRows,
 ) {
     record.settle(kind);
+    if record.log.body.is_empty() {
+        // Without a message the line itself is what a reader wants to see and to search.
+        record.log.body = line;
+    }
     let repair = record.repair.as_str();
     out.repaired += u64::from(repair.is_some());
     let ts = record.ts.unwrap_or(place.observed);
@@ -284,7 +196,12 @@ fn reject(
         host: place.host,
         source: place.path,
         source_offset,
-        parser: place.parser,
+        // Of the formats that an unknown file can have, only JSON rejects.
+        parser: if fault.reason == "invalid_json" && place.parser == "auto" {
+            "json"
+        } else {
+            place.parser
+        },
         reason: fault.reason,
         detail: &fault.detail,
         raw: &text::raw(line),

@@ -52,3 +52,55 @@ impl<'a> Iterator for Pairs<'a> {
         Some((key, value))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn pairs_are_read_when_the_whole_line_is_pairs() {
+        check_format(
+            LogFormat::Auto,
+            r#"ts=2026-11-20T11:59:59.123Z level=warn service=api msg="request \"done\"" dur_ms=12.5 path=/x empty=
+level=info method=GET path=/y status=200 dur_ms=3
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  http_request_method: GET
+                  url_path: /y
+                  http_response_status_code: 200
+                  duration_seconds: 0.003
+                  attrs: {level: info}
+                log
+                  ts: 2026-11-20T11:59:59.123Z
+                  program: api
+                  severity: warn
+                  body: request "done"
+                  attrs: {dur_ms: 12.5, path: /x, empty: }
+            "#]],
+        );
+    }
+
+    #[test]
+    fn other_text_with_equal_signs_stays_text() {
+        check_format(
+            LogFormat::Auto,
+            "level=error open() \"/x?a=1&b=2\" failed host=3 msg=x\na=1 b=2 c=3\nlevel=info msg=\"torn\n",
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: level=error open() "/x?a=1&b=2" failed host=3 msg=x
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: a=1 b=2 c=3
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: level=info msg="torn
+            "#]],
+        );
+    }
+}

@@ -74,3 +74,51 @@ fn first_mark(text: &str, marks: &[(&'static str, String)]) -> Option<(usize, &'
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn named_values_leave_the_message() {
+        check_format(
+            LogFormat::NginxError,
+            r#"2026/11/20 12:00:00 [error] 12#34: *5 connect() failed (111: Connection refused) while connecting to upstream, client: 10.0.0.1, server: _, request: "GET /a, b HTTP/1.1", upstream: "http://127.0.0.1:8080/a", host: "a.example", referrer: "http://r/"
+2026/11/20 12:00:00 [emerg] 12#12: bind() to 0.0.0.0:80 failed (98: Address already in use)
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  process_id: 12
+                  severity: error
+                  body: connect() failed (111: Connection refused) while connecting to upstream
+                  attrs: {thread_id: 34, connection: 5, client: 10.0.0.1, server: _, request: GET /a, b HTTP/1.1, upstream: http://127.0.0.1:8080/a, host: a.example, referrer: http://r/}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  process_id: 12
+                  severity: emergency
+                  body: bind() to 0.0.0.0:80 failed (98: Address already in use)
+                  attrs: {thread_id: 12}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn continued_lines_are_kept_whole() {
+        check_format(
+            LogFormat::NginxError,
+            "PHP message: #0 {main}\n2026/11/20 [x\n",
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: PHP message: #0 {main}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: 2026/11/20 [x
+            "#]],
+        );
+    }
+}

@@ -137,9 +137,10 @@ fn value_field(value: &str) -> Field {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect;
+
     use super::*;
     use crate::check::{check_format, nginx};
-    use expect_test::expect;
 
     #[test]
     fn variables_are_cut_out_of_a_text() {
@@ -162,5 +163,144 @@ mod tests {
         assert_eq!(get("u.addr"), Some(Field::UpstreamAddress));
         assert_eq!((get("where"), get("v")), (Some(Field::Attr), Some(Field::Attr)));
         assert_eq!(fields.len(), 5);
+    }
+
+    const MAIN: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for" rt=$request_time uct="$upstream_connect_time" uht="$upstream_header_time" urt="$upstream_response_time" ua=$upstream_addr us=$upstream_status"#;
+
+    #[test]
+    fn text_format_with_retries_fills_the_columns() {
+        check_format(
+            nginx(MAIN),
+            r#"10.0.0.9 - bob [20/Nov/2026:12:00:00 +0000] "GET /a?b=c HTTP/1.1" 200 612 "-" "curl/8 \x22x\x22" "1.2.3.4" rt=0.250 uct="0.001, 0.002" uht="0.1, 0.11" urt="0.1, 0.12" ua=10.0.0.1:80, 10.0.0.2:80 us=502, 200"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 10.0.0.9
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=c
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_body_bytes: 612
+                  user_agent_original: curl/8 "x"
+                  duration_seconds: 0.25
+                  upstream_connect_seconds: 0.003
+                  upstream_header_seconds: 0.21
+                  upstream_response_seconds: 0.22
+                  upstream_address: 10.0.0.2:80
+                  upstream_status_code: 200
+                  upstream_tries: 2
+                  attrs: {remote_user: bob, http_x_forwarded_for: 1.2.3.4}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn request_without_upstream_tried_none() {
+        check_format(
+            nginx(MAIN),
+            r#"10.0.0.9 - - [20/Nov/2026:12:00:00 +0000] "\x16\x03\x01" 400 157 "-" "-" "-" rt=0.000 uct="-" uht="-" urt="-" ua=- us=-"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 10.0.0.9
+                  http_response_status_code: 400
+                  response_body_bytes: 157
+                  duration_seconds: 0.0
+                  upstream_tries: 0
+                  attrs: {request: \x16\x03\x01}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn line_of_another_format_is_rejected() {
+        check_format(
+            nginx(MAIN),
+            "10.0.0.9 - - hello\n",
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: no ` [` behind `remote_user`, which begins at byte 11
+              raw: 10.0.0.9 - - hello
+        "#]],
+        );
+        check_format(
+            nginx("$status end"),
+            "200 end of it\n",
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: text behind the format's end at byte 7
+              raw: 200 end of it
+        "#]],
+        );
+        check_format(
+            nginx("<$status"),
+            "200\n",
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: the line does not begin with `<`
+              raw: 200
+        "#]],
+        );
+    }
+
+    #[test]
+    fn path_of_uri_and_args_is_split_again() {
+        check_format(
+            nginx("$msec $connection_requests $uri$is_args$args $host$request_uri"),
+            "1795176000.250 7 /a?b=1 h/a?b=1\n",
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00.250Z
+                  url_path: /a
+                  url_query: b=1
+                  connection_requests: 7
+                  attrs: {host+request_uri: h/a?b=1}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn json_format_gets_its_meaning_from_the_template() {
+        let template = r#"{"t":"$time_iso8601","rt":$request_time,"urt":$upstream_response_time,"u":"$upstream_addr","st":$status,"req":"$request","h":"$host","n":"$server_name","p":"$server_port","tls":"$ssl_protocol","k":"$scheme://$host"}"#;
+        check_format(
+            nginx(template),
+            r#"{"t":"2026-11-20T12:00:00+00:00","rt":0.250,"urt":0.1, 0.15,"u":"10.0.0.1:80, 10.0.0.2:80","st":200,"req":"POST /x HTTP/2.0","h":"a.example:8443","n":"a.example","p":"8443","tls":"TLSv1.3","k":"https://a.example"}
+{"t":"2026-11-20T12:00:00+00:00","rt":0.250,"urt":-,"u":"-","st":499,"req":"GET /\xff","h":"a","n":"_","p":"80","tls":"-","k":"http://a"}
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  server_address: a.example
+                  server_port: 8443
+                  http_request_method: POST
+                  url_path: /x
+                  network_protocol_version: 2
+                  http_response_status_code: 200
+                  duration_seconds: 0.25
+                  upstream_response_seconds: 0.25
+                  upstream_address: 10.0.0.2:80
+                  upstream_tries: 2
+                  repair: loose_json
+                  attrs: {tls: TLSv1.3, k: https://a.example}
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  server_address: a
+                  server_port: 80
+                  http_request_method: GET
+                  url_path: /\xFF
+                  http_response_status_code: 499
+                  duration_seconds: 0.25
+                  upstream_tries: 0
+                  repair: hex_escape,invalid_utf8,loose_json
+                  attrs: {k: http://a}
+            "#]],
+        );
     }
 }

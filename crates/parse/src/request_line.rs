@@ -47,15 +47,16 @@ pub(crate) fn version(protocol: &str) -> Option<&str> {
 
 /// Splits a request target at its query; the host of an absolute target is told apart.
 pub(crate) fn split_target(target: &str) -> Target<'_> {
-    let (authority, target) = match target.split_once("://") {
-        Some((scheme, rest)) if scheme == "http" || scheme == "https" => {
+    let absolute = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
+    let (authority, target) = match absolute {
+        Some(rest) => {
             let at = rest.find(['/', '?']).unwrap_or(rest.len());
             (Some(&rest[..at]), &rest[at..])
         }
-        _ => (None, target),
+        None => (None, target),
     };
-    let (path, query) = match target.split_once('?') {
-        Some((path, query)) => (path, Some(query).filter(|query| !query.is_empty())),
+    let (path, query) = match memchr::memchr(b'?', target.as_bytes()) {
+        Some(at) => (&target[..at], Some(&target[at + 1..]).filter(|query| !query.is_empty())),
         None => (target, None),
     };
     Target { authority, path, query }

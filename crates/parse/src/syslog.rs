@@ -149,3 +149,102 @@ fn kernel_uptime(record: &mut Record<'_>) {
         record.log.body = message;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn classic_lines_with_and_without_priority_are_read() {
+        check_format(
+            LogFormat::Syslog,
+            r#"<34>Nov  2 12:00:00 web-01 sshd[1201]: Failed password for root from 10.0.0.1 port 22 ssh2
+2026-11-20T12:00:00.123456+01:00 web-01 systemd[1]: Started nginx.service: ok.
+Nov 20 12:00:00 web-01 kernel: [ 123.456789] TCP: request_sock_TCP: Possible SYN flooding on port 80.
+<13>Nov 20 12:00:00 app: without host
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-02T12:00:00Z
+                  program: sshd
+                  process_id: 1201
+                  severity: critical
+                  facility: auth
+                  body: Failed password for root from 10.0.0.1 port 22 ssh2
+                  attrs: {syslog_hostname: web-01}
+                log
+                  ts: 2026-11-20T11:00:00.123456Z
+                  program: systemd
+                  process_id: 1
+                  body: Started nginx.service: ok.
+                  attrs: {syslog_hostname: web-01}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  program: kernel
+                  body: TCP: request_sock_TCP: Possible SYN flooding on port 80.
+                  attrs: {syslog_hostname: web-01, kernel_uptime_seconds: 123.456789}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  program: app
+                  severity: notice
+                  facility: user
+                  body: without host
+            "#]],
+        );
+    }
+
+    #[test]
+    fn rfc5424_lines_are_read() {
+        check_format(
+            LogFormat::Syslog,
+            r#"<165>1 2026-11-20T12:00:00.003Z host.example evntslog 12 ID47 [ex@1 iut="3" t="a \"b\] c"][y z="1"] An event
+<165>1 - - - - - - no more
+<165>1 2026-11-20T12:00:00.003Z h app abc - [torn x="1 rest
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00.003Z
+                  program: evntslog
+                  process_id: 12
+                  severity: notice
+                  facility: local4
+                  body: An event
+                  attrs: {syslog_hostname: host.example, syslog_message_id: ID47, ex@1.iut: 3, ex@1.t: a "b\] c, y.z: 1}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: notice
+                  facility: local4
+                  body: no more
+                log
+                  ts: 2026-11-20T12:00:00.003Z
+                  program: app
+                  severity: notice
+                  facility: local4
+                  body: [torn x="1 rest
+                  attrs: {syslog_hostname: h, syslog_process_id: abc}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn lines_without_header_are_kept_whole() {
+        check_format(
+            LogFormat::Syslog,
+            "\tat com.acme.Pool.get(Pool.java:20)\n<999>x\n<34>Nov 99 12:00:00 a b: c\n",
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: 	at com.acme.Pool.get(Pool.java:20)
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: <999>x
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: <34>Nov 99 12:00:00 a b: c
+            "#]],
+        );
+    }
+}

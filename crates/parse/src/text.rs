@@ -54,7 +54,8 @@ pub(crate) fn unescape<'a>(text: &'a str, arena: &'a Bump) -> &'a str {
 
 fn unescape_one(bytes: &[u8]) -> (u8, usize) {
     match bytes {
-        [b'\\', b'x', rest @ ..] => match hex_byte(rest) {
+        // Control characters stay as they are written: a TLS greeting on a plain port is then still seen.
+        [b'\\', b'x', rest @ ..] => match hex_byte(rest).filter(|byte| !byte.is_ascii_control()) {
             Some(byte) => (byte, 4),
             None => (b'\\', 1),
         },
@@ -64,11 +65,6 @@ fn unescape_one(bytes: &[u8]) -> (u8, usize) {
         [b'\\', quoted @ (b'"' | b'\\'), ..] => (*quoted, 2),
         _ => (bytes[0], 1),
     }
-}
-
-/// Splits at the first `separator`; `None` when it does not occur.
-pub(crate) fn cut<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
-    text.split_once(separator)
 }
 
 /// The first word and what follows its space; the rest is empty when there is no space.
@@ -92,6 +88,6 @@ mod tests {
     fn escapes_of_nginx_and_apache_are_taken_back() {
         let arena = Bump::new();
         assert_eq!(unescape(r#"a\x22b\"c\\d\te"#, &arena), "a\"b\"c\\d\te");
-        assert_eq!(unescape(r"caf\xC3\xA9 \xFF \q \x", &arena), r"café \xFF \q \x");
+        assert_eq!(unescape(r"caf\xC3\xA9 \xFF \q \x \x16", &arena), r"café \xFF \q \x \x16");
     }
 }

@@ -29,6 +29,8 @@ pub(crate) fn count(text: &str) -> i64 {
 }
 
 /// The sum of the entries that are numbers; `None` when there is none or one is neither number nor `-`.
+///
+/// Entries are milliseconds in decimal, so the sum is rounded back to what decimal digits can say.
 pub(crate) fn sum_seconds(text: &str) -> Option<f64> {
     if is_single(text) {
         return crate::number::seconds(text);
@@ -37,7 +39,7 @@ pub(crate) fn sum_seconds(text: &str) -> Option<f64> {
     for entry in entries(text).filter(|entry| *entry != "-") {
         sum = Some(sum.unwrap_or(0.0) + crate::number::seconds(entry)?);
     }
-    sum
+    sum.map(|sum: f64| (sum * 1e6).round() / 1e6)
 }
 
 #[cfg(test)]
@@ -46,7 +48,7 @@ mod tests {
 
     #[test]
     fn tries_are_summed_counted_and_the_last_kept() {
-        assert_eq!(sum_seconds("0.25, 0.5 : -"), Some(0.75));
+        assert_eq!(sum_seconds("0.1, 0.11 : -"), Some(0.21));
         assert_eq!(last("10.0.0.1:80, 10.0.0.2:80 : unix:/run/a"), Some("unix:/run/a"));
         assert_eq!(last("502, -"), Some("502"));
         assert_eq!(count("10.0.0.1:80, 10.0.0.2:80 : [::1]:80"), 3);
