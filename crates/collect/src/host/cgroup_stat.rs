@@ -269,3 +269,75 @@ impl Memory {
 fn seconds(value: i64, per_second: f64) -> f64 {
     value as f64 / per_second
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::HostOptions;
+    use super::super::process::{Owner, parse_cgroup};
+    use super::*;
+
+    fn view(root: &Path, cgroup: &[u8]) -> View {
+        let mut view = View::new(HostOptions { root: root.into(), ..HostOptions::default() });
+        let cgroup = Some(parse_cgroup(cgroup));
+        let owner = Owner { process_id: 1, name: "nginx".into(), process_count: 1, cgroup };
+        view.owners.insert(1, Some(owner));
+        view
+    }
+
+    fn read<'a>(view: &View) -> CgroupStat<'a> {
+        let mut row = CgroupStat::default();
+        let cgroup = &listener_cgroups(view)[0];
+        let mut group = Group::open(cgroup, view, &mut Mounts::default());
+        row.cgroup_version = if group.is_version_1 { 1 } else { 2 };
+        group.read(&mut row);
+        row
+    }
+
+    #[test]
+    fn version_2_group_with_and_without_limits_is_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/steal-md-cgroup2");
+        let row = read(&view(&root, b"0::/system.slice/nginx.service\n"));
+        assert_eq!((row.cgroup_version, row.cpu_seconds_total), (2, Some(123.456_789)));
+        assert_eq!((row.cpu_periods_total, row.cpu_throttled_periods_total), (Some(52), Some(49)));
+        assert_eq!(row.cpu_throttled_seconds_total, Some(4.2));
+        assert_eq!(row.memory_used_bytes, Some(1_048_576_000));
+        assert_eq!(row.memory_inactive_file_bytes, Some(100_000_000));
+        assert_eq!(row.memory_limit_bytes, Some(1_073_741_824));
+        assert_eq!((row.memory_limit_hits_total, row.oom_kills_total), (Some(17), Some(1)));
+
+        let row = read(&view(&root, b"0::/system.slice/free.service\n"));
+        assert_eq!(row.cpu_seconds_total, Some(1.0));
+        assert_eq!((row.cpu_periods_total, row.memory_limit_bytes), (None, None));
+    }
+
+    #[test]
+    fn version_1_group_is_read_and_controllers_at_the_root_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, content: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        };
+        write(
+            "proc/mounts",
+            "cgroup /cg/memory cgroup rw,memory 0 0\ncgroup /cg/cpu cgroup rw,cpu,cpuacct 0 0\n",
+        );
+        write("cg/memory/web/memory.usage_in_bytes", "5000\n");
+        write("cg/memory/web/memory.limit_in_bytes", "9223372036854771712\n");
+        write("cg/memory/web/memory.stat", "inactive_file 1\ntotal_inactive_file 2\n");
+        write("cg/memory/web/memory.oom_control", "oom_kill_disable 0\noom_kill 4\n");
+        write("cg/memory/web/memory.failcnt", "6\n");
+        write("cg/cpu/web/cpu.stat", "nr_periods 10\nnr_throttled 3\nthrottled_time 1500000000\n");
+        write("cg/cpu/web/cpu.cfs_quota_us", "50000\n");
+        write("cg/cpu/web/cpuacct.usage", "2500000000\n");
+        let row = read(&view(root.path(), b"4:memory:/web\n2:cpu,cpuacct:/web\n0::/\n"));
+        assert_eq!((row.cgroup_version, row.cpu_seconds_total), (1, Some(2.5)));
+        assert_eq!(row.cpu_throttled_seconds_total, Some(1.5));
+        assert_eq!((row.memory_used_bytes, row.memory_limit_bytes), (Some(5000), None));
+        assert_eq!(row.memory_inactive_file_bytes, Some(2));
+        assert_eq!((row.memory_limit_hits_total, row.oom_kills_total), (Some(6), Some(4)));
+
+        let row = read(&view(root.path(), b"4:memory:/web\n2:cpu,cpuacct:/\n"));
+        assert_eq!((row.cpu_seconds_total, row.memory_used_bytes), (None, Some(5000)));
+    }
+}

@@ -2,12 +2,14 @@
 //!
 //! For a listening socket the kernel reports the accept queue's length as `rqueue` and its limit as `wqueue`; it
 //! refuses connections when length > limit, so a full queue shows limit + 1. Owners are looked for when a socket
-//! appears or its owner dies, 5 s later once more (workers fork after the socket was made), and every minute.
+//! appears or its owner dies, 5 s later once more (workers fork after the socket was made), and every minute;
+//! on a host with very many descriptors more rarely, so that it stays cheap.
 
 use weir_tables::{Batch, Listener, ListenerRows, Micros};
 
 use super::netns::{Netns, entering};
 use super::process::Owner;
+use super::run::Stopwatch;
 use super::sock_diag::ListenSocket;
 use super::{Collector, ListenerSummary, View, take};
 use crate::CollectError;
@@ -18,8 +20,10 @@ const LISTENER_LIMIT: usize = 10_000;
 const OWNERS_EVERY_SECONDS: f64 = 60.0;
 /// Seconds after a new socket when its workers have been forked.
 const WORKERS_AFTER_SECONDS: f64 = 5.0;
-/// Shortest time between two searches for owners.
-const OWNERS_PAUSE_SECONDS: f64 = 2.0;
+/// Share of one processor that searching for owners may take.
+const OWNERS_COST_RATIO: f64 = 0.002;
+/// Shortest and longest pause after a search.
+const OWNERS_PAUSE_SECONDS: (f64, f64) = (2.0, 300.0);
 
 /// A listening socket of the last round.
 #[derive(Clone, Debug)]
@@ -50,6 +54,7 @@ pub(super) struct ListenerCollector {
     rows: ListenerRows,
     sockets: Vec<ListenSocket>,
     last_search: Option<Micros>,
+    pause_seconds: f64,
     search_again: Option<Micros>,
     is_refused: bool,
 }
@@ -127,11 +132,12 @@ impl ListenerCollector {
             view.owners.values().flatten().any(|owner| !view.processes.is_alive(owner.process_id));
         let age = self.last_search.map_or(f64::INFINITY, |last| now.seconds_since(last).abs());
         let is_again = self.search_again.is_some_and(|at| now >= at);
-        if age < OWNERS_PAUSE_SECONDS
+        if age < self.pause_seconds
             || !(has_new || has_lost_owner || is_again || age >= OWNERS_EVERY_SECONDS)
         {
             return;
         }
+        let stopwatch = Stopwatch::start();
         self.last_search = Some(now);
         self.search_again =
             has_new.then(|| now + std::time::Duration::from_secs_f64(WORKERS_AFTER_SECONDS));
@@ -139,6 +145,8 @@ impl ListenerCollector {
             view.listeners.iter().map(|listening| (listening.socket.inode, None)).collect();
         self.is_refused = view.processes.find_owners(&mut view.owners)
             && view.owners.values().any(Option::is_none);
+        let pause = stopwatch.stop().cpu_seconds / OWNERS_COST_RATIO;
+        self.pause_seconds = pause.clamp(OWNERS_PAUSE_SECONDS.0, OWNERS_PAUSE_SECONDS.1);
     }
 
     fn push_rows(&mut self, view: &View, now: Micros) {

@@ -39,6 +39,9 @@ use netns::NetnsList;
 use process::{Owner, ProcessTable};
 use run::RunLog;
 
+#[cfg(test)]
+mod tests;
+
 /// What to sample, and as whom.
 #[derive(Clone, Debug)]
 pub struct HostOptions {

@@ -22,6 +22,8 @@ use crate::CollectError;
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 /// Most namespaces that are watched.
 const NETNS_LIMIT: usize = 64;
+/// A namespace that could not be entered is tried again after so many rounds.
+const RETRY_ROUNDS: u32 = 60;
 /// How often new and vanished ones are looked for.
 const SCAN_EVERY_ROUNDS: u64 = 2;
 
@@ -60,6 +62,8 @@ pub(crate) struct Netns {
     pub(crate) entrance: PathBuf,
     pub(crate) diag: Option<SockDiag>,
     pub(crate) files: Option<NetFiles>,
+    /// Why it could not be entered, and how many rounds until the next try.
+    refused: Option<(CollectError, u32)>,
 }
 
 impl Netns {
@@ -76,13 +80,25 @@ impl Netns {
 
     /// Makes that socket unless it is there.
     pub(crate) fn open_diag(&mut self) -> Result<(), CollectError> {
+        if let Some((error, rounds)) = &mut self.refused {
+            *rounds = rounds.saturating_sub(1);
+            if *rounds > 0 {
+                return Err(error.clone());
+            }
+            self.refused = None;
+        }
         if self.diag.is_none() {
             let opened = if self.entrance == Path::new("/proc/self/ns/net") {
                 SockDiag::open()
             } else {
                 inside(&self.entrance, SockDiag::open).and_then(std::convert::identity)
             };
-            self.diag = Some(opened.map_err(|error| entering(&self.name, &error))?);
+            let refuse = |error| {
+                let error = entering(&self.name, &error);
+                self.refused = Some((error.clone(), RETRY_ROUNDS));
+                error
+            };
+            self.diag = Some(opened.map_err(refuse)?);
         }
         Ok(())
     }
@@ -126,6 +142,7 @@ impl NetnsList {
             entrance,
             diag: None,
             files: Some(NetFiles::with(|name| KeptFile::new(net.join(name)))),
+            refused: None,
         };
         Self { root: root.into(), is_live, scan_age: 0, namespaces: vec![own] }
     }
@@ -161,6 +178,7 @@ impl NetnsList {
                 entrance,
                 diag: None,
                 files: None,
+                refused: None,
             });
         }
         failure.or_else(|| is_refused.then(refused)).map_or(Ok(()), Err)
@@ -217,6 +235,6 @@ pub(crate) fn entering(name: &str, error: &io::Error) -> CollectError {
 }
 
 fn refused() -> CollectError {
-    CollectError::new("tell the network namespaces of all processes", "permission denied")
+    CollectError::new("tell the network namespaces of most processes", "permission denied")
         .with_hint("run weir as root, or with CAP_SYS_PTRACE")
 }

@@ -60,12 +60,13 @@ impl ProcessTable {
         Self { proc, processes: BTreeMap::new(), scan_count: 0 }
     }
 
-    /// Looks for new and dead processes. True when some process's namespace could not be read.
+    /// Looks for new and dead processes. True when the namespaces of most could not be read: then weir has no right to.
+    /// That of one with more capabilities than weir, such as process 1 of some virtual machines, is refused to root too.
     pub(crate) fn scan(&mut self) -> bool {
         let is_full = self.scan_count.is_multiple_of(FULL_SCAN_EVERY);
         self.scan_count = self.scan_count.wrapping_add(1);
         let mut old = std::mem::take(&mut self.processes);
-        let mut is_refused = false;
+        let mut refused_count = 0;
         for process_id in process_ids(&self.proc).take(PROCESS_LIMIT) {
             let known = old.remove(&process_id);
             let process = match known {
@@ -76,14 +77,15 @@ impl ProcessTable {
                         Process { netns, looks }
                     }
                     Err(error) => {
-                        is_refused |= error.kind() == std::io::ErrorKind::PermissionDenied;
+                        let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
+                        refused_count += usize::from(is_refused);
                         continue;
                     }
                 },
             };
             self.processes.insert(process_id, process);
         }
-        is_refused
+        refused_count > self.processes.len()
     }
 
     /// Whether the process lived at the last scan.
