@@ -7,9 +7,11 @@
 
 mod discover;
 mod glob;
+mod journal;
 mod tail;
 
 pub use discover::{Discovery, FoundDirective, Problem, discover};
+pub use journal::{Journal, JournalOptions};
 pub use tail::{
     Chunk, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions, Tailer,
 };

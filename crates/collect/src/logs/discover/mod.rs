@@ -4,10 +4,14 @@
 //! distributions put one. Nothing is executed. Files of servers in other mount namespaces (containers) are read through
 //! `/proc/PID/root`, so their paths hold as long as the process lives.
 
+mod apache;
+mod haproxy;
 mod nginx;
 mod nginx_tokens;
 mod process;
 mod syslog;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -89,6 +93,8 @@ pub fn discover(root: &Path) -> Discovery {
     let mut found = Finder::new(root);
     let processes = process::running(root);
     nginx::find(&mut found, &processes);
+    haproxy::find(&mut found, &processes);
+    apache::find(&mut found, &processes);
     syslog::find(&mut found);
     found.finish()
 }
@@ -144,7 +150,7 @@ impl Finder {
 
     /// Reads a configuration file; a problem when that fails. `shown` is the path as the server names it.
     fn read(&mut self, path: &Path, shown: &Path) -> Option<Vec<u8>> {
-        match read_limited(path) {
+        match read_limited(path, CONFIG_LIMIT) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
                 let hint = match error.kind() {
@@ -164,16 +170,16 @@ impl Finder {
     }
 }
 
-fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
+fn read_limited(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let file = std::fs::File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(CONFIG_LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > CONFIG_LIMIT {
-        return Err(std::io::Error::other("it is larger than 8 MiB"));
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(std::io::Error::other(format!("it is larger than {limit} bytes")));
     }
     Ok(bytes)
 }
@@ -181,4 +187,14 @@ fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
 /// `path` of a server, below the place where that server's files are seen from here.
 fn below(base: &Path, path: &Path) -> PathBuf {
     base.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// `http://user:password@host` loses its password.
+fn redact_url(text: &str) -> String {
+    let Some(start) = text.find("://").map(|at| at + 3) else { return text.to_owned() };
+    let authority = text[start..].split(['/', ' ', '?']).next().unwrap_or("");
+    match authority.rfind('@') {
+        Some(at) => format!("{}[redacted]{}", &text[..start], &text[start + at..]),
+        None => text.to_owned(),
+    }
 }

@@ -21,6 +21,9 @@ const DEPTH_LIMIT: usize = 16;
 /// Files that one configuration may include.
 const FILE_LIMIT: usize = 2000;
 
+/// Bytes of the program file that are looked through at most.
+const PROGRAM_LIMIT: u64 = 64 << 20;
+
 /// Directives that become rows; `proxy_*_timeout` and `*_timeout` besides.
 const KEPT: &[&str] = &[
     "listen",
@@ -93,8 +96,7 @@ struct Setup {
 
 impl Setup {
     fn of(master: &Process) -> Self {
-        let mut setup =
-            Self::compiled(&master.base, &PathBuf::from(format!("/proc/{}/exe", master.id)));
+        let mut setup = Self::compiled(&master.base, &master.program);
         if let Some(prefix) = master.option('p') {
             setup.prefix = master.directory.join(prefix);
         }
@@ -115,7 +117,7 @@ impl Setup {
     }
 
     fn compiled(base: &Path, program: &Path) -> Self {
-        let text = super::read_limited(program).unwrap_or_default();
+        let text = super::read_limited(program, PROGRAM_LIMIT).unwrap_or_default();
         let value = |name: &str, default: &str| {
             PathBuf::from(configure_argument(&text, name).unwrap_or_else(|| default.to_owned()))
         };
@@ -279,8 +281,8 @@ impl Reader<'_> {
         let directory = self.setup.configuration.parent().unwrap_or(Path::new("/")).to_owned();
         let pattern = directory.join(pattern);
         let outside = below(&self.setup.base, &pattern);
-        let matched = glob::expand(&outside);
-        if matched.is_empty() && !glob::is_pattern(&pattern) {
+        let matched = if self.files > FILE_LIMIT { Vec::new() } else { glob::expand(&outside) };
+        if self.files <= FILE_LIMIT && matched.is_empty() && !glob::is_pattern(&pattern) {
             let message = format!("cannot read `{}`: no such file", pattern.display());
             self.found.problem(place.to_owned(), message, "run `nginx -t`");
         }
@@ -334,7 +336,7 @@ impl Reader<'_> {
             line,
             context: context.join("/"),
             directive: name.to_owned(),
-            arguments: redact_url(&arguments),
+            arguments: super::redact_url(&arguments),
             server_address,
             server_port,
         });
@@ -412,16 +414,6 @@ impl Block {
 
 fn is_kept(name: &str) -> bool {
     KEPT.contains(&name) || name.ends_with("_timeout")
-}
-
-/// `http://user:password@host` loses its password.
-fn redact_url(text: &str) -> String {
-    let Some(start) = text.find("://").map(|at| at + 3) else { return text.to_owned() };
-    let authority = text[start..].split(['/', ' ', '?']).next().unwrap_or("");
-    match authority.rfind('@') {
-        Some(at) => format!("{}[redacted]{}", &text[..start], &text[start + at..]),
-        None => text.to_owned(),
-    }
 }
 
 /// Address and port of nginx's `listen`; the port is 80 when it is not given.

@@ -16,6 +16,8 @@ pub(super) struct Process {
     pub(super) directory: PathBuf,
     /// Where its `/` is seen from here.
     pub(super) base: PathBuf,
+    /// Its program file.
+    pub(super) program: PathBuf,
 }
 
 /// Processes with one of the names that weir knows, by number.
@@ -44,7 +46,7 @@ fn read(root: &Path, place: &Path, id: i64, own_namespace: Option<&Path>) -> Opt
         || place.join("root").read_link().is_ok_and(|link| link != Path::new("/"));
     let base = if is_elsewhere { place.join("root") } else { root.to_owned() };
     let directory = place.join("cwd").read_link().unwrap_or_else(|_| "/".into());
-    Some(Process { id, name, arguments, directory, base })
+    Some(Process { id, name, arguments, directory, base, program: place.join("exe") })
 }
 
 /// Arguments are separated by NUL; a rewritten title has spaces, and NULs only at its end.
@@ -83,6 +85,7 @@ mod tests {
             arguments: split(command),
             directory: "/".into(),
             base: "/".into(),
+            program: "/".into(),
         };
         let title = process("nginx: master process /usr/sbin/nginx -c /x/n.conf -p/x\0\0\0");
         assert_eq!(title.option('c'), Some("/x/n.conf"));

@@ -20,6 +20,8 @@ const FILES: &[&str] = &[
     "/var/log/maillog",
 ];
 
+const HAPROXY: &str = "/var/log/haproxy.log";
+
 const JOURNALS: &[&str] = &["/var/log/journal", "/run/log/journal"];
 
 const JOURNALCTL: &[&str] = &["/usr/bin/journalctl", "/bin/journalctl"];
@@ -36,6 +38,12 @@ pub(super) fn find(found: &mut Finder) {
                 found_in: (*name).to_owned(),
             });
         }
+    }
+    // Without a configuration that could be read the name alone says whose it is.
+    let path = below(&root, Path::new(HAPROXY));
+    if path.is_file() {
+        let (program, format) = (Program::Haproxy, LogFormat::HaproxyHttp);
+        found.source(LogSource { path, program, format, found_in: HAPROXY.to_owned() });
     }
     let exists = |name: &&&str| below(&root, Path::new(name)).exists();
     if let (Some(journal), Some(_)) = (JOURNALS.iter().find(exists), JOURNALCTL.iter().find(exists))
