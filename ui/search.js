@@ -55,7 +55,7 @@ const like = text => quote(`%${text.replace(/[\\%_]/g, '\\$&')}%`);
 function condition(term, table, columns) {
   const sql = positive(term, table, columns);
   if (!term.isNot) return sql;
-  return sql === 'false' ? 'true' : `not coalesce(${sql}, false)`;
+  return { true: 'false', false: 'true' }[sql] ?? `not coalesce(${sql}, false)`;
 }
 
 function positive(term, table, columns) {
