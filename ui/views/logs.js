@@ -69,7 +69,7 @@ export function Logs() {
             <${States} loaded=${rows} lines=${12} isEmpty=${d => !d.rows.length} empty=${html`<${NoRows} q=${q} params=${params} />`}>
               ${answer => html`
                 ${objects(answer).map(row => html`<${LogRow} key=${keyOf(row)} row=${row} isOpen=${open.has(keyOf(row))} onToggle=${() => toggle(keyOf(row))} onPick=${add} />`)}
-                ${answer.rows.length >= limit && limit < 5000 && html`<button type="button" class="more" onClick=${() => setLimit(limit * 2)}>Show ${count(limit * 2)} rows</button>`}`}
+                ${answer.rows.length >= limit && limit < 5000 && html`<button type="button" class="more-rows" onClick=${() => setLimit(limit * 2)}>Show ${count(limit * 2)} rows</button>`}`}
             <//>
           </div>
         </section>
