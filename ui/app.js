@@ -12,6 +12,7 @@ import { Overview } from './views/overview.js';
 import { Findings } from './views/findings.js';
 import { Logs } from './views/logs.js';
 import { Sql } from './views/sql.js';
+import { Tier } from './views/tier.js';
 
 const VIEWS = [
   { id: 'overview', key: 'o', title: 'Overview', view: Overview },
@@ -19,19 +20,23 @@ const VIEWS = [
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
   { id: 'sql', key: 's', title: 'SQL', view: Sql },
 ];
+// Reached from another view, and shown under it.
+const DETAIL_VIEWS = [{ id: 'tier', under: 'overview', view: Tier }];
 const OLD_SAMPLE_SECONDS = 20;
 
 function App() {
   const route = useRoute();
   const [isHelp, setHelp] = useState(false);
-  const current = VIEWS.find(v => v.id === route.view) ?? VIEWS[0];
+  const detail = DETAIL_VIEWS.find(v => v.id === route.view);
+  const current = VIEWS.find(v => v.id === (detail?.under ?? route.view)) ?? VIEWS[0];
+  const view = detail?.view ?? current.view;
   useEffect(() => { document.title = `${current.title} · weir`; }, [current]);
   useEffect(() => keyboard(setHelp), []);
   return html`
     <a class="skip" href="#main" onClick=${e => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the content</a>
     <${Header} current=${current} host=${route.params.host} />
     <${Banners} />
-    <main id="main" tabindex="-1"><${Guard} key=${current.id}><${current.view} /><//></main>
+    <main id="main" tabindex="-1"><${Guard} key=${route.view}><${view} /><//></main>
     ${isHelp && html`<${Help} onClose=${() => setHelp(false)} />`}`;
 }
 

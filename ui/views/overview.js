@@ -89,7 +89,7 @@ function TierCard({ tier, host, isKnown, findings, queues }) {
   const now = Date.now();
   return html`
     <section class=${`tier tier-${worst?.class ?? 'ok'}`} role="listitem" aria-label=${tier.title} data-tier=${tier.id}>
-      <header><h2>${tier.title}</h2>${isKnown && html`<span class="tier-state"><${Icon} name=${worst?.class ?? (findings.length ? 'pending' : 'ok')} />${worst ? `${firing.length} firing` : findings.length ? `${findings.length} pending` : 'no finding'}</span>`}</header>
+      <header><h2><a href=${link('tier', { host }, tier.id)}>${tier.title}</a></h2>${isKnown && html`<span class="tier-state"><${Icon} name=${worst?.class ?? (findings.length ? 'pending' : 'ok')} />${worst ? `${firing.length} firing` : findings.length ? `${findings.length} pending` : 'no finding'}</span>`}</header>
       <p class="tier-of">${tier.of}</p>
       <${States} loaded=${numbers} lines=${4} isEmpty=${d => !d.rows.length} empty=${tier.empty}>
         ${answer => html`<${Figures} answer=${answer} figures=${tier.figures} />`}
