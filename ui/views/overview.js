@@ -83,7 +83,7 @@ function TierCard({ tier, host, isKnown, findings, queues }) {
   const sql = scoped(tier.sql, host);
   const sparkSql = scoped(tier.spark.sql, host);
   const numbers = useSql(sql, { every: EVERY });
-  const spark = useSql(sparkSql, { every: EVERY * 2 });
+  const spark = useSql(sparkSql, { every: EVERY * 3 });
   const firing = findings.filter(f => f.state === 'firing');
   const worst = [...firing].sort((a, b) => rank(a) - rank(b))[0];
   const now = Date.now();
