@@ -79,9 +79,9 @@ export function objects(answer) {
 
 // ---- is weir there? ----
 
-/** @typedef {{is_lost: boolean, last_ok: number | null, retry_at: number | null, status: any}} Connection */
+/** @typedef {{is_lost: boolean, last_ok: number | null, retry_at: number | null, status: any, problem: string | null}} Connection `problem`: weir answers, but only to say what is wrong */
 /** @type {Connection} */
-let connection = { is_lost: false, last_ok: null, retry_at: null, status: null };
+let connection = { is_lost: false, last_ok: null, retry_at: null, status: null, problem: null };
 /** @type {Set<(c: Connection) => void>} */
 const watchers = new Set();
 let timer = 0;
@@ -110,11 +110,12 @@ export async function check() {
   try {
     const status = await get('/api/status');
     failures = 0;
-    changed({ is_lost: false, last_ok: Date.now(), retry_at: null, status });
-  } catch {
+    changed({ is_lost: false, last_ok: Date.now(), retry_at: null, status, problem: null });
+  } catch (error) {
     failures += 1;
     delay = Math.min(1_000 * 2 ** (failures - 1), 15_000);
-    changed({ is_lost: true, retry_at: Date.now() + delay });
+    const isThere = error.status > 0;
+    changed({ is_lost: !isThere, problem: isThere ? error.message : null, retry_at: Date.now() + delay });
   }
   isChecking = false;
   timer = setTimeout(check, delay);

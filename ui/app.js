@@ -12,6 +12,7 @@ import { Overview } from './views/overview.js';
 import { Findings } from './views/findings.js';
 import { Logs } from './views/logs.js';
 import { Sql } from './views/sql.js';
+import { Tier } from './views/tier.js';
 
 const VIEWS = [
   { id: 'overview', key: 'o', title: 'Overview', view: Overview },
@@ -19,19 +20,23 @@ const VIEWS = [
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
   { id: 'sql', key: 's', title: 'SQL', view: Sql },
 ];
+// Reached from another view, and shown under it.
+const DETAIL_VIEWS = [{ id: 'tier', under: 'overview', view: Tier }];
 const OLD_SAMPLE_SECONDS = 20;
 
 function App() {
   const route = useRoute();
   const [isHelp, setHelp] = useState(false);
-  const current = VIEWS.find(v => v.id === route.view) ?? VIEWS[0];
+  const detail = DETAIL_VIEWS.find(v => v.id === route.view);
+  const current = VIEWS.find(v => v.id === (detail?.under ?? route.view)) ?? VIEWS[0];
+  const view = detail?.view ?? current.view;
   useEffect(() => { document.title = `${current.title} · weir`; }, [current]);
   useEffect(() => keyboard(setHelp), []);
   return html`
     <a class="skip" href="#main" onClick=${e => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the content</a>
     <${Header} current=${current} host=${route.params.host} />
     <${Banners} />
-    <main id="main" tabindex="-1"><${Guard} key=${current.id}><${current.view} /><//></main>
+    <main id="main" tabindex="-1"><${Guard} key=${route.view}><${view} /><//></main>
     ${isHelp && html`<${Help} onClose=${() => setHelp(false)} />`}`;
 }
 
@@ -79,6 +84,7 @@ function Banners() {
     <div class="banners" role="status">
       ${c.is_lost && html`<p class="banner banner-lost"><${Icon} name="lost" /><span><b>weir does not answer.</b> ${c.last_ok ? html`What you see is from ${time(new Date(c.last_ok).toISOString(), { digits: 0 })} UTC, ${ago(c.last_ok, now)}.` : 'Nothing could be read yet.'}
         ${c.retry_at && c.retry_at > now ? ` Asking again in ${Math.ceil((c.retry_at - now) / 1000)} s.` : ' Asking again …'}</span><button type="button" onClick=${check}>Try now</button></p>`}
+      ${c.problem && html`<p class="banner banner-old"><${Icon} name="mail" /><span><b>weir is in trouble:</b> ${c.problem}</span></p>`}
       ${!c.is_lost && old.map(h => html`<p key=${h.host} class="banner banner-old"><${Icon} name="pending" /><span><b>${h.host} is silent:</b> its newest row is ${duration(Math.round((Date.parse(c.status.now) - Date.parse(h.last_ts)) / 1000))} old.</span></p>`)}
       ${store?.is_full && html`<p class="banner banner-lost"><${Icon} name="page" /><span><b>The disk is full:</b> new rows wait. ${store.message ?? ''}</span></p>`}
       ${!store?.is_full && store?.message && html`<p class="banner banner-old"><${Icon} name="mail" /><span>${store.message}</span></p>`}

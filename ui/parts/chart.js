@@ -6,6 +6,7 @@ import { useWidth } from '../hooks.js';
 import { number, unitOf } from '../format.js';
 
 const SERIES_AT_MOST = 8;
+const POWERS_OF_TWO = Array.from({ length: 60 }, (_, i) => 2 ** (i - 8));
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
 
 /** Whether an answer can be drawn: a timestamp and a number. @param {import('../api.js').Answer} answer */
@@ -63,7 +64,7 @@ function options(width, height, series, unit, marks) {
     legend: { live: true },
     scales: Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])),
     axes: [{ ...axis, size: 30, values: clock }, ...units.slice(0, 2).map((u, i) => ({
-      ...axis, scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
+      ...axis, ...(u.startsWith('B') ? { incrs: POWERS_OF_TWO } : {}), scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
     }))],
     series: [
       { label: 'time (UTC)', value: (_, t) => (t ? new Date(t * 1e3).toISOString().slice(11, 19) : '–') },

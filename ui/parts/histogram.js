@@ -3,14 +3,15 @@
 import { html, useState } from '../vendor/preact-htm.js';
 import { useWidth } from '../hooks.js';
 import { count, time } from '../format.js';
+import { OpenSql } from './panel.js';
 
 const HEIGHT = 64;
 
 /**
- * @param {{answer: import('../api.js').Answer, from: number, to: number, step: number, onPick: (from: number, to: number) => void}} props
+ * @param {{answer: import('../api.js').Answer, from: number, to: number, step: number, sql: string, onPick: (from: number, to: number) => void}} props
  * columns: ts, then one count per class, worst last; `from`, `to`, `step` in milliseconds
  */
-export function Histogram({ answer, from, to, step, onPick }) {
+export function Histogram({ answer, from, to, step, sql, onPick }) {
   const [ref, width] = useWidth();
   const [drag, setDrag] = useState(/** @type {null | [number, number]} */ (null));
   const [at, setAt] = useState(/** @type {any} */ (null));
@@ -41,7 +42,7 @@ export function Histogram({ answer, from, to, step, onPick }) {
       <figcaption>
         <span class="number">${time(new Date(from).toISOString(), { digits: 0 })}</span>
         <span>${at ? html`${time(at[0], { digits: 0 })} · ${classes.map((c, i) => at[i + 1] ? `${c} ${count(at[i + 1])}` : '').filter(Boolean).join(' · ')}` : classes.map(c => html`<span class="key" key=${c}><i class="key-${c}" />${c}</span>`)}</span>
-        <span class="number">${time(new Date(to).toISOString(), { digits: 0 })}</span>
+        <span class="number"><${OpenSql} sql=${sql} isChart /> ${time(new Date(to).toISOString(), { digits: 0 })}</span>
       </figcaption>
     </figure>`;
 }

@@ -10,7 +10,12 @@ const SEARCH = [['timeout', 'the word anywhere in the line'], ['"connection rese
 /** @param {{onClose: () => void}} props */
 export function Help({ onClose }) {
   const ref = useRef(/** @type {any} */ (null));
-  useEffect(() => { ref.current?.showModal(); }, []);
+  useEffect(() => {
+    const close = () => ref.current?.close();
+    ref.current?.showModal();
+    addEventListener('hashchange', close);
+    return () => removeEventListener('hashchange', close);
+  }, []);
   return html`
     <dialog ref=${ref} class="help" aria-labelledby="help-title" onClose=${onClose} onClick=${e => { if (e.target === ref.current) ref.current.close(); }}>
       <header><h2 id="help-title">Keyboard and search</h2><button type="button" class="plain" onClick=${() => ref.current.close()} aria-label="close"><${Icon} name="close" /></button></header>

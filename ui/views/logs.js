@@ -47,7 +47,8 @@ export function Logs() {
   const sql = rowsSql(tables, limit);
   const rows = useSql(catalog.data ? sql : null, { every: isLive && !isPaused ? 1_000 : 0, limit });
   const step = STEPS.find(s => range.seconds / s <= 70) ?? 86400;
-  const bars = useSql(catalog.data ? histogramSql(tables, step) : null, { every: isLive ? 5_000 : 0 });
+  const barsSql = histogramSql(tables, step);
+  const bars = useSql(catalog.data ? barsSql : null, { every: isLive ? 5_000 : 0 });
   useEffect(() => { setLimit(PAGE); setOpen(new Set()); }, [q, range.where]);
   const top = () => { setOpen(new Set()); list.current?.scrollTo({ top: 0 }); setReading(false); };
   const toggle = key => setOpen(old => { const next = new Set(old); if (!next.delete(key)) next.add(key); return next; });
@@ -59,8 +60,9 @@ export function Logs() {
       <${SearchBar} q=${q} params=${params} isLive=${isLive} isFixed=${range.isFixed} catalog=${schema} />
       ${unknown.length > 0 && html`<p class="notice"><${Icon} name="note" />No table has a column ${unknown.map(u => html` <code>${u}</code>`)}. The fields are on the left of an opened row, and under <a href="#/sql">SQL</a>.</p>`}
       ${catalog.error && !catalog.data && html`<${States} loaded=${catalog}>${() => null}<//>`}
-      <div class="logs-top">${bars.data && html`<${Histogram} answer=${bars.data} from=${end - range.seconds * 1000} to=${end} step=${step * 1000}
-        onPick=${(a, b) => setParams({ from: new Date(a).toISOString(), to: new Date(b).toISOString() })} />`}</div>
+      <div class="logs-top"><${States} loaded=${bars} lines=${2}>${answer => html`
+        <${Histogram} answer=${answer} from=${end - range.seconds * 1000} to=${end} step=${step * 1000} sql=${barsSql}
+          onPick=${(a, b) => setParams({ from: new Date(a).toISOString(), to: new Date(b).toISOString() })} />`}<//></div>
       <div class="logs-body">
         <${Facets} tables=${tables} schema=${schema} q=${q} isReady=${!!catalog.data} onPick=${add} />
         <section class="panel logs-list" aria-label="log rows">
@@ -69,7 +71,7 @@ export function Logs() {
             <${States} loaded=${rows} lines=${12} isEmpty=${d => !d.rows.length} empty=${html`<${NoRows} q=${q} params=${params} />`}>
               ${answer => html`
                 ${objects(answer).map(row => html`<${LogRow} key=${keyOf(row)} row=${row} isOpen=${open.has(keyOf(row))} onToggle=${() => toggle(keyOf(row))} onPick=${add} />`)}
-                ${answer.rows.length >= limit && limit < 5000 && html`<button type="button" class="more" onClick=${() => setLimit(limit * 2)}>Show ${count(limit * 2)} rows</button>`}`}
+                ${answer.rows.length >= limit && limit < 5000 && html`<button type="button" class="more-rows" onClick=${() => setLimit(limit * 2)}>Show ${count(limit * 2)} rows</button>`}`}
             <//>
           </div>
         </section>

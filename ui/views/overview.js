@@ -25,7 +25,7 @@ export function Overview() {
   const open = all.filter(f => !host || !f.host || f.host === host);
   const queues = objects(listeners.data);
   const card = tier => html`<${TierCard} key=${tier.id} tier=${tier} host=${host} queues=${queues.filter(q => q.tier === tier.queues)}
-    findings=${open.filter(f => tier.tiers.includes(f.tier))} />`;
+    isKnown=${findings.data !== undefined} findings=${open.filter(f => tier.tiers.includes(f.tier))} />`;
   return html`
     <div class="overview">
       <${Verdict} findings=${findings} open=${open} />
@@ -43,11 +43,12 @@ function Verdict({ findings, open }) {
   const firing = open.filter(f => f.state === 'firing').sort((a, b) => rank(a) - rank(b));
   const serious = firing.filter(f => f.class !== 'note');
   if (!serious.length) {
+    if (findings.error) return html`<p class="verdict verdict-ok is-old"><${Icon} name="pending" /><span><b>Nothing hurt</b> when weir last answered, ${ago(findings.at)}.</span></p>`;
     return html`<p class="verdict verdict-ok"><${Icon} name="ok" /><span><b>Nothing hurts.</b> No rule pages or mails${firing.length ? html`; <a href=${link('findings')}>${firing.length} ${firing.length === 1 ? 'note' : 'notes'}</a>` : ''}.</span></p>`;
   }
   const worst = serious[0];
   return html`
-    <p class=${`verdict verdict-${worst.class}`} role="status"><${Icon} name=${worst.class} />
+    <p class=${`verdict verdict-${worst.class}${findings.error ? ' is-old' : ''}`} role="status"><${Icon} name=${worst.class} />
       <span><b>${titleOf(worst.tier)} hurts:</b> <a href=${link('findings', {}, worst.finding_id)}>${worst.summary}</a>
       ${serious.length > 1 && html` <a class="more" href=${link('findings')}>and ${serious.length - 1} more</a>`}</span></p>`;
 }
@@ -78,17 +79,17 @@ function TimeBar({ host }) {
     <//>`;
 }
 
-function TierCard({ tier, host, findings, queues }) {
+function TierCard({ tier, host, isKnown, findings, queues }) {
   const sql = scoped(tier.sql, host);
   const sparkSql = scoped(tier.spark.sql, host);
   const numbers = useSql(sql, { every: EVERY });
-  const spark = useSql(sparkSql, { every: EVERY * 2 });
+  const spark = useSql(sparkSql, { every: EVERY * 3 });
   const firing = findings.filter(f => f.state === 'firing');
   const worst = [...firing].sort((a, b) => rank(a) - rank(b))[0];
   const now = Date.now();
   return html`
     <section class=${`tier tier-${worst?.class ?? 'ok'}`} role="listitem" aria-label=${tier.title} data-tier=${tier.id}>
-      <header><h2>${tier.title}</h2><span class="tier-state"><${Icon} name=${worst?.class ?? (findings.length ? 'pending' : 'ok')} />${worst ? `${firing.length} firing` : findings.length ? `${findings.length} pending` : 'no finding'}</span></header>
+      <header><h2><a href=${link('tier', { host }, tier.id)}>${tier.title}</a></h2>${isKnown && html`<span class="tier-state"><${Icon} name=${worst?.class ?? (findings.length ? 'pending' : 'ok')} />${worst ? `${firing.length} firing` : findings.length ? `${findings.length} pending` : 'no finding'}</span>`}</header>
       <p class="tier-of">${tier.of}</p>
       <${States} loaded=${numbers} lines=${4} isEmpty=${d => !d.rows.length} empty=${tier.empty}>
         ${answer => html`<${Figures} answer=${answer} figures=${tier.figures} />`}

@@ -122,8 +122,9 @@ function remember(sql) {
 }
 
 function History({ onPick }) {
-  const [queries, setQueries] = useState(stored());
-  return html`<label class="sql-history">history <select aria-label="earlier queries" onFocus=${() => setQueries(stored())} onChange=${e => { if (e.currentTarget.value) onPick(queries[Number(e.currentTarget.value) - 1]); e.currentTarget.value = ''; }}>
+  const [, renew] = useState(0);
+  const queries = stored();
+  return html`<label class="sql-history">history <select aria-label="earlier queries" onFocus=${() => renew(n => n + 1)} onChange=${e => { if (e.currentTarget.value) onPick(queries[Number(e.currentTarget.value) - 1]); e.currentTarget.value = ''; }}>
     <option value="">${queries.length ? `${queries.length} earlier` : 'none yet'}</option>
     ${queries.map((sql, i) => html`<option key=${i} value=${i + 1}>${sql.replace(/\s+/g, ' ').slice(0, 90)}</option>`)}</select></label>`;
 }

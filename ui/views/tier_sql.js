@@ -10,7 +10,7 @@ export const IN_APP = 'upstream_header_seconds - coalesce(upstream_connect_secon
 /** A percentile. @param {number} share @param {string} expression */
 export const p = (share, expression) => `approx_percentile_cont(${expression}, ${share})`;
 
-/** Rise per second of a counter by 15 s, summed over `keys`. */
+/** Rise per second of counters by 15 s, summed over `keys`; a counter that went backwards (a reset) counts for nothing. */
 export const rise = (table, keys, columns, extra = '') => `with sample as (
   select ${BIN} as bin, host, ${keys}, ${columns.map(([c]) => `max(${c}) as ${c}`).join(', ')}
   from ${table} where ${LAST_QUARTER}${extra}
@@ -18,7 +18,7 @@ export const rise = (table, keys, columns, extra = '') => `with sample as (
 ), step as (
   select bin, ${columns.map(([c]) => `${c} - lag(${c}) over (partition by host, ${keys} order by bin) as ${c}`).join(', ')} from sample
 )
-select bin as ts, ${columns.map(([c, name]) => `sum(greatest(${c}, 0)) / 15.0 as ${name}`).join(', ')}
+select bin as ts, ${columns.map(([c, name]) => `sum(case when ${c} >= 0 then ${c} end) / 15.0 as ${name}`).join(', ')}
 from step group by bin order by bin`;
 
 /** A query for one host or all. @param {string} sql @param {string} host */

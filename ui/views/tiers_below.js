@@ -64,7 +64,7 @@ select * from share cross join memory cross join stall`,
 ), step as (
   select bin, busy - lag(busy) over (partition by host order by bin) as busy, steal - lag(steal) over (partition by host order by bin) as steal from sample
 )
-select bin as ts, sum(greatest(busy, 0)) / 15.0 as busy_processors, sum(greatest(steal, 0)) / 15.0 as stolen_processors
+select bin as ts, sum(case when busy >= 0 then busy end) / 15.0 as busy_processors, sum(case when steal >= 0 then steal end) / 15.0 as stolen_processors
 from step group by bin order by bin` },
     empty: 'No processor sample in the last minute.',
   },
