@@ -9,7 +9,7 @@ use weir_collect::host::{HostOptions, HostSampler};
 use weir_collect::logs::{Problem, ReadFrom, TailOptions, Tailer, discover};
 use weir_collect::recording::{Replay, replay};
 use weir_parse::{LineParser, ParsedRows};
-use weir_tables::{Batch, Clock, Micros, StreamId};
+use weir_tables::{Batch, Clock, LogFormat, Micros, StreamId};
 
 use crate::clock::SystemClock;
 use crate::failure::Failure;
@@ -70,7 +70,9 @@ impl Live {
             first_contact: ReadFrom::Recent(RECENT_BYTES),
             ..TailOptions::default()
         });
-        tailer.set_sources(found.sources);
+        // The journal is left out: a child process for five seconds of a system's log is not worth its start.
+        let files = found.sources.into_iter().filter(|source| source.format != LogFormat::Journal);
+        tailer.set_sources(files.collect());
         let directives = &found.directives;
         Self {
             sampler: HostSampler::new(host_options(root, host.clone())),

@@ -95,7 +95,7 @@ pub(crate) async fn serve(
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        result = std::future::IntoFuture::into_future(graceful) => result,
+        result = IntoFuture::into_future(graceful) => result,
         () = too_long => Ok(()),
     }
 }

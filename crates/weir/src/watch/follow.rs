@@ -10,8 +10,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 
-use weir_collect::logs::{Chunk, NewStream, TailEvent, TailOptions, Tailer};
-use weir_tables::{Log, LogRows, Micros, Rows, StreamId};
+use weir_collect::logs::{
+    Chunk, Journal, JournalOptions, NewStream, TailEvent, TailOptions, Tailer,
+};
+use weir_tables::{Log, LogFormat, LogRows, LogSource, Micros, Rows, StreamId};
 
 use super::Context;
 use super::deliver::{Reply, Ticket};
@@ -33,6 +35,7 @@ pub(super) struct Job {
 pub(super) struct Follower {
     context: Context,
     tailer: Tailer,
+    journals: Vec<Followed>,
     jobs: SyncSender<Job>,
     reply: Sender<Reply>,
     replies: Receiver<Reply>,
@@ -41,6 +44,20 @@ pub(super) struct Follower {
     epochs: HashMap<StreamId, u64>,
     paused_until: Option<Instant>,
     published: Option<Instant>,
+}
+
+/// A journal that is followed, and the source it was made from.
+struct Followed {
+    source: LogSource,
+    journal: Journal,
+    is_started: bool,
+}
+
+impl Followed {
+    fn new(host: &str, source: LogSource) -> Self {
+        let options = JournalOptions { host: host.to_owned(), ..JournalOptions::default() };
+        Self { journal: Journal::new(options, &source), source, is_started: false }
+    }
 }
 
 impl Follower {
@@ -54,6 +71,7 @@ impl Follower {
         Self {
             context,
             tailer: Tailer::new(options),
+            journals: Vec::new(),
             jobs,
             reply,
             replies,
@@ -83,7 +101,15 @@ impl Follower {
 
     fn take_sources(&mut self) {
         if let Some(sources) = self.context.status.take_new_sources() {
-            self.tailer.set_sources(sources);
+            let (journals, files): (Vec<LogSource>, _) =
+                sources.into_iter().partition(|source| source.format == LogFormat::Journal);
+            self.tailer.set_sources(files);
+            self.journals.retain(|followed| journals.contains(&followed.source));
+            for source in journals {
+                if !self.journals.iter().any(|followed| followed.source == source) {
+                    self.journals.push(Followed::new(&self.context.host, source));
+                }
+            }
         }
     }
 
@@ -98,10 +124,13 @@ impl Follower {
 
     /// Asks where new streams stand, and starts them there.
     fn ask(&mut self) {
-        if self.unanswered.is_empty() {
+        let journals = self.journals.iter().filter(|followed| !followed.is_started);
+        let files = self.unanswered.iter().map(|new| new.stream);
+        let asked: Vec<StreamId> =
+            journals.map(|followed| followed.journal.stream()).chain(files).collect();
+        if asked.is_empty() {
             return;
         }
-        let asked: Vec<StreamId> = self.unanswered.iter().map(|new| new.stream).collect();
         let known: HashMap<StreamId, u64> = match self.context.destination.positions(&asked) {
             Ok(known) => known.into_iter().collect(),
             Err(error) => {
@@ -120,6 +149,14 @@ impl Follower {
         }
         // Answers take effect at the next look; without this a new file would wait for it.
         let now = self.context.clock.now();
+        for followed in self.journals.iter_mut().filter(|followed| !followed.is_started) {
+            let position = known.get(&followed.journal.stream()).copied();
+            if position.is_none() {
+                self.unknown.insert(followed.journal.stream());
+            }
+            followed.journal.start(position, now);
+            followed.is_started = true;
+        }
         self.unanswered.extend(self.tailer.scan(now));
     }
 
@@ -127,7 +164,7 @@ impl Follower {
         loop {
             let run = Run::start();
             let now = self.context.clock.now();
-            let Some(chunk) = self.tailer.read(now) else { return };
+            let Some(chunk) = self.next_chunk(now) else { return };
             self.context.meter.ran(Stage::Tail, &run, 0);
             let ticket = Ticket {
                 stream: chunk.stream,
@@ -149,6 +186,17 @@ impl Follower {
         }
     }
 
+    /// Journals first: they give little at a time.
+    fn next_chunk(&mut self, now: Micros) -> Option<Chunk> {
+        let of_journals = self.journals.iter_mut().find_map(|followed| followed.journal.read(now));
+        of_journals.or_else(|| self.tailer.read(now))
+    }
+
+    fn journal_mut(&mut self, stream: StreamId) -> Option<&mut Journal> {
+        let mut journals = self.journals.iter_mut().map(|followed| &mut followed.journal);
+        journals.find(|journal| journal.stream() == stream)
+    }
+
     fn wait(&mut self) {
         let mut waited = self.replies.recv_timeout(LOOK);
         while let Ok(reply) = waited {
@@ -162,13 +210,19 @@ impl Follower {
         match reply {
             Reply::Durable { stream, to } => {
                 self.unknown.remove(&stream);
-                self.tailer.acknowledge(stream, to);
+                match self.journal_mut(stream) {
+                    Some(journal) => journal.acknowledge(to),
+                    None => self.tailer.acknowledge(stream, to),
+                }
             }
             Reply::Again { stream, epoch, to, is_busy } => {
                 let current = self.epochs.entry(stream).or_default();
                 if *current == epoch {
                     *current += 1;
-                    self.tailer.rewind(stream, to);
+                    match self.journal_mut(stream) {
+                        Some(journal) => journal.rewind(to),
+                        None => self.tailer.rewind(stream, to),
+                    }
                 }
                 if is_busy {
                     self.pause();
@@ -183,7 +237,9 @@ impl Follower {
             return;
         }
         self.published = Some(Instant::now());
-        self.context.status.set_streams(self.tailer.status());
+        let journals = self.journals.iter().map(|followed| followed.journal.status());
+        let files = self.tailer.status();
+        self.context.status.set_streams(journals.chain(files).collect());
     }
 
     /// What happened to files becomes rows too: lost bytes must be found by those who count lines.

@@ -155,7 +155,7 @@ fn problem_text(problem: &Problem) -> String {
 
 fn problem_json(problem: &Problem) -> Value {
     json!({
-        "path": problem.path.display().to_string(),
+        "path": problem.path,
         "program": "other",
         "format": "unknown",
         "found_in": "",
