@@ -13,7 +13,7 @@ summary = "{process_name} listens on {server_address}:{server_port} (netns {netn
 why = "The accept queue holds what arrives while the workers are busy for a moment. At this rate {queue_limit} places are full after a stall of {seconds_to_full:duration}; then the kernel drops handshakes. nginx and Apache ask for 511 unless told otherwise, whatever the sysctl says."
 look_at = "accept_queue_length of the listener at the busiest time of the day, and ListenOverflows of its namespace."
 silent_when = "The namespace takes at most 500 new connections in its busiest second of the last minute, or somaxconn is not above the backlog. With `reuseport` each worker has a queue of its own, so the true room is a multiple of what is shown."
-fix = "{place}{line} Reload is not enough: restart, or stop and start, so that the socket is opened anew. Safe: a place in the queue costs memory only while it is used. Check: accept_queue_limit of the listener shows the new value."
+fix = "{place}{line} Then make it call listen() again: `nginx -t && nginx -s reload` does when the number has changed, other programs need a restart. Above {somaxconn}, raise net.core.somaxconn first, the smaller one counts. Safe: a place in the queue costs memory only while it is used. Check: accept_queue_limit of the listener shows the new value."
 source = "field notes A (kernel lessons); nginx documentation of `listen`: backlog 511 on Linux; kernel sysctl somaxconn, 4096 since 5.4"
 ---*/
 with busy as (

@@ -81,7 +81,7 @@ config_time as (
   group by host, program, file
 ),
 config as (
-  select c.host, c.program, c.process_id, c.server_port, c.file, c.line, c.directive, c.arguments,
+  select c.host, c.program, c.process_id, c.server_address, c.server_port, c.file, c.line, c.directive, c.arguments,
     cast((regexp_match(c.arguments, 'backlog[= ]([0-9]+)'))[1] as bigint) as asked
   from config_directive c
   join config_time t on c.host = t.host and c.program = t.program and c.file = t.file and c.ts = t.newest
@@ -92,7 +92,8 @@ placed as (
     c.file as config_file, c.line as config_line, c.directive, c.arguments, c.asked,
     row_number() over (
       partition by g.host, g.netns, g.server_address, g.server_port
-      order by case when c.process_id = g.process_id then 0 else 1 end, c.asked desc nulls last, c.file, c.line
+      order by case when c.process_id = g.process_id then 0 else 1 end,
+        case when c.server_address = g.server_address then 0 else 1 end, c.asked desc nulls last, c.file, c.line
     ) as config_place
   from guilty g
   left join somaxconn s on s.host = g.host and s.netns = g.netns and s.place = 1
@@ -115,7 +116,7 @@ told as (
       when queue_limit = somaxconn
         then concat('net.core.somaxconn = ', somaxconn, ', to which the kernel cuts every larger backlog of listen()')
       when asked is not null and asked <> queue_limit
-        then concat('the running process asked for ', queue_limit, ' in listen(), the configuration says ', asked, ' and needs a restart; net.core.somaxconn = ', somaxconn)
+        then concat('the running process asked for ', queue_limit, ' in listen(), the configuration says ', asked, ' and was not loaded since (nginx: reload, others: restart); net.core.somaxconn = ', somaxconn)
       when queue_limit = 511 and process_name = 'nginx' and asked is null
         then concat('nginx asks for 511 unless `listen` has `backlog=`; net.core.somaxconn = ', somaxconn, ' would allow more')
       when queue_limit = 511 and process_name in ('apache2', 'httpd')
@@ -151,10 +152,12 @@ select host, netns, server_address, server_port, tier,
   case
     when is_stalled and tier <> 'proxy' then concat(
       'First get ', process, ' to accept again: the queue is full all the time, so it is stuck, out of workers or out of processor, and a longer queue would only make visitors wait longer. Look at what it waits for (database, disk, lock, descriptors) and restart it if it hangs. For bursts afterwards: ', listen_line, sysctl_line,
-      '. A new backlog needs a restart of the process. Check: ListenOverflows no longer rises. Do not set net.ipv4.tcp_abort_on_overflow=1: it turns waiting clients into failed ones.')
+      '. A new backlog counts when the process calls listen() again: restart it. Check: ListenOverflows no longer rises. Do not set net.ipv4.tcp_abort_on_overflow=1: it turns waiting clients into failed ones.')
     else concat(
       'Raise both limits, the smaller one counts: ', listen_line, sysctl_line,
-      '. It is safe: an entry of the queue costs memory only while it waits. The socket must be opened anew: restart, a reload keeps the old backlog unless the line changed. Check: accept_queue_limit shows the new value and ListenOverflows no longer rises; if the queue then stays long, the process is too slow and not the queue too short. Do not set net.ipv4.tcp_abort_on_overflow=1.')
+      '. It is safe: an entry of the queue costs memory only while it waits. The sysctl first, then ',
+      case when process_name = 'nginx' then '`nginx -t && nginx -s reload` (nginx calls listen() again when the number in its line has changed; if only the sysctl changes, restart it)' else 'a restart, so that listen() is called again' end,
+      '. Check: accept_queue_limit shows the new value and ListenOverflows no longer rises; if the queue then stays long, the process is too slow and not the queue too short. Do not set net.ipv4.tcp_abort_on_overflow=1.')
   end as fix_text
 from worded
 where seconds_with_overflow >= 2 or overflows >= 20
