@@ -10,7 +10,7 @@ use crate::template::{Inside, Part, Template};
 
 /// The matcher of a text format.
 pub(crate) fn text(template: &str) -> Template {
-    Template::new(parts(&template.replace("\\\"", "\"")))
+    Template::new(parts(&template.replace("\\\"", "\"")), true)
 }
 
 /// The reader of a JSON format: keys are asked for the directive in their value.

@@ -5,7 +5,7 @@
 
 use crate::field::Field;
 use crate::record::{Fault, Kind, Record};
-use crate::text;
+use crate::{number, text};
 
 /// Reads a line.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
@@ -29,7 +29,7 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (status, rest) = text::word(rest.strip_prefix(' ')?);
     let (bytes, rest) = text::word(rest);
     record.ts = Some(record.times.read(time)?);
-    crate::number::integer(status).filter(|_| !bytes.is_empty())?;
+    number::integer(status).filter(|_| !bytes.is_empty())?;
     head_fields(head, record)?;
     record.put("request", text::unescape(request, record.arena), Field::RequestLine);
     record.put("status", status, Field::Status);
@@ -38,17 +38,19 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     Some(())
 }
 
-/// `[vhost:port] address logname user`.
+/// `[vhost:port] address logname user`; a user's name may hold spaces, a logname is nearly always `-`.
 fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) -> Option<()> {
-    let (before_user, user) = head.rsplit_once(' ')?;
-    let (before_logname, logname) = before_user.rsplit_once(' ')?;
-    let address = match before_logname.split_once(' ') {
-        Some((vhost, address)) => {
-            record.put("vhost", vhost, Field::Host);
-            address
-        }
-        None => before_logname,
+    let (first, behind) = head.split_once(' ')?;
+    let (second, _) = behind.split_once(' ')?;
+    let has_port = first.rsplit_once(':').is_some_and(|(_, port)| number::integer(port).is_some());
+    let rest = if has_port && second != "-" {
+        record.put("vhost", first, Field::Host);
+        behind
+    } else {
+        head
     };
+    let (address, rest) = rest.split_once(' ')?;
+    let (logname, user) = rest.split_once(' ')?;
     record.put("remote_addr", address, Field::ClientAddress);
     record.attr("remote_logname", logname);
     record.attr("remote_user", text::unescape(user, record.arena));
@@ -92,6 +94,7 @@ mod tests {
             LogFormat::Combined,
             r#"1.2.3.4 - bob [20/Nov/2026:12:00:00 +0100] "GET /a?b=\x22c HTTP/1.1" 200 612 "https://r.example/" "a \"b\" c" "9.9.9.9"
 ::1 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.0" 304 -
+1.2.3.4 - John Doe [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.0" 304 -
 www.example.com:443 1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "-" 408 0 "-" "-"
 "#,
             expect![[r#"
@@ -115,6 +118,15 @@ www.example.com:443 1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "-" 408 0 "-" "-"
                   network_protocol_version: 1.0
                   http_response_status_code: 304
                   response_body_bytes: 0
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 1.2.3.4
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.0
+                  http_response_status_code: 304
+                  response_body_bytes: 0
+                  attrs: {remote_user: John Doe}
                 request
                   ts: 2026-11-20T12:00:00Z
                   client_address: 1.2.3.4

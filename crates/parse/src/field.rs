@@ -47,6 +47,8 @@ pub(crate) enum Field {
     /// Apache's `%k`: requests on the connection before this one.
     EarlierRequests,
     Message,
+    /// A message when the line has none of that name.
+    MessageOtherwise,
     Severity,
     Program,
     ProcessId,
@@ -129,7 +131,8 @@ pub(crate) fn of_key(key: &str) -> Field {
         "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
         "duration_us" => Field::DurationMicros,
         "requestId" | "x_request_id" => Field::RequestId,
-        "message" | "msg" | "body" | "Body" | "log" | "event" => Field::Message,
+        "message" | "msg" | "body" | "Body" => Field::Message,
+        "log" | "event" | "error" => Field::MessageOtherwise,
         "level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
         | "log.level" => Field::Severity,
         "service" | "service.name" | "program" | "app" | "application" | "appname"

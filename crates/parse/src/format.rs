@@ -31,9 +31,10 @@ impl Format {
             LogFormat::NginxTemplate { template, .. } if template.trim_start().starts_with('{') => {
                 Self::JsonTemplate(nginx_template::json(template))
             }
-            LogFormat::NginxTemplate { template, .. } => {
-                Self::Template { name: "nginx_template", template: nginx_template::text(template) }
-            }
+            LogFormat::NginxTemplate { template, escape } => Self::Template {
+                name: "nginx_template",
+                template: nginx_template::text(template, *escape),
+            },
             LogFormat::ApacheTemplate { template } => Self::apache(template),
             LogFormat::Combined => Self::Combined,
             LogFormat::Json => Self::Json(JsonLines::free()),

@@ -9,6 +9,10 @@ use crate::field::{self, Field};
 use crate::json::{MAX_DEPTH, Scanner, Value};
 use crate::record::{Fault, Kind, Record};
 
+/// What is kept of the path in front of a nested key: a long key with many members would otherwise be copied into
+/// each of them.
+const MAX_PREFIX_BYTES: usize = 128;
+
 /// Keys that are kept for comparison.
 const MAX_STEPS: usize = 128;
 
@@ -112,10 +116,11 @@ impl JsonLines {
         }
         let mut is_first = true;
         let mut path = String::new();
+        let short = &prefix[..prefix.floor_char_boundary(MAX_PREFIX_BYTES)];
         while let Some(key) = scanner.key(is_first)? {
             is_first = false;
             path.clear();
-            write!(path, "{prefix}.{key}").expect("writing to a String does not fail");
+            write!(path, "{short}.{key}").expect("writing to a String does not fail");
             let path: &'a str = record.arena.alloc_str(&path);
             match scanner.value()? {
                 Value::Object => self.nested(scanner, path, depth + 1, record)?,
@@ -206,6 +211,32 @@ mod tests {
                   body: slow "query"
                 é😀
                   attrs: {db.name: x, db.stat.rows: 3, db.stat.ok: true, tags: ["a",{"b":"]"}], empty: {}, host: h, status: late}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn message_of_a_container_or_event_is_the_body_when_there_is_no_other() {
+        check_format(
+            LogFormat::Json,
+            r#"{"log":"hello\n","stream":"stdout","time":"2026-11-20T12:00:00.123456789Z"}
+{"event":"login","message":"user logged in"}
+{"level":"info","user":"x"}
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  body: hello
+                  attrs: {stream: stdout}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: user logged in
+                  attrs: {event: login}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: info
+                  body: {"level":"info","user":"x"}
+                  attrs: {user: x}
             "#]],
         );
     }

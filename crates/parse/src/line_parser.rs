@@ -90,7 +90,7 @@ impl LineParser {
             out.lines += 1;
             let line = trim_end(&rest[..length]);
             if !line.is_empty() {
-                let line_offset = i64::try_from(offset + at as u64).ok();
+                let line_offset = i64::try_from(offset.saturating_add(at as u64)).ok();
                 parse_line(&mut self.format, &place, line, line_offset, &mut record, out);
             }
             at += length + 1;

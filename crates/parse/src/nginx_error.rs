@@ -52,14 +52,18 @@ fn connection<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
 }
 
 /// Takes `, name: value` off the end and gives what is in front of the first.
+///
+/// The names come in one order, so a `, client: ` inside of a request changes nothing.
 fn named_values<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
-    let marks = NAMES.map(|name| (name, format!(", {name}: ")));
-    let Some((start, mut name)) = first_mark(message, &marks) else { return message };
+    let client = first_mark(message, &NAMES[..1]);
+    let Some((start, mut name)) = client.or_else(|| first_mark(message, &NAMES)) else {
+        return message;
+    };
     let mut rest = &message[start + name.len() + 4..];
     loop {
-        let next = first_mark(rest, &marks);
-        let value = next.map_or(rest, |(at, _)| &rest[..at]);
-        record.attr(name, unquoted(value));
+        let later = NAMES.iter().position(|other| *other == name).map_or(0, |at| at + 1);
+        let next = first_mark(rest, &NAMES[later..]);
+        record.attr(name, unquoted(next.map_or(rest, |(at, _)| &rest[..at])));
         let Some((at, next_name)) = next else { break };
         rest = &rest[at + next_name.len() + 4..];
         name = next_name;
@@ -67,8 +71,13 @@ fn named_values<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
     &message[..start]
 }
 
-fn first_mark(text: &str, marks: &[(&'static str, String)]) -> Option<(usize, &'static str)> {
-    marks.iter().filter_map(|(name, mark)| Some((text.find(mark)?, *name))).min()
+/// The first `, name: ` of any of `names`, and which.
+fn first_mark(text: &str, names: &[&'static str]) -> Option<(usize, &'static str)> {
+    let is_mark = |at: usize, name: &str| {
+        text[at + 2..].strip_prefix(name).is_some_and(|behind| behind.starts_with(": "))
+    };
+    text.match_indices(", ")
+        .find_map(|(at, _)| names.iter().find(|name| is_mark(at, name)).map(|name| (at, *name)))
 }
 
 fn unquoted(value: &str) -> &str {
@@ -102,6 +111,23 @@ mod tests {
                   severity: emergency
                   body: bind() to 0.0.0.0:80 failed (98: Address already in use)
                   attrs: {thread_id: 12}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn names_inside_of_messages_and_requests_are_not_taken() {
+        check_format(
+            LogFormat::NginxError,
+            r#"2026/11/20 12:00:00 [error] 1#1: *5 FastCGI sent in stderr: "PHP message: x, server: y" while reading upstream, client: 10.0.0.1, server: a, request: "GET /, client: 6.6.6.6 HTTP/1.1"
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  process_id: 1
+                  severity: error
+                  body: FastCGI sent in stderr: "PHP message: x, server: y" while reading upstream
+                  attrs: {thread_id: 1, connection: 5, client: 10.0.0.1, server: a, request: GET /, client: 6.6.6.6 HTTP/1.1}
             "#]],
         );
     }

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use weir_tables::JsonEscape;
+
 use crate::field::{self, Field};
 use crate::json_lines::JsonLines;
 use crate::template::{Inside, Part, Template};
@@ -50,7 +52,7 @@ fn variable(text: &str) -> (&str, usize) {
 }
 
 /// The matcher of a text format.
-pub(crate) fn text(template: &str) -> Template {
+pub(crate) fn text(template: &str, escape: JsonEscape) -> Template {
     let parts = tokens(template).into_iter().map(|token| match token {
         Token::Text(text) => Part::Literal(text.to_owned()),
         Token::Variable(name) => Part::Value {
@@ -59,7 +61,7 @@ pub(crate) fn text(template: &str) -> Template {
             inside: inside(name),
         },
     });
-    Template::new(parts.collect())
+    Template::new(parts.collect(), escape != JsonEscape::None)
 }
 
 fn inside(variable: &str) -> Inside {
@@ -138,6 +140,7 @@ fn value_field(value: &str) -> Field {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
+    use weir_tables::LogFormat;
 
     use super::*;
     use crate::check::{check_format, nginx};
@@ -230,12 +233,12 @@ mod tests {
             nginx("$status end"),
             "200 end of it\n",
             expect![[r#"
-            reject
-              ts: 2026-11-20T12:00:00Z
-              reason: no_match
-              detail: text behind the format's end at byte 7
-              raw: 200 end of it
-        "#]],
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: no ` end` behind `status`, which begins at byte 0
+                  raw: 200 end of it
+            "#]],
         );
         check_format(
             nginx("<$status"),
@@ -301,6 +304,24 @@ mod tests {
                   repair: hex_escape,invalid_utf8,loose_json
                   attrs: {k: http://a}
             "#]],
+        );
+    }
+
+    #[test]
+    fn values_of_a_format_without_escape_are_taken_as_they_are() {
+        let format = LogFormat::NginxTemplate {
+            template: r#""$request_uri" "$http_user_agent""#.into(),
+            escape: JsonEscape::None,
+        };
+        check_format(
+            format,
+            r#""/new\x22" "C:\new "x" y""#,
+            expect![[r#"
+            request
+              ts: 2026-11-20T12:00:00Z
+              url_path: /new\x22
+              user_agent_original: C:\new "x" y
+        "#]],
         );
     }
 }

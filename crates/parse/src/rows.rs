@@ -3,6 +3,8 @@
 use weir_tables::{Batch, LogRows, RejectRows, RequestRows, Rows};
 
 /// Rows made of lines, not yet record batches. Each line that is not blank is one row in one of the three.
+///
+/// Text columns count with 31 bits, so call [`ParsedRows::finish`] well before 1 GiB of lines.
 #[derive(Debug, Default)]
 pub struct ParsedRows {
     /// Lines that are no requests.

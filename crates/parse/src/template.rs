@@ -45,12 +45,15 @@ struct Slot {
 pub(crate) struct Template {
     start: String,
     slots: Vec<Slot>,
+    is_escaped: bool,
 }
 
 impl Template {
     /// Compiles parts; values without a literal between them become one attribute.
-    pub(crate) fn new(parts: Vec<Part>) -> Self {
-        let mut template = Self { start: String::new(), slots: Vec::new() };
+    ///
+    /// `is_escaped` says whether the program escapes what would end a value (`\x22`).
+    pub(crate) fn new(parts: Vec<Part>, is_escaped: bool) -> Self {
+        let mut template = Self { start: String::new(), slots: Vec::new(), is_escaped };
         for part in parts {
             template.push(part);
         }
@@ -87,20 +90,17 @@ impl Template {
             return Err(Fault::no_match(format!("the line does not begin with `{}`", self.start)));
         };
         for (index, slot) in self.slots.iter().enumerate() {
-            let Some((value, behind)) = slot.cut(rest) else {
+            let is_last = index + 1 == self.slots.len();
+            let Some((value, behind)) =
+                (if is_last { slot.cut_last(rest) } else { slot.cut(rest) })
+            else {
                 return Err(slot.fault(line.len() - rest.len()));
             };
-            let value = text::unescape(value, record.arena);
+            let value = if self.is_escaped { text::unescape(value, record.arena) } else { value };
             record.put(record.names[index], value, slot.field);
             rest = behind;
         }
-        match rest {
-            "" => Ok(()),
-            _ => Err(Fault::no_match(format!(
-                "text behind the format's end at byte {}",
-                line.len() - rest.len()
-            ))),
-        }
+        if rest.is_empty() { Ok(()) } else { Err(Fault::no_match("text behind the format's end")) }
     }
 }
 
@@ -112,6 +112,17 @@ fn joined(first: &str, field: Field, second: &str) -> Field {
 }
 
 impl Slot {
+    /// The last value goes up to the literal at the line's end, whatever it holds.
+    fn cut_last<'l>(&self, rest: &'l str) -> Option<(&'l str, &'l str)> {
+        match &self.end {
+            None => Some((rest, "")),
+            Some(end) => {
+                let literal = std::str::from_utf8(end.needle()).expect("literals are text");
+                Some((rest.strip_suffix(literal)?, ""))
+            }
+        }
+    }
+
     fn cut<'l>(&self, rest: &'l str) -> Option<(&'l str, &'l str)> {
         let Some(end) = &self.end else { return Some((rest, "")) };
         let mut from = 0;

@@ -66,14 +66,21 @@ impl TimeReader {
         let offset = reading.offset_seconds.unwrap_or(i64::from(self.utc_offset_seconds));
         let at = |year: i64| {
             let days = days_of_civil(year, reading.month, reading.day);
+            let (next_year, next_month) =
+                if reading.month == 12 { (year + 1, 1) } else { (year, reading.month + 1) };
+            if days >= days_of_civil(next_year, next_month, 1) {
+                return None;
+            }
             let seconds = days * 86_400 + reading.second_of_day - offset;
-            Micros(seconds * 1_000_000 + reading.micros)
+            Some(Micros(seconds * 1_000_000 + reading.micros))
         };
         match reading.year {
-            Some(year) => Some(at(year)),
+            Some(year) => at(year),
             None => {
                 let year = year_of(self.observed);
-                (year - 1..=year + 1).map(at).min_by_key(|time| (time.0 - self.observed.0).abs())
+                (year - 1..=year + 1)
+                    .filter_map(at)
+                    .min_by_key(|time| (time.0 - self.observed.0).abs())
             }
         }
     }
@@ -157,6 +164,7 @@ mod tests {
         check("2026-11-20T12:00:00-0230", "2026-11-20T14:30:00.000000Z");
         check("2026-11-20 12:00:00,5 +0100", "2026-11-20T11:00:00.500000Z");
         check("2026-11-20 12:00:00", "2026-11-20T11:00:00.000000Z");
+        check("2026-11-20 12:00:00.5 UTC", "2026-11-20T12:00:00.500000Z");
         check("2026/11/20 12:00:00", "2026-11-20T11:00:00.000000Z");
         check("20/Nov/2026:12:00:00 +0000", "2026-11-20T12:00:00.000000Z");
         check("20/Nov/2026:12:00:00.123", "2026-11-20T11:00:00.123000Z");
@@ -184,9 +192,16 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_none() {
-        for text in
-            ["", "-", "12", "2026-13-20T12:00:00Z", "2026-11-20T25:00:00Z", "Nov 20", "yesterday"]
-        {
+        for text in [
+            "",
+            "-",
+            "12",
+            "2026-13-20T12:00:00Z",
+            "2026-02-29T12:00:00Z",
+            "2026-11-20T25:00:00Z",
+            "Nov 20",
+            "yesterday",
+        ] {
             check(text, "none");
         }
     }

@@ -102,6 +102,17 @@ impl Cursor<'_> {
         zone
     }
 
+    /// ` +0000`, ` UTC`.
+    fn spaced_zone(&mut self) -> Option<i64> {
+        self.skip(b' ')?;
+        let rest = &self.bytes[self.at..];
+        if rest.starts_with(b"UTC") || rest.starts_with(b"GMT") {
+            self.at += 3;
+            return Some(0);
+        }
+        self.numeric_zone()
+    }
+
     fn numeric_zone(&mut self) -> Option<i64> {
         let sign = if self.skip_any(b"+-")? == b'-' { -1 } else { 1 };
         let hours = self.digits(2)?;
@@ -127,21 +138,11 @@ pub(crate) fn iso(bytes: &[u8]) -> Read {
     cursor.skip_any(b"Tt ")?;
     let second_of_day = cursor.clock()?;
     let micros = cursor.fraction();
-    if cursor.peek() == Some(b' ') && matches!(bytes.get(cursor.at + 1), Some(b'+' | b'-')) {
-        cursor.at += 1;
-        let offset_seconds = cursor.zone();
-        cursor.at -= usize::from(offset_seconds.is_none());
-        let reading = Reading {
-            year: Some(year),
-            month,
-            day: day_of_month,
-            second_of_day,
-            micros,
-            offset_seconds,
-        };
-        return day(reading, cursor.at);
+    let end = cursor.at;
+    let offset_seconds = cursor.zone().or_else(|| cursor.spaced_zone());
+    if offset_seconds.is_none() {
+        cursor.at = end;
     }
-    let offset_seconds = cursor.zone();
     let reading = Reading {
         year: Some(year),
         month,

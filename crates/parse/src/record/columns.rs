@@ -30,9 +30,9 @@ impl<'a> Record<'a> {
         let value = pair.value;
         match pair.field {
             Field::Time => self.take_time(value),
-            Field::Message if self.log.body.is_empty() => {
-                self.log.body = value;
-                true
+            Field::Message => self.take_message(value),
+            Field::MessageOtherwise if self.seen & Field::Message.bit() == 0 => {
+                self.take_message(value)
             }
             Field::Severity => set(&mut self.log.severity, severity::of_word(value)),
             Field::Program => set(&mut self.log.program, Some(value)),
@@ -40,6 +40,15 @@ impl<'a> Record<'a> {
             Field::Facility => set(&mut self.log.facility, Some(value)),
             _ => false,
         }
+    }
+
+    /// Containers' logs keep the line's end in the message.
+    fn take_message(&mut self, value: &'a str) -> bool {
+        let is_free = self.log.body.is_empty();
+        if is_free {
+            self.log.body = value.trim_end_matches(['\n', '\r']);
+        }
+        is_free
     }
 
     /// True when the text is in a column now, or says nothing (`-` or empty).
@@ -50,9 +59,12 @@ impl<'a> Record<'a> {
         }
         let row = &mut self.request;
         match pair.field {
-            Field::Attr | Field::Message | Field::Severity | Field::ProcessId | Field::Facility => {
-                false
-            }
+            Field::Attr
+            | Field::Message
+            | Field::MessageOtherwise
+            | Field::Severity
+            | Field::ProcessId
+            | Field::Facility => false,
             Field::Time => self.take_time(value),
             Field::ClientAddress => set(&mut row.client_address, Some(value)),
             Field::ClientPort => set(&mut row.client_port, number::integer(value)),

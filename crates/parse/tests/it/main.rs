@@ -294,6 +294,16 @@ fn keys_that_are_all_equal_cost_no_more_than_others() {
 }
 
 #[test]
+fn long_key_with_many_members_is_not_copied_into_each() {
+    let members: Vec<String> = (0..40_000).map(|n| format!("\"{n}\":1")).collect();
+    let line = format!("{{\"msg\":\"m\",\"{}\":{{{}}}}}", "k".repeat(500_000), members.join(","));
+    let (batches, _) = parse(LogFormat::Json, line.as_bytes());
+    let attrs = attrs(&batches[0].rows, 0);
+    assert_eq!(attrs.keys().next().map(String::len), Some(128 + 2));
+    assert_eq!(attrs.len(), 258);
+}
+
+#[test]
 fn nesting_has_a_limit() {
     let nested = |depth: usize| {
         format!("{{\"msg\":\"m\",\"a\":{}1{}}}", "{\"b\":".repeat(depth), "}".repeat(depth))
@@ -337,6 +347,17 @@ fn nul_bytes_and_carriage_returns_do_no_harm() {
     let (batches, _) = parse(LogFormat::Json, b"{\"msg\":\"a\"}\r\n{\"msg\":\"b\"}");
     let bodies: Vec<_> = texts(&batches[0].rows, "body").iter().flatten().collect();
     assert_eq!(bodies, ["a", "b"]);
+}
+
+#[test]
+fn parser_may_move_to_another_thread() {
+    let mut parser = parser(LogFormat::Auto);
+    let rows = std::thread::spawn(move || {
+        let mut out = ParsedRows::default();
+        parser.parse(b"{\"msg\":\"a\"}\nb\n", 0, OBSERVED, &mut out);
+        out
+    });
+    assert_eq!(rows.join().expect("no panic").row_count(), 2);
 }
 
 #[test]
