@@ -14,6 +14,7 @@ mod sock_diag;
 mod text;
 
 mod cgroup_stat;
+mod cgroup_walk;
 mod cpu_stat;
 mod disk_stat;
 mod filesystem;
