@@ -1,4 +1,4 @@
-//! Limits and throttling of the control groups that own listeners, version 1 and 2.
+//! Limits and throttling of the control groups that own listeners or have a limit, version 1 and 2.
 //!
 //! Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`. A hybrid machine (systemd in version 2, controllers
 //! in version 1) has both; each figure is then taken from where its controller is. The root group is left out: its
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::{Batch, CgroupStat, CgroupStatRows, Micros};
 
+use super::cgroup_walk::{NO_LIMIT_BYTES, limited_cgroups};
 use super::file::KeptFile;
 use super::mounts::read_mounts;
 use super::process::Cgroup;
@@ -17,8 +18,8 @@ use crate::CollectError;
 
 /// Most control groups that are followed.
 pub(super) const CGROUP_LIMIT: usize = 256;
-/// Limits above this mean "none".
-const NO_LIMIT_BYTES: i64 = 1 << 60;
+/// Seconds after which groups with limits are looked for again.
+const WALK_EVERY_SECONDS: f64 = 60.0;
 
 /// The control groups of processes that own listeners, each once.
 pub(super) fn listener_cgroups(view: &View) -> Vec<Cgroup> {
@@ -41,10 +42,14 @@ impl Mounts {
         self.dir(view, "", path)
     }
 
+    /// All hierarchies by controller; version 2's is called "".
+    fn all(&mut self, view: &View) -> &BTreeMap<String, PathBuf> {
+        self.0.get_or_insert_with(|| hierarchies(view))
+    }
+
     /// The directory of a group in the hierarchy of `controller`; version 2's is called "".
     fn dir(&mut self, view: &View, controller: &str, path: &str) -> Option<PathBuf> {
-        let mounts = self.0.get_or_insert_with(|| hierarchies(view));
-        Some(mounts.get(controller)?.join(path.trim_start_matches('/')))
+        Some(self.all(view).get(controller)?.join(path.trim_start_matches('/')))
     }
 }
 
@@ -72,16 +77,31 @@ fn hierarchies(view: &View) -> BTreeMap<String, PathBuf> {
 pub(super) struct CgroupStatCollector {
     mounts: Mounts,
     groups: BTreeMap<String, Group>,
+    limited: Vec<Cgroup>,
+    last_walk: Option<Micros>,
     rows: CgroupStatRows,
 }
 
 impl CgroupStatCollector {
     pub(super) fn new(_view: &View) -> Self {
-        Self { mounts: Mounts::default(), groups: BTreeMap::new(), rows: CgroupStatRows::default() }
+        Self {
+            mounts: Mounts::default(),
+            groups: BTreeMap::new(),
+            limited: Vec::new(),
+            last_walk: None,
+            rows: CgroupStatRows::default(),
+        }
     }
 
-    fn follow(&mut self, view: &View) {
-        let wanted = listener_cgroups(view);
+    fn follow(&mut self, view: &View, now: Micros) {
+        let age = self.last_walk.map(|last| now.seconds_since(last));
+        if age.is_none_or(|age| !(0.0..WALK_EVERY_SECONDS).contains(&age)) {
+            self.last_walk = Some(now);
+            self.limited = limited_cgroups(self.mounts.all(view));
+        }
+        let mut wanted = listener_cgroups(view);
+        wanted.extend(self.limited.iter().cloned());
+        wanted.truncate(CGROUP_LIMIT);
         self.groups.retain(|name, _| wanted.iter().any(|cgroup| cgroup.name == *name));
         for cgroup in wanted {
             if !self.groups.contains_key(&cgroup.name) {
@@ -103,7 +123,7 @@ impl Collector for CgroupStatCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        self.follow(view);
+        self.follow(view, now);
         for (name, group) in &mut self.groups {
             let mut row = CgroupStat {
                 ts: now,

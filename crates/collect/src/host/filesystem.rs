@@ -150,8 +150,9 @@ fn local(mounts: Vec<Mount>) -> Vec<Mount> {
     let mut kept: Vec<Mount> = Vec::new();
     for mount in mounts {
         kept.retain(|earlier| earlier.point != mount.point);
+        let is_kernels = ["/sys", "/proc"].iter().any(|point| mount.point.starts_with(point));
         let is_below_remote = remote.iter().any(|point| mount.point.starts_with(point));
-        if LOCAL.contains(&mount.kind.as_str()) && !is_below_remote {
+        if LOCAL.contains(&mount.kind.as_str()) && !is_below_remote && !is_kernels {
             kept.push(mount);
         }
     }
@@ -180,6 +181,7 @@ mod tests {
             mount("/mnt/s3", "fuse.s3fs"),
             mount("/srv", "xfs"),
             mount("/proc", "proc"),
+            mount("/sys/fs/cgroup", "tmpfs"),
             mount("/", "ext4"),
         ]);
         let points: Vec<_> = kept.iter().map(|mount| mount.point.to_str().unwrap()).collect();

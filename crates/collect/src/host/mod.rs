@@ -1,6 +1,6 @@
 //! One host, sampled once a second: kernel counters, sockets, disks and settings to rows.
 //!
-//! Each collector is one file and one line in [`collectors`]. They share what is dear to find out ([`View`]: network
+//! Each collector is one file and one line in `collectors`. They share what is dear to find out (`View`: network
 //! namespaces, processes, owners of listeners), pace themselves, and cannot stop each other: what one cannot read is
 //! an `error` in its row of `collector_run`. How dear each way of reading is was measured first; that is why there is no
 //! `/proc/net/tcp` here and no dump of TIME_WAIT.
@@ -14,6 +14,7 @@ mod sock_diag;
 mod text;
 
 mod cgroup_stat;
+mod cgroup_walk;
 mod cpu_stat;
 mod disk_stat;
 mod filesystem;

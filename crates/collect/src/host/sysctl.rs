@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::{Batch, Micros, Sysctl, SysctlRows};
 
-use super::netns::{entering, inside};
+use super::netns::{Netns, entering, inside};
 use super::{Collector, View, take, text};
 use crate::CollectError;
 
@@ -128,51 +128,65 @@ impl Collector for SysctlCollector {
             self.last_all = Some(now);
             self.told.clear();
         }
-        let mut files = None;
-        let mut result = Ok(());
-        let dir = view.path("proc/sys");
-        for netns in view.netns.namespaces.iter().filter(|netns| netns.is_sampled) {
-            let read = if netns.is_own() {
-                Ok(read_all(&dir, true))
-            } else {
-                inside(&netns.entrance, || read_all(Path::new("/proc/sys"), false))
-            };
-            let values = match read {
-                Ok(values) => values,
-                Err(_) if !netns.entrance.exists() => continue,
-                Err(error) => {
-                    result = Err(entering(&netns.name, &error));
-                    continue;
-                }
-            };
-            if netns.is_own() && values.is_empty() {
-                let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-                result = Err(CollectError::reading(&dir, &missing));
-            }
-            for (setting, value) in values {
-                let key = (netns.name.clone(), setting.name);
-                if self.told.get(&key).is_some_and(|told| *told == value) {
-                    continue;
-                }
-                // What the files set applies at boot, to the first namespace.
-                let set_in = files.get_or_insert_with(|| read_files(&view.root)).get(setting.name);
-                self.rows.push(&Sysctl {
-                    ts: now,
-                    host: &view.host,
-                    netns: &netns.name,
-                    name: setting.name,
-                    value: &value,
-                    default_value: setting.default_value,
-                    set_in: set_in.filter(|_| netns.is_own()).map(String::as_str),
-                });
-                self.told.insert(key, value);
-            }
-        }
         let names: Vec<_> = view.netns.namespaces.iter().map(|netns| &netns.name).collect();
         self.told.retain(|(netns, _), _| names.contains(&netns));
+        let mut result = Ok(());
+        for netns in view.netns.namespaces.iter().filter(|netns| netns.is_sampled) {
+            match read_netns(view, netns) {
+                Ok(values) => self.push_changed(view, netns, values, now),
+                Err(error) => result = Err(error),
+            }
+        }
         take(&mut self.rows, out);
         result
     }
+}
+
+impl SysctlCollector {
+    fn push_changed(
+        &mut self,
+        view: &View,
+        netns: &Netns,
+        values: Vec<(&'static Setting, String)>,
+        now: Micros,
+    ) {
+        let told = |(setting, value): &(&'static Setting, String)| {
+            self.told.get(&(netns.name.clone(), setting.name)) == Some(value)
+        };
+        let changed: Vec<_> = values.into_iter().filter(|value| !told(value)).collect();
+        // What the files set applies at boot, to the first namespace.
+        let is_from_files = netns.is_own() && !changed.is_empty();
+        let files = if is_from_files { read_files(&view.root) } else { HashMap::new() };
+        for (setting, value) in changed {
+            self.rows.push(&Sysctl {
+                ts: now,
+                host: &view.host,
+                netns: &netns.name,
+                name: setting.name,
+                value: &value,
+                default_value: setting.default_value,
+                set_in: files.get(setting.name).map(String::as_str),
+            });
+            self.told.insert((netns.name.clone(), setting.name), value);
+        }
+    }
+}
+
+fn read_netns(view: &View, netns: &Netns) -> Result<Vec<(&'static Setting, String)>, CollectError> {
+    if !netns.is_own() {
+        let read = inside(&netns.entrance, || read_all(Path::new("/proc/sys"), false));
+        return match read {
+            // It vanished since the last scan.
+            Err(_) if !netns.entrance.exists() => Ok(Vec::new()),
+            read => read.map_err(|error| entering(&netns.name, &error)),
+        };
+    }
+    let dir = view.path("proc/sys");
+    let values = read_all(&dir, true);
+    if values.is_empty() {
+        return Err(CollectError::reading(&dir, &std::io::ErrorKind::NotFound.into()));
+    }
+    Ok(values)
 }
 
 /// All settings that this kernel has; without those of the whole host where `is_own` is false.

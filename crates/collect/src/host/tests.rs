@@ -109,7 +109,6 @@ fn sampler_tables(batches: &[Batch], table: &str, netns: &str) -> bool {
     rows(batches, table).any(|(batch, row)| word(batch, "netns", row) == netns)
 }
 
-#[expect(clippy::zombie_processes, reason = "the caller waits for it")]
 /// A process in a network namespace of its own; `None`, said loudly, without the right to make one.
 fn namespace() -> Option<Child> {
     let mut child = Command::new("unshare")
@@ -232,4 +231,64 @@ fn cell_text(cell: &arrow_array::ArrayRef) -> String {
         return times.value(0).to_string();
     }
     cell.as_boolean().value(0).to_string()
+}
+
+#[test]
+fn any_content_of_any_file_is_no_panic() {
+    let files = [
+        "proc/net/netstat",
+        "proc/net/snmp",
+        "proc/net/sockstat",
+        "proc/net/sockstat6",
+        "proc/net/dev",
+        "proc/net/softnet_stat",
+        "proc/stat",
+        "proc/meminfo",
+        "proc/vmstat",
+        "proc/diskstats",
+        "proc/pressure/cpu",
+        "proc/uptime",
+        "proc/mounts",
+        "proc/sys/net/core/somaxconn",
+        "proc/sys/kernel/osrelease",
+        "etc/sysctl.conf",
+        "etc/os-release",
+        "dev/kmsg",
+    ];
+    let words: [&[u8]; 12] = [
+        b"Tcp: ",
+        b"cpu ",
+        b"cpu0 ",
+        b"\n",
+        b" ",
+        b":",
+        b"-1 ",
+        b"99999999999999999999 ",
+        b"=",
+        b";",
+        b"6,1,1e99,-;",
+        b"some avg10=",
+    ];
+    let root = tempfile::tempdir().unwrap();
+    for file in files {
+        std::fs::create_dir_all(root.path().join(file).parent().unwrap()).unwrap();
+    }
+    arbtest::arbtest(|u| {
+        let mut sampler = sampler(root.path());
+        for second in 0..2 {
+            for file in files {
+                let mut content = Vec::new();
+                for _ in 0..u.int_in_range(0..=20)? {
+                    match u.arbitrary()? {
+                        true => content.extend_from_slice(u.choose(&words)?),
+                        false => content.push(u.arbitrary()?),
+                    }
+                }
+                std::fs::write(root.path().join(file), content).unwrap();
+            }
+            sampler.sample(at(second));
+        }
+        Ok(())
+    })
+    .budget_ms(500);
 }
