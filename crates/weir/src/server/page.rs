@@ -47,6 +47,8 @@ const FILES: &[(&str, &[u8])] = files! {
     "views/overview.js"
     "views/rules.js"
     "views/sql.js"
+    "views/tier.js"
+    "views/tier_details.js"
     "views/tier_sql.js"
     "views/tiers.js"
     "views/tiers_below.js"

@@ -28,8 +28,14 @@ fn bad_configurations_and_flags_are_refused_with_file_line_and_hint() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("weir.toml");
     for (content, parts) in [
-        ("[api]\nlistne = \"x\"\n", ["weir.toml:2: unknown key `api.listne`", "did you mean `api.listen`?"]),
-        ("[store]\nhot_bytes = \"much\"\n", ["weir.toml:2: `store.hot_bytes` must be a whole number (B)", "hint: "]),
+        (
+            "[api]\nlistne = \"x\"\n",
+            ["weir.toml:2: unknown key `api.listne`", "did you mean `api.listen`?"],
+        ),
+        (
+            "[store]\nhot_bytes = \"much\"\n",
+            ["weir.toml:2: `store.hot_bytes` must be a whole number (B)", "hint: "],
+        ),
         ("[api\n", ["weir.toml:1", "TOML"]),
         ("listen = \"x\"\n", ["`listen` is outside of a section", "[api]"]),
         ("[api]\nlisten = \"nonsense\"\n", ["cannot listen on `nonsense`", "127.0.0.1:4770"]),
@@ -67,7 +73,8 @@ fn a_port_in_use_names_the_program_that_has_it() {
     let address = taken.local_addr().expect("it is bound").to_string();
     let mut command = Command::new(WEIR);
     command.args(["up", "--listen", &address]).arg("--data").arg(dir.path());
-    let parts = [&*format!("cannot listen on `{address}`"), &*format!("(process {})", std::process::id())];
+    let parts =
+        [&*format!("cannot listen on `{address}`"), &*format!("(process {})", std::process::id())];
     refused("port in use", &run(command), 1, &parts);
 }
 
@@ -107,15 +114,20 @@ fn weir_goes_on_without_a_broken_rule_and_shows_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let rules = dir.path().join("rules");
     std::fs::create_dir(&rules).expect("it can be made");
-    std::fs::write(rules.join("my.broken.sql"), "/*---\nid = \"my.broken\"\nteir = \"app\"\n---*/\nselect 1\n")
-        .expect("it can be written");
+    std::fs::write(
+        rules.join("my.broken.sql"),
+        "/*---\nid = \"my.broken\"\nteir = \"app\"\n---*/\nselect 1\n",
+    )
+    .expect("it can be written");
     let mut command = serve("hub", &dir.path().join("data"));
     command.arg("--rules").arg(&rules);
     quiet(&mut command);
     let weir = Weir::start(command);
     let answer = weir.get("/api/rules");
     let all = answer["rules"].as_array().expect("an array");
-    let broken = all.iter().find(|rule| rule["origin"].as_str().is_some_and(|o| o.contains("my.broken.sql")));
+    let broken = all
+        .iter()
+        .find(|rule| rule["origin"].as_str().is_some_and(|o| o.contains("my.broken.sql")));
     let error = broken.expect("it is listed")["error"].as_str().expect("with its error").to_owned();
     assert!(error.contains("teir") && error.contains("tier"), "{error}");
     assert!(all.iter().any(|rule| rule["id"] == "tcp.listen_overflow"), "the others are loaded");
@@ -123,7 +135,8 @@ fn weir_goes_on_without_a_broken_rule_and_shows_it() {
 
 #[test]
 fn an_unreadable_log_is_named_and_the_others_are_read() {
-    if !can_run("unreadable log", "a user who is not root, or a directory in place of a file", true) {
+    if !can_run("unreadable log", "a user who is not root, or a directory in place of a file", true)
+    {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -131,7 +144,11 @@ fn an_unreadable_log_is_named_and_the_others_are_read() {
     std::fs::create_dir(dir.path().join("bad.log")).expect("it can be made");
     std::fs::write(dir.path().join("good.log"), "one line\n").expect("it can be written");
     let mut command = serve("up", &dir.path().join("data"));
-    command.arg("--tail").arg(dir.path().join("bad.log")).arg("--tail").arg(dir.path().join("good.log"));
+    command
+        .arg("--tail")
+        .arg(dir.path().join("bad.log"))
+        .arg("--tail")
+        .arg(dir.path().join("good.log"));
     quiet(&mut command);
     let weir = Weir::start(command);
     let count = "select count(*) from log where source like '%good.log'";
@@ -139,7 +156,9 @@ fn an_unreadable_log_is_named_and_the_others_are_read() {
     let error = wait_for("the bad log's error", Duration::from_secs(10), || {
         let status = weir.get("/api/status");
         let sources = status["log_sources"].as_array()?.clone();
-        let bad = sources.into_iter().find(|source| source["path"].as_str().is_some_and(|p| p.ends_with("bad.log")))?;
+        let bad = sources
+            .into_iter()
+            .find(|source| source["path"].as_str().is_some_and(|p| p.ends_with("bad.log")))?;
         bad["error"].as_str().map(str::to_owned)
     });
     assert!(error.contains("cannot read"), "{error}");
@@ -151,7 +170,8 @@ struct SmallDisk<'a>(&'a Path);
 impl<'a> SmallDisk<'a> {
     fn mount(at: &'a Path, mebibytes: u32) -> Option<Self> {
         let size = format!("size={mebibytes}m");
-        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "weir-test"]).arg(at).status();
+        let status =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "weir-test"]).arg(at).status();
         status.is_ok_and(|status| status.success()).then_some(Self(at))
     }
 }
@@ -179,7 +199,9 @@ fn a_full_disk_stops_rows_and_room_lets_them_go_on() {
     quiet(&mut command);
     let weir = Weir::start(command);
     let count = "select count(*) from log where source like '%app.log'";
-    wait_for("the first lines", Duration::from_secs(20), || (weir.number(count) == 1000).then_some(()));
+    wait_for("the first lines", Duration::from_secs(20), || {
+        (weir.number(count) == 1000).then_some(())
+    });
 
     let ballast = data.join("ballast");
     let free = 24_usize << 20;
@@ -195,7 +217,9 @@ fn a_full_disk_stops_rows_and_room_lets_them_go_on() {
     assert_eq!(weir.number(count), 1000, "what was kept can be read");
 
     std::fs::remove_file(&ballast).expect("it is there");
-    wait_for("the other lines", Duration::from_secs(30), || (weir.number(count) == 2000).then_some(()));
+    wait_for("the other lines", Duration::from_secs(30), || {
+        (weir.number(count) == 2000).then_some(())
+    });
     assert_eq!(request(&weir.url, "GET", "/healthz", &[], "").0, 200);
     assert_eq!(weir.terminate(), Some(0));
     drop(disk);

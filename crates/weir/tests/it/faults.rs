@@ -59,14 +59,16 @@ impl Scene {
     /// Requests of this scene's nginx, which weir found by itself.
     fn requests(&self) -> i64 {
         let log = self.dir.path().join("access.log");
-        self.weir.number(&format!("select count(*) from request where source = '{}'", log.display()))
+        self.weir
+            .number(&format!("select count(*) from request where source = '{}'", log.display()))
     }
 
     /// A firing finding of the rule about this scene.
     fn firing(&self, rule: &str, part: &str) -> Option<Value> {
         let found = self.weir.findings(rule);
         found.into_iter().find(|finding| {
-            finding["state"] == "firing" && finding["summary"].as_str().is_some_and(|s| s.contains(part))
+            finding["state"] == "firing"
+                && finding["summary"].as_str().is_some_and(|s| s.contains(part))
         })
     }
 
@@ -91,14 +93,19 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
 
     let begun = Instant::now();
     scene.manner.is_stalled.store(true, Ordering::Relaxed);
-    let finding = wait_for("tcp.listen_overflow", NAMED_WITHIN, || scene.firing("tcp.listen_overflow", "9001"));
+    let finding = wait_for("tcp.listen_overflow", NAMED_WITHIN, || {
+        scene.firing("tcp.listen_overflow", "9001")
+    });
     println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
     assert_eq!(finding["class"], "page");
     assert_eq!(finding["tier"], "app", "{finding}");
     let whole = scene.one(&finding);
     let evidence = whole["evidence"].to_string();
     let own_name = std::fs::read_to_string("/proc/self/comm").expect("a name").trim().to_owned();
-    assert!(finding["subject"].as_str().is_some_and(|subject| subject.contains(&own_name)), "{finding}");
+    assert!(
+        finding["subject"].as_str().is_some_and(|subject| subject.contains(&own_name)),
+        "{finding}"
+    );
     assert!(evidence.contains("\"queue_limit\":8"), "{evidence}");
     assert!(whole["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{whole}");
     assert!(whole["history"].as_array().is_some_and(|history| !history.is_empty()), "{whole}");
@@ -129,7 +136,8 @@ fn a_slow_application_is_called_app_and_not_proxy_or_client() {
     assert!(scene.firing("client.slow_reader", "").is_none(), "nobody reads slowly");
     let all = scene.weir.get("/api/findings");
     let open = all["findings"].as_array().expect("an array");
-    let blamed: Vec<&Value> = open.iter().filter(|f| f["state"] == "firing" && f["class"] != "note").collect();
+    let blamed: Vec<&Value> =
+        open.iter().filter(|f| f["state"] == "firing" && f["class"] != "note").collect();
     assert!(blamed.iter().all(|finding| finding["tier"] != "proxy"), "{blamed:?}");
     scene.end();
 }
@@ -141,7 +149,8 @@ fn a_slow_reader_is_called_client_and_not_app() {
     scene.manner.body_bytes.store(400_000, Ordering::Relaxed);
     visitors(&scene.netns, 40, Reading::Slow, &scene.manner);
     let begun = Instant::now();
-    let finding = wait_for("client.slow_reader", PATIENCE, || scene.firing("client.slow_reader", ""));
+    let finding =
+        wait_for("client.slow_reader", PATIENCE, || scene.firing("client.slow_reader", ""));
     println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
     assert_eq!(finding["tier"], "client");
     assert!(scene.firing("app.slow", "").is_none(), "the application is fast");

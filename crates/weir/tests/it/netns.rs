@@ -182,7 +182,12 @@ pub(crate) enum Reading {
 }
 
 /// `count` visitors who ask nginx again and again until the end.
-pub(crate) fn visitors(netns: &Netns, count: usize, reading: Reading, manner: &Manner) -> Vec<JoinHandle<()>> {
+pub(crate) fn visitors(
+    netns: &Netns,
+    count: usize,
+    reading: Reading,
+    manner: &Manner,
+) -> Vec<JoinHandle<()>> {
     (0..count)
         .map(|_| {
             let is_ended = Arc::clone(&manner.is_ended);

@@ -16,7 +16,8 @@ const MIN_LIFE: Duration = Duration::from_secs(3);
 
 /// Writes numbered lines until told to stop; gives how many it wrote.
 fn generate(log: &Path, is_ended: &AtomicBool, mut choose: Seeded) -> u64 {
-    let open = || OpenOptions::new().create(true).append(true).open(log).expect("it can be written");
+    let open =
+        || OpenOptions::new().create(true).append(true).open(log).expect("it can be written");
     let mut file: File = open();
     let mut born = Instant::now();
     let (mut written, mut rotations) = (0_u64, 0);
@@ -25,7 +26,8 @@ fn generate(log: &Path, is_ended: &AtomicBool, mut choose: Seeded) -> u64 {
             written += 1;
             let line = format!("line {written:08} {}\n", "x".repeat(choose.below(200) as usize));
             // Now and then a line arrives in two pieces.
-            let at = if choose.below(8) == 0 { choose.below(line.len() as u64) as usize } else { 0 };
+            let at =
+                if choose.below(8) == 0 { choose.below(line.len() as u64) as usize } else { 0 };
             file.write_all(&line.as_bytes()[..at]).expect("there is room");
             if at > 0 && choose.below(3) == 0 {
                 pause(Duration::from_millis(choose.below(20)));

@@ -24,7 +24,11 @@ fn page_and_status_answer_and_lines_are_found_and_kept() {
     assert_eq!(status, 200);
     assert!(page.contains("<html"), "{page}");
     assert!(head.contains("content-security-policy: default-src 'self'"), "{head}");
-    assert!(weir.greeting.contains("app.log") || weir.greeting.contains("*.log"), "{}", weir.greeting);
+    assert!(
+        weir.greeting.contains("app.log") || weir.greeting.contains("*.log"),
+        "{}",
+        weir.greeting
+    );
 
     let count = "select count(*) from log where source like '%app.log'";
     wait_for("the first line", Duration::from_secs(10), || (weir.number(count) == 1).then_some(()));
@@ -52,19 +56,25 @@ fn the_host_is_sampled_once_a_second() {
     command.env("WEIR_COLLECT_FIND_LOGS", "false");
     let weir = Weir::start(command);
     let samples = "select count(distinct ts) from tcp_stat";
-    wait_for("three samples", Duration::from_secs(20), || (weir.number(samples) >= 3).then_some(()));
+    wait_for("three samples", Duration::from_secs(20), || {
+        (weir.number(samples) >= 3).then_some(())
+    });
     let own = format!(
         "select count(*) from listener where server_port = {} and process_id = {}",
         weir.url.rsplit_once(':').expect("a port").1,
         weir.id()
     );
-    wait_for("weir's own listener", Duration::from_secs(10), || (weir.number(&own) > 0).then_some(()));
+    wait_for("weir's own listener", Duration::from_secs(10), || {
+        (weir.number(&own) > 0).then_some(())
+    });
     let failures = weir.rows("select collector, error from collector_run where not is_success");
     if super::harness::is_root() {
         println!("collectors that failed: {failures:?}");
     }
     let stages = "select count(*) from collector_run where collector = 'store'";
-    wait_for("weir's own figures", Duration::from_secs(20), || (weir.number(stages) > 0).then_some(()));
+    wait_for("weir's own figures", Duration::from_secs(20), || {
+        (weir.number(stages) > 0).then_some(())
+    });
     let metrics = request(&weir.url, "GET", "/metrics", &[], "").2;
     assert!(metrics.contains("\nweir_rows_total "), "{metrics}");
     assert_eq!(weir.terminate(), Some(0));
