@@ -8,6 +8,7 @@ every = "2s"
 clear = "6s"
 key = ["netns", "server_address", "server_port"]
 needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
+when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}) lets its accept queue overflow: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} ({found_by}). The limit of {queue_limit}: {limit_from}."
 why = "A client's last packet of the handshake found the accept queue full, so the kernel dropped it. The client believes that it is connected or sends its SYN again after 1, 1, 1, 1, 2, 4 … seconds: visitors see a site that hangs, and no log has a line about it. The queue fills when the process does not call accept() fast enough, or when a burst is larger than the limit min(backlog of listen(), net.core.somaxconn)."

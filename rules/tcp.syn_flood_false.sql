@@ -8,6 +8,7 @@ every = "2s"
 clear = "60s"
 key = ["netns"]
 needs = ["tcp_stat", "listener", "kmsg"]
+when = "select 1 from tcp_stat where counter in ('SyncookiesSent', 'ListenOverflows') and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "{listener_text}"
 summary = "No attack, a backlog that is too small: in the last minute {sent} SYN cookies were sent and {received} came back, {overflows} handshakes were dropped at a full accept queue (netns {netns}; kernel's warning: {said})"
 why = "The SYN queue of a socket is as long as its backlog (not as net.ipv4.tcp_max_syn_backlog, which counts only with cookies off). A burst of honest clients fills it, the kernel sends cookies and warns of a flood once per socket; the clients answer the cookies, so they are real."
