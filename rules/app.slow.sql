@@ -8,6 +8,7 @@ every = "2s"
 clear = "10s"
 key = ["upstream"]
 needs = ["request"]
+when = "select 1 from request where upstream_response_seconds >= 0.25 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explained_by = ["disk.slow", "cpu.steal"]
 subject = "{upstream}"
 summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in 15 s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"

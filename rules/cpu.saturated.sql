@@ -8,6 +8,7 @@ every = "5s"
 clear = "30s"
 key = []
 needs = ["pressure", "cpu_stat", "request", "listener"]
+when = "select 1 from pressure where resource = 'cpu' and some_avg10_ratio > 0.4 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 explained_by = ["cpu.steal"]
 subject = "processors of {host}"
 summary = "{host}: some task waits for a processor {waiting_ratio:%} of the time, {running:.1} runnable threads on {cpu_count} processors (before: {past_waiting_ratio:%}, {past_running:.1}); {suffers}"

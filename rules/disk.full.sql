@@ -8,6 +8,7 @@ every = "10s"
 clear = "1m"
 key = ["mount_point"]
 needs = ["filesystem"]
+when = "select 1 from filesystem where size_bytes > 0 and available_bytes < 0.12 * size_bytes and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {available_bytes:bytes} left of {size_bytes:bytes} ({available_ratio:%}); {eta_text}"
 why = "When it is full, programs that write to it fail with ENOSPC: logs are lost, databases stop, uploads break. The room shown is what ordinary users get; the reserve of root does not count."

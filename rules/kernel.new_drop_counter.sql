@@ -12,8 +12,8 @@ subject = "{counter} in netns {netns}"
 summary = "{counter} (netns {netns}) rises: {rise} in 5 minutes at {rises} samples; before, it {before_text}"
 why = "A counter of something dropped, overflowing, pruned, full or failed has begun to rise. There is no rule of its own for it, but drops that are new are seldom good: this is the net for the unknown."
 look_at = "What the counter means: `nstat -az {counter_name}`, kernel Documentation/networking/snmp_counter.rst. What changed when it began (a deploy, a sysctl, more traffic): open findings and tcp_stat around started_ts."
-silent_when = "The counter was above zero and moved since it was looked at 1, 6 or 24 hours ago (or was not looked at then), rose at fewer than 3 samples or by fewer than 3 in 5 minutes, or has a rule of its own (ListenOverflows, ListenDrops). Counters that rise on every healthy host are left out: refused connection attempts (AttemptFails), undone recoveries (TCPFullUndo), deferred accepts, packets of unknown protocols (rx_drops)."
-fix = "No change without knowing the counter: read what it means, find what began with it. Common ones: TCPBacklogDrop = the process holds its socket's lock too long (small numbers are harmless); TCPRcvQDrop, PruneCalled = it does not read; TCPReqQFullDrop = SYN queue full with cookies off; RcvbufErrors = UDP reader too slow, raise net.core.rmem_max and the program's SO_RCVBUF; softnet drops = raise net.core.netdev_max_backlog."
+silent_when = "The counter was above zero and moved since it was looked at 1, 6 or 24 hours ago (or was not looked at then), rose at fewer than 3 samples or by fewer than 3 in 5 minutes, or has a rule of its own (ListenOverflows, ListenDrops, TCPReqQFull…). Counters that rise on every healthy host are left out: refused connection attempts (AttemptFails), undone recoveries (TCPFullUndo), deferred accepts, packets of unknown protocols (rx_drops)."
+fix = "No change without knowing the counter: read what it means, find what began with it. Common ones: TCPBacklogDrop = the process holds its socket's lock too long (small numbers are harmless); TCPRcvQDrop, PruneCalled = it does not read; RcvbufErrors = UDP reader too slow, raise net.core.rmem_max and the program's SO_RCVBUF; softnet drops = raise net.core.netdev_max_backlog."
 source = "field notes A: \"dropped or overflow rising cannot be good\"; kernel include/uapi/linux/snmp.h"
 ---*/
 with moved as (
@@ -23,6 +23,7 @@ with moved as (
   where ts > $now - interval '5 minutes' and ts <= $now and increase > 0
     and regexp_like(counter, 'Drop|Overflow|Prune|Full|Fail|Err|NoPorts')
     and counter not in ('ListenOverflows', 'ListenDrops', 'AttemptFails', 'TCPFullUndo', 'TCPDeferAcceptDrop', 'NoPorts',
+      'TCPReqQFullDoCookies', 'TCPReqQFullDrop',
       'TCPSackFailures', 'TCPLossFailures', 'TCPRenoFailures', 'TCPHystartTrainDetect', 'InCsumErrors')
     and protocol not in ('Icmp', 'IcmpMsg', 'Icmp6')
   group by host, netns, protocol, counter

@@ -8,6 +8,11 @@ every = "20s"
 clear = "2m"
 key = ["source"]
 needs = ["request", "log", "reject", "config_directive"]
+when = """
+select 1 as n from reject where reason = 'invalid_json' and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 as n from request where repair is not null and ts > $now - interval '10 minutes' and ts <= $now
+union all select 1 as n from log where repair is not null and ts > $now - interval '10 minutes' and ts <= $now
+limit 1"""
 subject = "{source}"
 summary = "{source}: {rejected} of {lines} lines in 2 minutes are no JSON and are in the table reject; {repaired} more were repaired ({share:%}). {sample_text}"
 why = "Hand-made JSON breaks on what visitors send: nginx writes a quote in a user agent as `\\x22`, which JSON does not know. Strict shippers drop such lines, and they are the ones of attackers and odd clients. weir repairs `\\xNN`; a line that still cannot be read is kept raw in reject."

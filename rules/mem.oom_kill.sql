@@ -8,6 +8,10 @@ every = "5s"
 clear = "10s"
 key = []
 needs = ["mem_stat", "kmsg", "cgroup_stat", "listener"]
+when = """
+select max(oom_kills_total) as n from mem_stat where ts > $now - interval '5 minutes' and ts <= $now group by host having max(oom_kills_total) > min(oom_kills_total)
+union all select 1 as n from kmsg where kind = 'oom_kill' and ts > $now - interval '5 minutes' and ts <= $now
+union all select max(oom_kills_total) as n from cgroup_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cgroup having max(oom_kills_total) > min(oom_kills_total)"""
 subject = "{victims} on {host}"
 summary = "{host}: {kills} processes killed for lack of memory in 5 minutes: {victims}{where_text}"
 why = "Neither the machine nor, if there is a limit, the control group had memory left, so the kernel chose a process and killed it. What it served is gone until something restarts it; what it was doing is lost."

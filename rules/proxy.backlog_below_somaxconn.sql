@@ -8,6 +8,7 @@ every = "10s"
 clear = "10m"
 key = ["netns", "server_address", "server_port"]
 needs = ["listener", "tcp_stat", "sysctl", "config_directive"]
+when = "select 1 from tcp_stat where counter = 'PassiveOpens' and increase > 250 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "{process_name} on {server_address}:{server_port}"
 summary = "{process_name} listens on {server_address}:{server_port} (netns {netns}) with a backlog of {queue_limit}, net.core.somaxconn would allow {somaxconn}; the namespace took up to {connections_per_second:.0} connections in one second"
 why = "The accept queue holds what arrives while the workers are busy for a moment. At this rate {queue_limit} places are full after a stall of {seconds_to_full:duration}; then the kernel drops handshakes. nginx and Apache ask for 511 unless told otherwise, whatever the sysctl says."

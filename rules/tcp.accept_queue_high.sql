@@ -8,6 +8,7 @@ every = "2s"
 clear = "10s"
 key = ["netns", "server_address", "server_port"]
 needs = ["listener"]
+when = "select 1 from listener where accept_queue_length >= 5 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 explained_by = ["tcp.listen_overflow"]
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}) was at least half full at {high_samples} of {samples} samples in 10 s: at most {queue_length} of {queue_limit} connections waited for accept()"

@@ -8,8 +8,9 @@ every = "2s"
 clear = "6s"
 key = ["netns", "server_address", "server_port"]
 needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
+when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "{process} on {endpoint}"
-summary = "{process} on {endpoint} (netns {netns}) lets its accept queue overflow: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} ({found_by}). The limit of {queue_limit}: {limit_from}."
+summary = "{process} on {endpoint} (netns {netns}) lets its accept queue overflow: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} at {full_samples} of {samples} samples ({found_by}). The limit of {queue_limit}: {limit_from}."
 why = "A client's last packet of the handshake found the accept queue full, so the kernel dropped it. The client believes that it is connected or sends its SYN again after 1, 1, 1, 1, 2, 4 … seconds: visitors see a site that hangs, and no log has a line about it. The queue fills when the process does not call accept() fast enough, or when a burst is larger than the limit min(backlog of listen(), net.core.somaxconn)."
 look_at = "Is the process stuck or without processor (`accept_queue_length` stays at the limit) or is it a burst (the queue is full for moments only)? `select ts, accept_queue_length, accept_queue_limit from listener where server_port = …`; ListenOverflows and ListenDrops in tcp_stat; cpu_stat and cgroup_stat for throttling; what the process waits for (a database, a disk, a lock)."
 silent_when = "The counters ListenOverflows of the network namespace do not rise. A single overflow in one second only (fewer than 20) is ignored. The counter is per namespace, not per socket: when no queue was seen full at a sample, the listener with the fullest queue is named and the summary says so. SYNs that the firewall drops and refused connections do not count here."
@@ -105,8 +106,9 @@ told as (
   select *,
     coalesce(process_name, 'an unknown process') as process,
     case when samples = 0 then 'no listener of its namespace could be read'
-         when full_samples > 0 then concat('full at ', full_samples, ' of ', samples, ' samples')
-         else 'not full at any sample; the fullest queue of its namespace' end as found_by,
+         when full_samples = 0 then 'not full at any sample; the fullest queue of its namespace'
+         when full_samples * 2 >= samples then 'full most of the time'
+         else 'full for moments' end as found_by,
     case when samples > 0 and full_samples * 2 >= samples then true else false end as is_stalled,
     case
       when somaxconn is null and asked is not null then concat('listen() asked for ', asked)

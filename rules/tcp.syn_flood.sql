@@ -8,6 +8,7 @@ every = "2s"
 clear = "30s"
 key = ["netns"]
 needs = ["tcp_stat", "listener"]
+when = "select 1 from tcp_stat where counter in ('SyncookiesSent', 'TCPReqQFullDrop') and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "SYN flood in netns {netns}"
 summary = "{syns_per_second:.0} SYNs a second in netns {netns} go without a place in the SYN queue and only {answered:%} of them are answered; accept queues are at most {queue_fullness:%} full; {dropped} SYNs were dropped"
 why = "The kernel sends SYN cookies because its SYN queue is full, and hardly any comes back: the senders are forged or do not want a connection. The accept queues are nearly empty, so the processes keep up and this is no burst of visitors."

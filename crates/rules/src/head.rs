@@ -33,6 +33,7 @@ const KEYS: &[&str] = &[
     "source",
     "explained_by",
     "needs",
+    "when",
     "chart",
 ];
 const CHART_KEYS: &[&str] = &["title", "sql", "unit"];
@@ -144,6 +145,7 @@ impl<'a> Head<'a> {
             source: self.text("source")?,
             explained_by: self.list("explained_by")?.unwrap_or_default(),
             needs: self.needs()?,
+            when: self.when()?,
             chart: self.chart()?,
             sql: sql.to_owned(),
             origin: self.origin.to_owned(),
@@ -200,6 +202,19 @@ impl<'a> Head<'a> {
             }
         }
         Ok(needs)
+    }
+
+    fn when(&self) -> Result<Option<String>, RuleError> {
+        if self.table.get("when").is_none() {
+            return Ok(None);
+        }
+        let sql = self.text("when")?;
+        if !sql.contains("$now") {
+            return Err(self
+                .bad("when", "`when` does not use `$now`".to_owned())
+                .hint("bound it as the query is bound, and at least as wide"));
+        }
+        Ok(Some(sql))
     }
 
     fn chart(&self) -> Result<Option<Chart>, RuleError> {

@@ -99,6 +99,8 @@ pub struct Rule {
     pub explained_by: Vec<String>,
     /// Tables that the query reads.
     pub needs: Vec<String>,
+    /// A cheap query that must have a row for the rule's query to be asked at all.
+    pub when: Option<String>,
     /// How to draw it.
     pub chart: Option<Chart>,
     /// The query, head excluded.
@@ -120,6 +122,14 @@ impl Rule {
     /// The query at `now`: every `$now` replaced by a literal of the type of the column `ts`.
     pub fn sql_at(&self, now: Micros) -> String {
         at(&self.sql, now)
+    }
+
+    /// What to ask at `now`, in order: the first empty answer ends it, and the last answer is the rule's.
+    ///
+    /// Planning a query of ten parts takes the processor longer than running it, so a rule may name a cheap condition
+    /// (`when`) that is false on a healthy host.
+    pub fn queries_at(&self, now: Micros) -> Vec<String> {
+        self.when.iter().map(|sql| at(sql, now)).chain([self.sql_at(now)]).collect()
     }
 
     /// The chart's query at `now` for a finding with these evidence rows, or `None` without a chart.

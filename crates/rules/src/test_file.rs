@@ -121,10 +121,26 @@ impl Case {
         self.tables.clone()
     }
 
+    /// The rule's answer: empty if its `when` has no row, so that a `when` that is too narrow fails the firing cases.
+    fn answer(
+        &self,
+        rule: &Rule,
+        query: &dyn Query,
+    ) -> Result<Vec<arrow_array::RecordBatch>, String> {
+        let mut answer = Vec::new();
+        for sql in rule.queries_at(NOW) {
+            answer = query
+                .query(self.tables.clone(), &sql)
+                .map_err(|error| format!("the query failed: {error}"))?;
+            if answer.iter().all(|batch| batch.num_rows() == 0) {
+                break;
+            }
+        }
+        Ok(answer)
+    }
+
     fn run(&self, rule: &Rule, query: &dyn Query) -> Result<(), String> {
-        let answer = query
-            .query(self.tables.clone(), &rule.sql_at(NOW))
-            .map_err(|error| format!("the query failed: {error}"))?;
+        let answer = self.answer(rule, query)?;
         let mut engine = Engine::new(&RuleSet::default());
         engine.observe(rule, NOW, &answer);
         if let Some(error) = engine.status(&rule.id).error {

@@ -16,6 +16,8 @@ use crate::{Cell, Class, OpenFinding, Row, Rule, State, Transition};
 const MAX_OPEN_PER_RULE: usize = 1_000;
 /// Numbers that move are written at most this often.
 const RENEW_SECONDS: f64 = 30.0;
+/// While a finding has not fired for half a minute its picture still changes, and somebody reads it: renew it sooner.
+const YOUNG_RENEW_SECONDS: f64 = 6.0;
 /// A number has moved when it differs by more than this share.
 const RENEW_SHARE: f64 = 0.25;
 const FLAP_WINDOW_SECONDS: f64 = 600.0;
@@ -187,7 +189,9 @@ fn is_news(finding: &OpenFinding, now: Micros) -> bool {
     if finding.class > finding.written.class {
         return true;
     }
-    if now.seconds_since(finding.written.ts) < RENEW_SECONDS {
+    let is_young = finding.fired_ts.is_some_and(|at| now.seconds_since(at) < RENEW_SECONDS);
+    let renew = if is_young { YOUNG_RENEW_SECONDS } else { RENEW_SECONDS };
+    if now.seconds_since(finding.written.ts) < renew {
         return false;
     }
     finding.class != finding.written.class

@@ -156,6 +156,18 @@ fn moving_evidence_is_written_every_thirty_seconds_and_still_evidence_is_not() {
 }
 
 #[test]
+fn young_finding_is_renewed_sooner() {
+    let rule = rule("young", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let mut written = Vec::new();
+    for second in (0..=100).step_by(2) {
+        let rows = answer(&[("a", 1 << (second / 2), "mail", true)]);
+        written.extend(engine.observe(&rule, at(second), &rows).iter().map(|_| second));
+    }
+    assert_eq!(written, [0, 6, 12, 18, 24, 54, 84]);
+}
+
+#[test]
 fn finding_that_comes_and_goes_stays_firing_until_it_is_calm() {
     let rule = rule("flap", "for = \"0s\"\nevery = \"2s\"\nclear = \"0s\"");
     let mut engine = Engine::new(&RuleSet::default());
