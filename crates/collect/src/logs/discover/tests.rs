@@ -439,6 +439,7 @@ fn running_nginx_is_found_and_its_log_is_followed_over_its_own_rotation() {
                 tailer.start(new.stream, None);
             }
             while let Some(chunk) = tailer.read(now) {
+                tailer.acknowledge(chunk.stream, chunk.to);
                 text.push_str(&String::from_utf8(chunk.bytes).unwrap());
             }
             if text.lines().count() >= count {

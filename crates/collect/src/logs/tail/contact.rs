@@ -2,8 +2,8 @@
 //!
 //! The agent keeps no state, so it computes every identity a file could have had and asks the hub for each:
 //! ```text
-//! own    the file's inode and first line       read before it was renamed, or still in place
-//! copy   the LIVE file's inode, this first line    what copytruncate has left beside the live file
+//! own    the file's inode and first line             read before it was renamed, or still in place
+//! copy   an OLDER file's inode, this first line      what copytruncate has left beside that file
 //! ```
 //! each with generation 0, and the next as long as the hub knows it (one inode, the same first line, another content).
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use weir_tables::StreamId;
 
-use super::identity::{Head, Place, stream_id};
+use super::identity::{Age, Head, Place, stream_id};
 
 /// Contents with the same first line in the same inode that are told apart.
 const GENERATION_LIMIT: u32 = 1000;
@@ -27,7 +27,7 @@ pub(super) struct Candidate {
     pub(super) head: Head,
     pub(super) size: u64,
     pub(super) own: Probe,
-    pub(super) copy: Option<Probe>,
+    pub(super) copies: Vec<Probe>,
 }
 
 /// One possible identity, asked about generation by generation.
@@ -69,26 +69,29 @@ impl Candidate {
         file: File,
         place: Place,
         is_final: bool,
-        live: Option<Place>,
+        originals: &[Place],
     ) -> io::Result<Option<Self>> {
         let size = file.metadata()?.len();
         let Some(head) = Head::read(&file, is_final)? else { return Ok(None) };
         let own = Probe::new(place, &head);
-        let copy = live.map(|live| Probe::new(live, &head));
-        Ok(Some(Self { file, place, head, size, own, copy }))
+        let is_original =
+            |other: &&Place| other.birth_ns <= place.birth_ns && !other.is_same_file(&place);
+        let copies = originals.iter().filter(is_original).map(|place| Probe::new(*place, &head));
+        let copies = copies.collect();
+        Ok(Some(Self { file, place, head, size, own, copies }))
     }
 
     fn probes(&self) -> impl Iterator<Item = &Probe> {
-        std::iter::once(&self.own).chain(&self.copy)
+        std::iter::once(&self.own).chain(&self.copies)
     }
 
     /// The identity that the hub knows this file's content by.
     fn known(&self) -> Option<(StreamId, u64)> {
-        self.own.known.or_else(|| self.copy.as_ref().and_then(|probe| probe.known))
+        self.probes().find_map(|probe| probe.known)
     }
 
     /// The identity for content that the hub does not know.
-    pub(super) fn free(&self) -> StreamId {
+    fn free(&self) -> StreamId {
         self.own.free.expect("asked only when every probe has its answer")
     }
 }
@@ -113,8 +116,8 @@ pub(super) struct Contact {
     pub(super) policy: Policy,
     /// Whether rotated parts that nobody knows are wanted too (the user's own glob names them).
     pub(super) wants_all: bool,
-    /// Birth of the newest part that is being read already.
-    pub(super) known_birth_ns: Option<u64>,
+    /// Age of the newest part that is being read already.
+    pub(super) known_age: Option<Age>,
 }
 
 /// A file to be read, and from where.
@@ -151,7 +154,7 @@ impl Contact {
     pub(super) fn answer(&mut self, host: &str, answers: &HashMap<StreamId, Option<u64>>) -> bool {
         let mut is_complete = true;
         for candidate in self.live.iter_mut().chain(&mut self.siblings) {
-            for probe in std::iter::once(&mut candidate.own).chain(&mut candidate.copy) {
+            for probe in std::iter::once(&mut candidate.own).chain(&mut candidate.copies) {
                 if let Some(stream) = probe.question(host) {
                     match answers.get(&stream) {
                         Some(position) => probe.answer(stream, *position),
@@ -167,16 +170,17 @@ impl Contact {
     /// Decides, once every answer is there.
     pub(super) fn resolve(self) -> Vec<Begin> {
         let is_live_known = self.live.as_ref().is_some_and(|live| live.own.known.is_some());
-        let known_birth = self.known_birth();
-        let is_known = is_live_known || known_birth.is_some();
+        let known_ages = self.known_ages();
+        let is_known = is_live_known || !known_ages.is_empty();
         let known_heads: Vec<Head> = self
             .candidates()
             .filter(|candidate| candidate.known().is_some())
+            .chain(&self.live)
             .map(|candidate| candidate.head.clone())
             .collect();
         let live_known = self.live.as_ref().and_then(|live| live.own.known);
         let wants_unknown = |candidate: &Candidate| {
-            let is_newer = known_birth.is_some_and(|birth| candidate.place.birth_ns > birth);
+            let is_newer = candidate.place.age().may_follow(&known_ages);
             let is_copy = known_heads.contains(&candidate.head);
             !is_copy && ((!is_live_known && is_newer) || (self.wants_all && !is_known))
         };
@@ -208,9 +212,9 @@ impl Contact {
         begins
     }
 
-    fn known_birth(&self) -> Option<u64> {
+    fn known_ages(&self) -> Vec<Age> {
         let known = self.siblings.iter().filter(|candidate| candidate.known().is_some());
-        known.map(|candidate| candidate.place.birth_ns).chain(self.known_birth_ns).max()
+        known.map(|candidate| candidate.place.age()).chain(self.known_age).collect()
     }
 }
 

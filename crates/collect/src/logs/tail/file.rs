@@ -40,6 +40,11 @@ pub(super) struct TailFile {
     pub(super) is_rotated: bool,
     pub(super) is_deleted: bool,
     pub(super) is_queued: bool,
+    /// Whether the hub knows the stream.
+    pub(super) is_known: bool,
+    /// Older parts of the same log that the hub must know before this one is read: an older part that it does not know
+    /// could not be told from one that was never wanted.
+    pub(super) waits_for: Vec<StreamId>,
     pub(super) error: Option<String>,
 }
 
@@ -93,7 +98,8 @@ impl TailFile {
 
     /// Whether a read may give something.
     pub(super) fn is_readable(&self, now: Micros, half_line_after: Duration) -> bool {
-        self.size > self.position
+        self.waits_for.is_empty()
+            && self.size > self.position
             && (self.stalled_size != Some(self.size) || self.is_ended(now, half_line_after))
     }
 
@@ -245,10 +251,7 @@ pub(super) fn recent_start(file: &File, size: u64, recent: u64) -> io::Result<u6
 }
 
 /// Whether `position` can be where a reader of these lines stopped: within the file, at the start of a line.
-pub(super) fn is_line_start(file: &File, size: u64, position: u64) -> io::Result<bool> {
-    if position == 0 || position > size {
-        return Ok(position == 0);
-    }
+pub(super) fn is_line_start(file: &File, position: u64) -> io::Result<bool> {
     let mut byte = [0];
-    Ok(read_full(file, &mut byte, position - 1)? == 1 && byte[0] == b'\n')
+    Ok(position == 0 || (read_full(file, &mut byte, position - 1)? == 1 && byte[0] == b'\n'))
 }

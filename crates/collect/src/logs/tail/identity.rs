@@ -6,7 +6,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_tables::StreamId;
 use xxhash_rust::xxh3::xxh3_128;
@@ -23,20 +23,53 @@ pub(super) struct Place {
     pub(super) inode: u64,
     /// Birth time in ns since 1970, 0 when the file system keeps none.
     pub(super) birth_ns: u64,
+    /// When it was last written, in ns since 1970; no part of the identity.
+    pub(super) modified_ns: u64,
 }
 
 impl Place {
     /// From the file's metadata.
     pub(super) fn of(metadata: &Metadata) -> Self {
-        let birth = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let birth_ns = birth.map_or(0, |span| u64::try_from(span.as_nanos()).unwrap_or(0));
-        Self { device: metadata.dev(), inode: metadata.ino(), birth_ns }
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            birth_ns: nanoseconds(metadata.created()),
+            modified_ns: nanoseconds(metadata.modified()),
+        }
+    }
+
+    /// Orders the parts of one log, larger is newer: parts that were renamed were born in turn, and so were copies.
+    pub(super) fn age(&self) -> Age {
+        Age { birth_ns: self.birth_ns, modified_ns: self.modified_ns }
     }
 
     /// Whether both are the same file now; births are not asked because they only matter over restarts.
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
+}
+
+/// See [`Place::age`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Age {
+    birth_ns: u64,
+    modified_ns: u64,
+}
+
+impl Age {
+    /// Whether a part of this age may hold what was written after all parts of `known`. The birth misleads when an old
+    /// inode was truncated and written anew, the last write when a writer had not reopened its log; so either will do.
+    pub(super) fn may_follow(&self, known: &[Self]) -> bool {
+        let birth_ns = known.iter().map(|age| age.birth_ns).max();
+        let modified_ns = known.iter().map(|age| age.modified_ns).max();
+        birth_ns.is_some_and(|known| self.birth_ns > known)
+            || modified_ns.is_some_and(|known| self.modified_ns >= known)
+    }
+}
+
+fn nanoseconds(time: io::Result<SystemTime>) -> u64 {
+    let span = time.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    span.map_or(0, |span| u64::try_from(span.as_nanos()).unwrap_or(0))
 }
 
 /// The first line of a file, newline included, or the first [`HEAD_LIMIT`] bytes of it.

@@ -28,7 +28,7 @@ use weir_tables::{LogSource, Micros, StreamId};
 
 use contact::Contact;
 use file::{ReadOutcome, TailFile};
-use identity::Place;
+use identity::{Age, Place};
 pub use types::{Chunk, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions};
 
 /// Events that are kept until they are taken; further ones push the oldest out.
@@ -67,7 +67,7 @@ struct Watched {
     looked_at: Option<Micros>,
     retry_at: Option<Micros>,
     begins_anew: bool,
-    known_birth_ns: Option<u64>,
+    known_age: Option<Age>,
     live: Live,
     error: Option<String>,
 }
@@ -124,8 +124,8 @@ impl Tailer {
     pub fn scan(&mut self, now: Micros) -> Vec<NewStream> {
         self.expand(now);
         self.look_at_files(now);
-        self.look_at_paths(now);
         self.look_at_orphans(now);
+        self.look_at_paths(now);
         self.resolve(now);
         self.questions()
     }
@@ -179,6 +179,7 @@ impl Tailer {
             return;
         };
         let to = to.clamp(file.acknowledged, file.position);
+        file.is_known |= to > file.acknowledged;
         self.in_flight_bytes -= to - file.acknowledged;
         file.acknowledged = to;
     }

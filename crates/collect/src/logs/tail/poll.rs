@@ -3,9 +3,11 @@
 //! Everything that is due is looked at by age: a file that grew in the last ten seconds at each scan, others once a
 //! second; a path every half second, one whose file has been quiet every two.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use weir_tables::{LogSource, Micros, StreamId};
 use super::contact::{Begin, Candidate, Contact, Policy, StartAt};
 use super::file::{Look, TailFile, is_line_start, recent_start};
 use super::identity::Place;
-use super::rotated::{is_rotated_name, siblings};
+use super::rotated::{base_names, siblings};
 use super::types::{NewStream, ReadFrom, TailEvent};
 use super::{Live, Orphan, Tailer, Watched, cannot_read, label};
 use crate::logs::glob;
@@ -57,7 +59,8 @@ impl Tailer {
                 continue;
             }
             let matched = glob::expand(&source.path);
-            for path in matched.iter().filter(|path| !is_part_of_another(path, &matched)) {
+            let names: HashSet<&Path> = matched.iter().map(PathBuf::as_path).collect();
+            for path in matched.iter().filter(|path| !is_part_of_another(path, &names)) {
                 wanted.entry(path.clone()).or_insert_with(|| source.clone());
             }
         }
@@ -81,7 +84,7 @@ impl Tailer {
             looked_at: None,
             retry_at: None,
             begins_anew: false,
-            known_birth_ns: None,
+            known_age: None,
             live: Live::Absent,
             error: None,
         };
@@ -120,6 +123,7 @@ impl Tailer {
     }
 
     fn look_at_file(&mut self, key: u64, now: Micros) {
+        self.release(key);
         let Some(file) = self.files.get_mut(&key) else { return };
         let was_deleted = file.is_deleted;
         let was_size = file.size;
@@ -138,6 +142,23 @@ impl Tailer {
             self.queue(key);
         } else if self.is_finished(key, now) {
             self.forget(key);
+        }
+    }
+
+    /// Drops those that a file waits for from its list once the hub knows them, or they are gone.
+    fn release(&mut self, key: u64) {
+        let Some(file) = self.files.get_mut(&key).filter(|file| !file.waits_for.is_empty()) else {
+            return;
+        };
+        let mut waits_for = std::mem::take(&mut file.waits_for);
+        waits_for.retain(|stream| {
+            let older = self.keys.get(stream).and_then(|key| self.files.get(key));
+            older.is_some_and(|older| {
+                !older.is_known && older.size > older.position.min(older.acknowledged)
+            })
+        });
+        if let Some(file) = self.files.get_mut(&key) {
+            file.waits_for = waits_for;
         }
     }
 
@@ -233,19 +254,20 @@ impl Tailer {
     /// The file that was at the path is not there any more.
     fn leave(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
         match std::mem::replace(&mut watched.live, Live::Absent) {
-            Live::Absent | Live::Resolving(_) => {}
-            Live::Waiting(file, place) => self.orphans.push(Orphan {
-                path: path.to_owned(),
-                file,
-                place,
-                size: 0,
-                grown_at: now,
-            }),
+            Live::Absent => {}
+            Live::Resolving(place) => watched.known_age = Some(place.age()),
+            Live::Waiting(file, place) => {
+                watched.known_age = Some(place.age());
+                let path = path.to_owned();
+                self.orphans.push(Orphan { path, file, place, size: 0, grown_at: now });
+            }
             Live::Following(key) => {
                 let Some(file) = self.files.get_mut(&key) else { return };
                 file.is_rotated = true;
                 file.grown_at = now;
-                watched.known_birth_ns = Some(file.place.birth_ns);
+                let newest =
+                    file.file.metadata().map_or(file.place, |metadata| Place::of(&metadata));
+                watched.known_age = Some(newest.age());
                 let event = TailEvent::Rotated {
                     path: file.path.clone(),
                     stream: file.stream,
@@ -289,8 +311,7 @@ impl Tailer {
                 None
             }
         };
-        let wants_siblings =
-            !watched.is_met || (live.is_some() && watched.known_birth_ns.is_some());
+        let wants_siblings = !watched.is_met || (live.is_some() && watched.known_age.is_some());
         if !wants_siblings && live.is_none() {
             return;
         }
@@ -308,7 +329,7 @@ impl Tailer {
             siblings,
             policy,
             wants_all: is_first && watched.is_from_glob && policy == Policy::Start,
-            known_birth_ns: watched.known_birth_ns.take(),
+            known_age: watched.known_age.take(),
         });
     }
 
@@ -320,7 +341,7 @@ impl Tailer {
         now: Micros,
     ) -> Option<Candidate> {
         let again = file.try_clone();
-        match (Candidate::open(file, place, false, None), again) {
+        match (Candidate::open(file, place, false, &[]), again) {
             (Ok(Some(candidate)), _) => {
                 watched.live = Live::Resolving(place);
                 Some(candidate)
@@ -351,13 +372,20 @@ impl Tailer {
     }
 
     fn open_siblings(&self, path: &Path, live: Option<Place>) -> Vec<Candidate> {
-        siblings(path)
+        let siblings = siblings(path);
+        let originals: Vec<Place> =
+            siblings.iter().map(|(_, _, place)| *place).chain(live).collect();
+        siblings
             .into_iter()
             .filter(|(path, _, place)| {
                 let is_open = |file: &TailFile| file.place.is_same_file(place);
-                !self.paths.contains_key(path) && !self.files.values().any(is_open)
+                !self.paths.contains_key(path)
+                    && !self.files.values().any(is_open)
+                    && !self.orphans.iter().any(|orphan| orphan.place.is_same_file(place))
             })
-            .filter_map(|(_, file, place)| Candidate::open(file, place, true, live).ok().flatten())
+            .filter_map(|(_, file, place)| {
+                Candidate::open(file, place, true, &originals).ok().flatten()
+            })
             .collect()
     }
 
@@ -371,14 +399,14 @@ impl Tailer {
             }
             let is_final = now >= orphan.grown_at + self.options.half_line_after;
             let Ok(file) = orphan.file.try_clone() else { continue };
-            match Candidate::open(file, orphan.place, is_final, None) {
+            match Candidate::open(file, orphan.place, is_final, &[]) {
                 Ok(Some(candidate)) => self.contacts.push(Contact {
                     path: orphan.path,
                     live: None,
                     siblings: vec![candidate],
                     policy: Policy::Start,
                     wants_all: true,
-                    known_birth_ns: None,
+                    known_age: None,
                 }),
                 Ok(None) if now < orphan.grown_at + self.options.keep_rotated => {
                     self.orphans.push(orphan);
@@ -411,22 +439,20 @@ impl Tailer {
 
     fn begin(&mut self, path: &Path, begin: Begin, now: Micros) {
         let Some(watched) = self.paths.get_mut(path) else { return };
-        let Begin { candidate, mut stream, mut position, is_live } = begin;
-        let free = candidate.free();
+        let Begin { candidate, stream, position, is_live } = begin;
         let Candidate { file, place, head, size, .. } = candidate;
         // It may have been rotated away while the hub was being asked.
         let is_live =
             is_live && matches!(&watched.live, Live::Resolving(at) if at.is_same_file(&place));
-        if let (true, StartAt::Known(known)) = (is_live, position)
-            && !is_line_start(&file, size, known).unwrap_or(true)
-        {
-            // Another content with the same first line has taken the file over while nobody looked.
-            let path = watched.label.clone();
-            let event = TailEvent::Truncated { path, stream, lost_bytes: 0, is_copy_found: false };
-            (stream, position) = (free, StartAt::Zero);
-            self.event(event);
-        }
-        let Some(watched) = self.paths.get_mut(path) else { return };
+        // Another content may have taken the file over while nobody looked, or while the hub was being asked.
+        let is_same = match position {
+            StartAt::Known(known) if is_live => {
+                head.is_head_of(&file).unwrap_or(true)
+                    && is_line_start(&file, known).unwrap_or(true)
+            }
+            _ => true,
+        };
+        let is_known = matches!(position, StartAt::Known(_));
         let position = match position {
             StartAt::Known(position) => position,
             StartAt::Zero => 0,
@@ -438,6 +464,8 @@ impl Tailer {
             }
             return;
         }
+        let is_older = |file: &&TailFile| !file.is_known && file.path == watched.label;
+        let waits_for = self.files.values().filter(is_older).map(|file| file.stream).collect();
         let file = TailFile {
             file,
             path: watched.label.clone(),
@@ -456,6 +484,8 @@ impl Tailer {
             is_rotated: !is_live,
             is_deleted: false,
             is_queued: false,
+            is_known,
+            waits_for,
             error: None,
         };
         let key = self.next_key;
@@ -463,14 +493,20 @@ impl Tailer {
             watched.live = Live::Following(key);
         }
         self.insert(file);
+        if !is_same {
+            self.replaced(key, now);
+        }
     }
 
     fn insert(&mut self, file: TailFile) {
         let key = self.next_key;
         self.next_key += 1;
         self.keys.insert(file.stream, key);
+        let is_free = file.waits_for.is_empty();
         self.files.insert(key, file);
-        self.queue(key);
+        if is_free {
+            self.queue(key);
+        }
     }
 
     /// The file begins anew: the rest of the old content may be in a copy beside it.
@@ -479,7 +515,7 @@ impl Tailer {
         let is_its = |live: &Live| matches!(live, Live::Following(followed) if *followed == key);
         let path = self.paths.iter().find(|(_, watched)| is_its(&watched.live));
         let path = path.map(|(path, _)| path.clone());
-        let copy = path.as_ref().and_then(|path| find_copy(path, &old));
+        let copy = find_copy(Path::new(&*old.path), &old);
         let event = TailEvent::Truncated {
             path: old.path.clone(),
             stream: old.stream,
@@ -487,7 +523,9 @@ impl Tailer {
             is_copy_found: copy.is_some(),
         };
         self.event(event);
+        let label = old.path.clone();
         let TailFile { file: live, place, .. } = old;
+        let known_age = copy.as_ref().map(|(_, place, _)| place.age());
         if let Some((file, copy_place, size)) = copy {
             self.in_flight_bytes += old.position - old.acknowledged;
             self.insert(TailFile {
@@ -508,14 +546,22 @@ impl Tailer {
                 is_rotated: true,
                 is_deleted: false,
                 is_queued: false,
+                is_known: old.is_known,
+                waits_for: old.waits_for,
                 error: None,
             });
         }
-        if let Some(watched) = path.and_then(|path| self.paths.get_mut(&path)) {
-            watched.live = Live::Waiting(live, place);
-            watched.begins_anew = true;
-            watched.looked_at = None;
-        }
+        let Some(watched) = path.and_then(|path| self.paths.get_mut(&path)) else {
+            // Truncated and renamed between two looks: what it holds now is a part of its own.
+            let path = PathBuf::from(&*label);
+            self.orphans.push(Orphan { path, file: live, place, size: 0, grown_at: now });
+            return;
+        };
+        watched.live = Live::Waiting(live, place);
+        watched.begins_anew = true;
+        // It may have been truncated twice since; then another copy holds what was never seen.
+        watched.known_age = known_age;
+        watched.looked_at = None;
     }
 
     /// What is not yet asked of the hub.
@@ -540,14 +586,13 @@ impl Tailer {
     }
 }
 
-fn is_part_of_another(path: &Path, matched: &[PathBuf]) -> bool {
+/// Whether `path` is named like a rotated part of another one that matched.
+fn is_part_of_another(path: &Path, matched: &HashSet<&Path>) -> bool {
     let Some(name) = path.file_name() else { return false };
-    matched.iter().any(|other| {
-        other.parent() == path.parent()
-            && other.file_name().is_some_and(|other| {
-                is_rotated_name(other.as_encoded_bytes(), name.as_encoded_bytes())
-            })
-    })
+    let bases = base_names(name.as_encoded_bytes());
+    bases
+        .iter()
+        .any(|base| matched.contains(path.with_file_name(OsStr::from_bytes(base)).as_path()))
 }
 
 /// The copy that copytruncate made of `old`, if it holds more than what was read.

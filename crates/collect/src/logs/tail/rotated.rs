@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::identity::Place;
 
 /// Older parts of one log that are looked at, newest first.
-const SIBLING_LIMIT: usize = 16;
+const SIBLING_LIMIT: usize = 12;
 
 /// Files beside `path` that are named like rotated parts of it, newest first.
 pub(super) fn siblings(path: &Path) -> Vec<(PathBuf, File, Place)> {
@@ -24,7 +24,7 @@ pub(super) fn siblings(path: &Path) -> Vec<(PathBuf, File, Place)> {
         })
         .filter_map(|entry| open_regular(&entry.path()))
         .collect();
-    found.sort_by_key(|(_, _, place)| std::cmp::Reverse(place.birth_ns));
+    found.sort_by_key(|(_, _, place)| std::cmp::Reverse(place.age()));
     found.truncate(SIBLING_LIMIT);
     found
 }
@@ -49,6 +49,20 @@ pub(super) fn is_rotated_name(name: &[u8], other: &[u8]) -> bool {
     middle.is_some_and(is_rotation_suffix)
 }
 
+/// The names that `name` could be a rotated part of.
+pub(super) fn base_names(name: &[u8]) -> Vec<Vec<u8>> {
+    let mut bases = Vec::new();
+    let ends = memchr::memrchr(b'.', name).into_iter().chain([name.len()]);
+    for end in ends {
+        let (rest, extension) = name.split_at(end);
+        let separators = (1..rest.len()).filter(|at| b".-_".contains(&rest[*at]));
+        for at in separators.filter(|at| is_rotation_suffix(&rest[*at..])) {
+            bases.push([&rest[..at], extension].concat());
+        }
+    }
+    bases
+}
+
 fn is_rotation_suffix(suffix: &[u8]) -> bool {
     let Some((separator, rest)) = suffix.split_first() else { return false };
     let is_dated = rest.first().is_some_and(u8::is_ascii_digit)
@@ -58,7 +72,7 @@ fn is_rotation_suffix(suffix: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_rotated_name;
+    use super::{base_names, is_rotated_name};
 
     #[test]
     fn rotated_parts_are_told_from_other_logs() {
@@ -78,6 +92,8 @@ mod tests {
             (".log", "x.log", false),
         ] {
             assert_eq!(is_rotated_name(name.as_bytes(), other.as_bytes()), expected, "{other}");
+            let bases = base_names(other.as_bytes());
+            assert_eq!(bases.contains(&name.as_bytes().to_vec()), expected, "{other}");
         }
     }
 }

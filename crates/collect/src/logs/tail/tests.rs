@@ -41,6 +41,8 @@ struct Bench {
     tailer: Tailer,
     hub: Hub,
     now: Micros,
+    /// Acknowledgements that are still on their way.
+    late: Vec<(StreamId, u64)>,
 }
 
 impl Bench {
@@ -60,6 +62,7 @@ impl Bench {
             sources: vec![source],
             hub: Hub::default(),
             now: Micros(1_000_000_000),
+            late: Vec::new(),
         };
         bench.restart();
         bench
@@ -71,11 +74,15 @@ impl Bench {
 
     /// A new agent without memory.
     fn restart(&mut self) {
+        self.late.clear();
         self.tailer = Tailer::new(self.options.clone());
         self.tailer.set_sources(self.sources.clone());
     }
 
     fn scan(&mut self) {
+        for (stream, to) in self.late.drain(..) {
+            self.tailer.acknowledge(stream, to);
+        }
         for new in self.tailer.scan(self.now) {
             let position = self.hub.positions.get(&new.stream).copied();
             self.tailer.start(new.stream, position);
@@ -93,6 +100,18 @@ impl Bench {
                 self.tailer.recycle(chunk.bytes);
             }
         }
+    }
+
+    /// Passes when the file system's clock has moved on (it ticks every 4 ms or so): parts of a log are told apart by
+    /// when they were born and written, and nobody rotates twice within a tick.
+    fn tick(&self) {
+        let probe = self.path("probe");
+        let stamp = || {
+            fs::write(&probe, "").unwrap();
+            Place::of(&fs::metadata(&probe).unwrap()).modified_ns
+        };
+        let before = stamp();
+        while stamp() == before {}
     }
 
     fn append(&self, name: &str, text: &str) {
@@ -229,6 +248,7 @@ fn same_first_line_after_a_truncation_is_told_apart_even_after_a_restart() {
     bench.check(&["starting", "one", "starting", "two"]);
     fs::write(bench.path("a.log"), "starting\n").unwrap();
     bench.restart();
+    bench.run(2);
     bench.check(&["starting", "one", "starting", "two", "starting"]);
 }
 
@@ -423,4 +443,178 @@ fn path_that_is_no_file_has_a_status_that_says_so() {
     bench.run(40);
     assert_eq!(bench.hub.lines, ["one"]);
     assert_eq!(bench.tailer.status()[0].lag_bytes, 0);
+}
+
+/// A writer that rotates in every way, an agent that dies at any moment, a hub that sometimes does not answer.
+struct Torture<'a, 'b> {
+    random: &'a mut arbtest::arbitrary::Unstructured<'b>,
+    bench: Bench,
+    /// The log, kept open by its writer.
+    writer: File,
+    /// The log before the last rename, still open.
+    old_writer: Option<File>,
+    next_line: u32,
+    next_part: u32,
+    /// One log is rotated in one way.
+    is_copied: bool,
+    trace: Vec<&'static str>,
+}
+
+type Step = arbtest::arbitrary::Result<()>;
+
+impl Torture<'_, '_> {
+    fn line(&mut self) -> arbtest::arbitrary::Result<String> {
+        let number = self.next_line;
+        self.next_line += 1;
+        Ok(format!("{number:08}{}\n", "-".repeat(self.random.int_in_range(0..=40)?)))
+    }
+
+    fn write(&mut self) -> Step {
+        for _ in 0..self.random.int_in_range(1..=30)? {
+            let line = self.line()?;
+            self.writer.write_all(line.as_bytes()).unwrap();
+        }
+        Ok(())
+    }
+
+    fn half(&mut self) -> Step {
+        let line = self.line()?;
+        let (first, second) = line.split_at(self.random.int_in_range(1..=8)?);
+        self.writer.write_all(first.as_bytes()).unwrap();
+        self.poll(1)?;
+        self.writer.write_all(second.as_bytes()).unwrap();
+        Ok(())
+    }
+
+    fn part(&mut self) -> PathBuf {
+        self.bench.tick();
+        self.next_part += 1;
+        self.bench.path(&format!("a.log.{}", self.next_part))
+    }
+
+    fn rotate(&mut self) -> Step {
+        if self.is_copied { self.copytruncate() } else { self.rename() }
+    }
+
+    fn rename(&mut self) -> Step {
+        let part = self.part();
+        fs::rename(self.bench.path("a.log"), part).unwrap();
+        let new = open(&self.bench.path("a.log"));
+        self.old_writer = Some(std::mem::replace(&mut self.writer, new));
+        self.write()
+    }
+
+    /// A worker that has not reopened its log.
+    fn late(&mut self) -> Step {
+        let line = self.line()?;
+        let writer = self.old_writer.as_mut().unwrap_or(&mut self.writer);
+        writer.write_all(line.as_bytes()).unwrap();
+        Ok(())
+    }
+
+    fn copytruncate(&mut self) -> Step {
+        let part = self.part();
+        fs::copy(self.bench.path("a.log"), part).unwrap();
+        if self.random.ratio(1, 3)? {
+            self.poll(1)?;
+        }
+        self.writer.set_len(0).unwrap();
+        self.write()
+    }
+
+    /// What is deleted unread is gone for an agent that dies, so all is read before; and what comes next must be met
+    /// before it is rotated, because nothing is left beside it that the hub knows.
+    fn delete(&mut self) -> Step {
+        self.bench.run(12);
+        fs::remove_file(self.bench.path("a.log")).unwrap();
+        self.old_writer = None;
+        self.writer = open(&self.bench.path("a.log"));
+        self.write()?;
+        self.bench.run(4);
+        Ok(())
+    }
+
+    fn poll(&mut self, seconds: u64) -> Step {
+        for _ in 0..seconds * 2 {
+            self.bench.now = self.bench.now + Duration::from_millis(500);
+            self.bench.scan();
+            for _ in 0..self.random.int_in_range(0..=5)? {
+                let Some(chunk) = self.bench.tailer.read(self.bench.now) else { break };
+                let stands = self.bench.hub.positions.get(&chunk.stream).copied();
+                if self.random.ratio(1, 8)? {
+                    // Lost on the way: the agent asks where the stream stands.
+                    self.bench.tailer.rewind(chunk.stream, stands.unwrap_or(chunk.from));
+                } else if !self.bench.hub.append(&chunk) {
+                    self.bench.tailer.rewind(chunk.stream, stands.expect("refused"));
+                } else if self.random.ratio(3, 4)? {
+                    self.bench.tailer.acknowledge(chunk.stream, chunk.to);
+                } else {
+                    self.bench.late.push((chunk.stream, chunk.to));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Step {
+        type Action = fn(&mut Torture<'_, '_>) -> Step;
+        let actions: [(&str, Action); 10] = [
+            ("write", |t| t.write()),
+            ("half", |t| t.half()),
+            ("rotate", |t| t.rotate()),
+            ("rotate", |t| t.rotate()),
+            ("late", |t| t.late()),
+            ("poll", |t| t.poll(2)),
+            ("poll", |t| t.poll(2)),
+            ("write", |t| t.write()),
+            ("delete", |t| t.delete()),
+            ("restart", |t| {
+                t.bench.restart();
+                Ok(())
+            }),
+        ];
+        let (name, action) = *self.random.choose(&actions)?;
+        self.trace.push(name);
+        action(self)
+    }
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().append(true).create(true).open(path).unwrap()
+}
+
+#[test]
+fn every_line_is_stored_once_through_rotations_and_deaths() {
+    arbtest::arbtest(|random| {
+        let mut bench = tail();
+        bench.options.chunk_bytes = 256;
+        bench.options.keep_rotated = Duration::from_secs(1_000_000);
+        bench.restart();
+        let writer = open(&bench.path("a.log"));
+        let is_copied = random.arbitrary()?;
+        let (next_line, next_part, trace, old_writer) = (0, 0, Vec::new(), None);
+        let mut torture =
+            Torture { random, bench, writer, old_writer, next_line, next_part, is_copied, trace };
+        torture.write()?;
+        torture.bench.run(2);
+        for _ in 0..torture.random.int_in_range(5..=25)? {
+            torture.step()?;
+        }
+        torture.bench.restart();
+        torture.bench.run(20);
+        let lines = &torture.bench.hub.lines;
+        let mut numbers: Vec<u32> = lines.iter().map(|line| line[..8].parse().unwrap()).collect();
+        numbers.sort_unstable();
+        let expected: Vec<u32> = (0..torture.next_line).collect();
+        assert!(numbers == expected, "{}\n{:?}", difference(&numbers, &expected), torture.trace);
+        Ok(())
+    })
+    .size_min(2_000)
+    .budget_ms(4_000);
+}
+
+fn difference(found: &[u32], expected: &[u32]) -> String {
+    let missing: Vec<&u32> = expected.iter().filter(|number| !found.contains(number)).collect();
+    let twice: Vec<&[u32]> = found.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    format!("missing {missing:?}, twice {twice:?}")
 }
