@@ -7,6 +7,8 @@ import { number, unitOf } from '../format.js';
 
 const SERIES_AT_MOST = 8;
 const POWERS_OF_TWO = Array.from({ length: 60 }, (_, i) => 2 ** (i - 8));
+const NICE = [-6, -5, -4, -3, -2, -1].flatMap(d => [1, 2, 5].map(n => n * 10 ** d));
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
 
 /** Whether an answer can be drawn: a timestamp and a number. @param {import('../api.js').Answer} answer */
@@ -63,8 +65,8 @@ function options(width, height, series, unit, marks) {
     cursor: { points: { size: 6 }, drag: { x: true, y: false } },
     legend: { live: true },
     scales: Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])),
-    axes: [{ ...axis, size: 30, values: clock }, ...units.slice(0, 2).map((u, i) => ({
-      ...axis, ...(u.startsWith('B') ? { incrs: POWERS_OF_TWO } : {}), scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
+    axes: [{ ...axis, size: 30, incrs: SECONDS, values: clock }, ...units.slice(0, 2).map((u, i) => ({
+      ...axis, ...steps(u), scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
     }))],
     series: [
       { label: 'time (UTC)', value: (_, t) => (t ? new Date(t * 1e3).toISOString().slice(11, 19) : '–') },
@@ -77,6 +79,8 @@ function options(width, height, series, unit, marks) {
   };
 }
 
+// Ticks that are round in the unit: bytes by powers of two, durations by minutes and hours.
+const steps = unit => (unit.startsWith('B') ? { incrs: POWERS_OF_TWO } : unit === 's' ? { incrs: [...NICE, ...SECONDS] } : {});
 const scale = unit => `y${unit}`;
 
 const clock = (u, ticks) => ticks.map(t => {

@@ -48,6 +48,9 @@ export const Panel = ({ title, sql, isChart, aside, id, children }) => html`
     ${children}
   </section>`;
 
+/** Text with its `code` set apart. @param {string} text */
+export const prose = text => text.split('`').map((part, i) => (i % 2 ? html`<code key=${i}>${part}</code>` : part));
+
 /** A button that copies text and says so. */
 export function CopyButton({ text, label = 'Copy' }) {
   const copy = async event => {

@@ -96,7 +96,8 @@ test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, asy
       assert.ok(fix.trim().length > 20, 'the fix says something');
       await page.locator('.fix').getByRole('button', { name: 'Copy' }).click();
       await page.getByText('Copied').waitFor();
-      assert.equal((await page.evaluate(() => navigator.clipboard.readText())).trim(), fix.trim());
+      const copied = await page.evaluate(() => navigator.clipboard.readText());
+      assert.equal(copied.replaceAll('`', '').trim(), fix.trim());
       await page.locator('.chart canvas').waitFor();
       await shot(page, 'finding');
       await page.locator('[data-evidence] .open-sql').click();

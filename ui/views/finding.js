@@ -7,7 +7,7 @@ import { link } from '../router.js';
 import { Badge, Icon } from '../parts/icon.js';
 import { Chart, canChart } from '../parts/chart.js';
 import { Grid } from '../parts/grid.js';
-import { CopyButton, Empty, OpenSql, Panel, States } from '../parts/panel.js';
+import { CopyButton, Empty, OpenSql, Panel, States, prose } from '../parts/panel.js';
 
 /** @param {{id: string}} props */
 export function Finding({ id }) {
@@ -24,7 +24,7 @@ function Page({ f }) {
     <article class=${`finding is-${f.state} is-${f.class}`} aria-labelledby="finding-title">
       <header class="finding-head">
         <p><${Badge} finding=${f} /><span>${f.tier}</span><code>${f.rule}</code></p>
-        <h1 id="finding-title">${f.summary}</h1>
+        <h1 id="finding-title">${prose(f.summary)}</h1>
         <dl class="facts">
           <div><dt>where</dt><dd>${f.subject}${f.host && html`, host <b>${f.host}</b>`}</dd></div>
           <div><dt>since</dt><dd title=${f.started_ts}>${time(f.started_ts, { digits: 0, isLong: true })} UTC, ${ago(f.started_ts)}</dd></div>
@@ -38,7 +38,7 @@ function Page({ f }) {
           <${Evidence} f=${f} />
         </div>
         <div>
-          <section class="panel fix" aria-label="fix"><header><h2>What to change</h2><${CopyButton} text=${f.fix} label="Copy" /></header><pre data-fix tabindex="0">${f.fix}</pre></section>
+          <section class="panel fix" aria-label="fix"><header><h2>What to change</h2><${CopyButton} text=${f.fix} label="Copy" /></header>${f.fix.includes('\n') ? html`<pre data-fix tabindex="0">${f.fix}</pre>` : html`<p data-fix>${prose(f.fix)}</p>`}</section>
           <${Text} title="Why it hurts" text=${f.why} /><${Text} title="Look at" text=${f.look_at} /><${Text} title="Stays silent when" text=${f.silent_when} /><${Text} title="Source" text=${f.source} isSmall />
         </div>
       </div>
@@ -66,7 +66,8 @@ const unitName = unit => (['s', 'B', 'ratio', '/s', 'B/s', 'count'].includes(uni
 /** The rows that the rule saw, kept with the finding. */
 function Evidence({ f }) {
   const rows = Array.isArray(f.evidence) ? f.evidence : [];
-  const names = [...new Set(rows.flatMap(row => Object.keys(row)))];
+  const shown = [f.fix, f.summary, f.subject, f.tier, f.class]; // what the page says anyway is not repeated
+  const names = [...new Set(rows.flatMap(row => Object.keys(row)))].filter(name => rows.length > 1 || !shown.includes(rows[0][name]));
   const kind = name => {
     const sample = rows.map(row => row[name]).find(v => v !== null && v !== undefined);
     return typeof sample === 'number' ? 'float' : typeof sample === 'boolean' ? 'boolean' : 'text';
@@ -83,4 +84,4 @@ function Evidence({ f }) {
 
 const Text = ({ title, text, isSmall }) => (text ? html`<section class=${`panel text${isSmall ? ' is-small' : ''}`} aria-label=${title}><header><h2>${title}</h2></header>${paragraphs(text)}</section>` : null);
 
-const paragraphs = text => text.trim().split(/\n\s*\n/).map((part, i) => html`<p key=${i}>${part}</p>`);
+const paragraphs = text => text.trim().split(/\n\s*\n/).map((part, i) => html`<p key=${i}>${prose(part)}</p>`);

@@ -17,8 +17,8 @@ export const LogRow = ({ row, isOpen, onToggle, onPick }) => html`
   <div class=${`row row-${row.level}${isOpen ? ' is-open' : ''}`}>
     <button type="button" class="row-line" data-row aria-expanded=${isOpen} onClick=${onToggle}>
       <time datetime=${row.ts} title=${`${row.ts} (UTC+00:00)`}>${time(row.ts)}</time>
-      <span class="row-label">${WORDS[row.level] && html`<${Icon} name=${WORDS[row.level]} label=${row.level} />`}${row.label ?? row.kind}</span>
-      <span class="row-program">${row.program ?? row.kind}</span>
+      <span class="row-label">${WORDS[row.level] && html`<${Icon} name=${WORDS[row.level]} label=${row.level} />`}${row.label ?? '–'}</span>
+      <span class="row-program">${row.program ?? row.source.split('/').pop()}</span>
       <span class="row-message">${row.message}</span>
       <span class="row-duration">${row.duration_seconds === null ? '' : duration(row.duration_seconds)}</span>
     </button>

@@ -53,6 +53,7 @@ function Verdict({ findings, open }) {
       ${serious.length > 1 && html` <a class="more" href=${link('findings')}>and ${serious.length - 1} more</a>`}</span></p>`;
 }
 
+const weight = f => rank(f) + (f.state === 'firing' ? 0 : 10);
 const titleOf = tier => [...TIERS, ...TIERS_BELOW].find(t => t.tiers.includes(tier))?.title ?? tier;
 const rank = f => ['page', 'mail', 'note'].indexOf(f.class);
 
@@ -97,7 +98,7 @@ function TierCard({ tier, host, isKnown, findings, queues }) {
       ${spark.data?.rows.length > 1 && html`<a class="spark-link" href=${link('sql', { q: sparkSql, chart: 1 })} aria-label=${`${tier.spark.label}: open the chart's query`}>
         <${Spark} answer=${spark.data} label=${`${tier.spark.label}, 15 min`} from=${now - 900_000} to=${now} /></a>`}
       ${queues.length > 0 && html`<ul class="queues" aria-label="accept queues">${queues.slice(0, 3).map(q => html`<li key=${key(q)}><${Queue} queue=${q} /></li>`)}</ul>`}
-      ${findings.length > 0 && html`<ul class="tier-findings">${findings.slice(0, 4).map(f => html`
+      ${findings.length > 0 && html`<ul class="tier-findings">${[...findings].sort((a, b) => weight(a) - weight(b)).slice(0, 4).map(f => html`
         <li key=${f.finding_id}><a href=${link('findings', {}, f.finding_id)}><${Badge} finding=${f} /> ${f.summary}</a></li>`)}</ul>`}
       <footer><span>last minute</span><${OpenSql} sql=${sql} /></footer>
     </section>`;

@@ -4,7 +4,7 @@ import { html, useState } from '../vendor/preact-htm.js';
 import { useApi } from '../hooks.js';
 import { ago, duration } from '../format.js';
 import { Badge, Icon } from '../parts/icon.js';
-import { OpenSql, Panel, States } from '../parts/panel.js';
+import { OpenSql, Panel, States, prose } from '../parts/panel.js';
 
 export function Rules() {
   const loaded = useApi('/api/rules', 5_000);
@@ -27,7 +27,7 @@ function Rule({ rule }) {
       ${isOpen && html`<div class="rule-text">
         ${rule.error && html`<p class="row-error" role="alert"><${Icon} name="mail" />${rule.error}</p>`}
         <dl>${[['why', rule.why], ['look at', rule.look_at], ['silent when', rule.silent_when], ['fix', rule.fix], ['source', rule.source], ['fires after', duration(rule.for_seconds ?? 0)], ['origin', rule.origin]]
-          .filter(([, text]) => text).map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>
+          .filter(([, text]) => text).map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${prose(text)}</dd></div>`)}</dl>
         <pre tabindex="0">${rule.sql}</pre><${OpenSql} sql=${(rule.sql ?? '').replaceAll('$now', 'now()')} /></div>`}
     </details></li>`;
 }
