@@ -70,7 +70,7 @@ impl FileMaker {
     /// An empty file of `table` for rows in the table's order.
     pub(crate) fn draft(&self, table: &'static TableSpec, day: i64) -> Result<Draft, StoreError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let date = Micros(day * 86_400_000_000).to_string();
+        let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
         let date = date.split('T').next().unwrap_or_default();
         let path = format!("data/{}/{date}/{id:012}.parquet", table.name);
         let full_path = self.root.join(&path);
