@@ -29,7 +29,7 @@ pub(crate) fn build(shell: &Shell, is_release: bool) -> Result<PathBuf> {
         println!("building weir; the first time takes about {minutes} minutes on two cores");
     }
     // `--workspace` so that features resolve as in `cargo test --workspace`: what one built, the other reuses.
-    let release = is_release.then_some("--release");
-    cmd!(shell, "cargo build --quiet --locked --workspace --bin weir {release...}").run()?;
+    let (release, quiet) = (is_release.then_some("--release"), weir.exists().then_some("--quiet"));
+    cmd!(shell, "cargo build {quiet...} --locked --workspace --bin weir {release...}").run()?;
     Ok(weir)
 }
