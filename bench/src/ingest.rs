@@ -63,7 +63,8 @@ rows in Parquet files. CPU-seconds are of the whole process tree and include hos
 queries of this benchmark. References (same machine type, quiet, see the peers' figures): VictoriaLogs 1.26 ingest alone \
 18.6 + 1.9 CPU-s per M and 66.4 bytes/event; Loki 3.7 26.4 and 105.8; Elasticsearch 8.17 37.9 + 10.5 and 239.9.";
 
-fn yesterday() -> Micros {
+/// Midnight before the last: a whole day of lines lies in the past.
+pub(crate) fn yesterday() -> Micros {
     Micros((report::now().day() - 1) * 86_400_000_000)
 }
 

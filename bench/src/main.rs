@@ -9,6 +9,7 @@ mod host;
 mod ingest;
 mod meter;
 mod peer;
+mod queries;
 mod random;
 mod report;
 mod searchable;
@@ -62,6 +63,15 @@ enum Name {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Six questions over stored lines.
+    Queries {
+        /// How many lines.
+        #[arg(long, default_value_t = 2_000_000)]
+        events: u32,
+        /// How often each question is asked.
+        #[arg(long, default_value_t = 20)]
+        times: u32,
+    },
     /// All of them with their defaults.
     All,
     /// Writes generated lines to a file, for measuring other programs.
@@ -88,6 +98,7 @@ fn run(name: Name) -> anyhow::Result<()> {
         Name::Host { sockets, seconds } => host::run(sockets, Duration::from_secs(seconds)),
         Name::FirstPage { runs } => first_page::run(runs.max(1)),
         Name::Searchable { rate, seconds } => searchable::run(rate, Duration::from_secs(seconds)),
+        Name::Queries { events, times } => queries::run(events, times.max(1)),
         Name::Generate { events, out } => {
             let day = Micros((report::now().day() - 1) * 86_400_000_000);
             let bytes = data::write_day(&out, events, day)?;
@@ -95,11 +106,11 @@ fn run(name: Name) -> anyhow::Result<()> {
             Ok(())
         }
         Name::Hold { connections } => host::hold(connections),
-        Name::All => {
-            ["first-page", "host", "searchable", "ingest"].into_iter().try_for_each(|name| {
+        Name::All => ["first-page", "host", "searchable", "ingest", "queries"]
+            .into_iter()
+            .try_for_each(|name| {
                 let args = Args::try_parse_from(["weir-bench", name])?;
                 run(args.name)
-            })
-        }
+            }),
     }
 }
