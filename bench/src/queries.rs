@@ -36,7 +36,7 @@ const QUESTIONS: &[(&str, &str, u32)] = &[
     (
         "substring of the query",
         "select count(*) from request where url_query like '%harbour+museum%'",
-        8,
+        9,
     ),
 ];
 
