@@ -28,8 +28,9 @@ pub(crate) fn build(shell: &Shell, is_release: bool) -> Result<PathBuf> {
         let minutes = if is_release { "25" } else { "10" };
         println!("building weir; the first time takes about {minutes} minutes on two cores");
     }
-    // `--workspace` so that features resolve as in `cargo test --workspace`: what one built, the other reuses.
+    // `--workspace` and any test, so that features resolve as in `cargo test --workspace`: tests switch on features of
+    // shared crates, and another set of features means to compile DataFusion once more.
     let (release, quiet) = (is_release.then_some("--release"), weir.exists().then_some("--quiet"));
-    cmd!(shell, "cargo build {quiet...} --locked --workspace --bin weir {release...}").run()?;
+    cmd!(shell, "cargo build {quiet...} --locked --workspace --bin weir --test tidy {release...}").run()?;
     Ok(weir)
 }
