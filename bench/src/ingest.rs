@@ -123,9 +123,10 @@ fn check_after_restart(up: &[&str], tail: &str, events: u32) -> anyhow::Result<(
     if rows.iter().sum::<u64>() != u64::from(events) {
         bail!("after a restart {events} lines are {rows:?} rows");
     }
-    let distinct = weir.number(
-        "select count(distinct source_offset) from request where source like '%/access.log'",
-    )?;
+    let dir = tail.trim_end_matches("*.log");
+    let distinct = weir.number(&format!(
+        "select count(distinct source_offset) from request where source like '{dir}%'"
+    ))?;
     ensure!(distinct == rows[0], "{distinct} distinct offsets among {} requests", rows[0]);
     weir.stop().map(drop)
 }

@@ -53,7 +53,7 @@ impl Weir {
     /// The rows of one query's answer.
     pub(crate) fn sql(&self, sql: &str) -> anyhow::Result<Vec<Value>> {
         let url = format!("{}/api/sql", self.url);
-        let body = json!({ "sql": sql }).to_string();
+        let body = json!({ "sql": sql, "limit": 100_000 }).to_string();
         let answer = ureq::post(&url).header("content-type", "application/json").send(body);
         let text =
             answer.with_context(|| format!("cannot ask `{sql}`"))?.body_mut().read_to_string()?;

@@ -14,7 +14,11 @@ pub(crate) fn bench(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     let passed_on: Vec<&String> = args.iter().filter(|arg| *arg != "--release").collect();
     let weir = run::build(shell, is_release)?;
     let release = is_release.then_some("--release");
-    cmd!(shell, "cargo build --quiet --locked --workspace --bin weir-bench --test tidy {release...}").run()?;
+    cmd!(
+        shell,
+        "cargo build --quiet --locked --workspace --bin weir-bench --test tidy {release...}"
+    )
+    .run()?;
     let program =
         target_dir()?.join(if is_release { "release" } else { "debug" }).join("weir-bench");
     cmd!(shell, "{program} {passed_on...}").env("WEIR_BIN", weir).run()?;

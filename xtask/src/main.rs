@@ -14,7 +14,6 @@ mod count;
 mod run;
 mod setup;
 mod test;
-mod ui;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

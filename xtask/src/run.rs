@@ -31,6 +31,7 @@ pub(crate) fn build(shell: &Shell, is_release: bool) -> Result<PathBuf> {
     // `--workspace` and any test, so that features resolve as in `cargo test --workspace`: tests switch on features of
     // shared crates, and another set of features means to compile DataFusion once more.
     let (release, quiet) = (is_release.then_some("--release"), weir.exists().then_some("--quiet"));
-    cmd!(shell, "cargo build {quiet...} --locked --workspace --bin weir --test tidy {release...}").run()?;
+    cmd!(shell, "cargo build {quiet...} --locked --workspace --bin weir --test tidy {release...}")
+        .run()?;
     Ok(weir)
 }
