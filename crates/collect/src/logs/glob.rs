@@ -29,7 +29,10 @@ pub(super) fn expand(pattern: &Path) -> Vec<PathBuf> {
         };
         found.truncate(MATCH_LIMIT);
     }
-    found.retain(|path| path.exists());
+    // What a directory has just listed exists.
+    if !pattern.file_name().is_some_and(|name| is_pattern(Path::new(name))) {
+        found.retain(|path| path.exists());
+    }
     found
 }
 

@@ -11,6 +11,9 @@ use super::identity::Place;
 /// Older parts of one log that are looked at, newest first.
 const SIBLING_LIMIT: usize = 12;
 
+/// Suffixes that mean an older part and are no number.
+const WORDS: &[&[u8]] = &[b"old", b"bak", b"save", b"prev"];
+
 /// Files beside `path` that are named like rotated parts of it, newest first.
 pub(super) fn siblings(path: &Path) -> Vec<(PathBuf, File, Place)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
@@ -52,6 +55,12 @@ pub(super) fn is_rotated_name(name: &[u8], other: &[u8]) -> bool {
 /// The names that `name` could be a rotated part of.
 pub(super) fn base_names(name: &[u8]) -> Vec<Vec<u8>> {
     let mut bases = Vec::new();
+    // Nearly every name that is no rotated part is told by this alone.
+    if !name.iter().any(u8::is_ascii_digit)
+        && !WORDS.iter().any(|word| memchr::memmem::find(name, word).is_some())
+    {
+        return bases;
+    }
     let ends = memchr::memrchr(b'.', name).into_iter().chain([name.len()]);
     for end in ends {
         let (rest, extension) = name.split_at(end);
@@ -67,7 +76,7 @@ fn is_rotation_suffix(suffix: &[u8]) -> bool {
     let Some((separator, rest)) = suffix.split_first() else { return false };
     let is_dated = rest.first().is_some_and(u8::is_ascii_digit)
         && rest.iter().all(|byte| byte.is_ascii_digit() || b".-_:TZ".contains(byte));
-    b".-_".contains(separator) && (is_dated || matches!(rest, b"old" | b"bak" | b"save" | b"prev"))
+    b".-_".contains(separator) && (is_dated || WORDS.contains(&rest))
 }
 
 #[cfg(test)]
