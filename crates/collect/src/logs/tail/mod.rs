@@ -10,6 +10,7 @@
 //! mount namespaces, and what has been idle is looked at once a second only. The surprising thing: a rotated file is
 //! read on through its open descriptor whatever its name has become; names matter only after a restart.
 
+mod begin;
 mod contact;
 mod file;
 mod identity;
