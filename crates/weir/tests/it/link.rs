@@ -112,7 +112,8 @@ fn samples_of_an_agent_arrive_once_and_it_stays_small() {
     wait_for("samples from before the hub and after", Duration::from_secs(60), || {
         (hub.number(samples) >= 6).then_some(())
     });
-    let twice = "select count(*) from (select ts, cpu from cpu_stat group by 1, 2 having count(*) > 1)";
+    let twice =
+        "select count(*) from (select ts, cpu from cpu_stat group by 1, 2 having count(*) > 1)";
     assert_eq!(hub.number(twice), 0);
     let resident_bytes = agent.resident_bytes();
     println!("agent: {} KiB resident", resident_bytes / 1024);
