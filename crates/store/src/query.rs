@@ -1,5 +1,6 @@
 //! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,20 +8,28 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider};
 use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider};
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures::StreamExt;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
 use tokio::runtime::Runtime;
-use weir_tables::TABLES;
+use weir_tables::{TABLES, TableSpec};
 
 use crate::error::{ErrorKind, StoreError};
+use crate::explain::explain;
 use crate::hot::View;
-use crate::options::QueryLimits;
-use crate::table_provider::StoreTable;
+use crate::manifest::DataFile;
+use crate::options::{QueryLimits, StoreOptions};
+use crate::table_provider::{FileAccess, StoreTable, scan_files, sort_order};
 
 /// The answer to a query.
 #[derive(Clone, Debug)]
@@ -46,22 +55,55 @@ impl QueryResult {
 pub(crate) struct QueryEngine {
     runtime: Option<Runtime>,
     template: SessionState,
+    files: Option<FileAccess>,
 }
 
 impl QueryEngine {
-    /// An engine with `threads` threads, whose running queries share `memory_bytes`.
-    pub(crate) fn new(threads: usize, memory_bytes: usize) -> Result<Self, StoreError> {
+    /// An engine over the files below `dir`.
+    pub(crate) fn new(options: &StoreOptions, dir: Option<&Path>) -> Result<Self, StoreError> {
+        let threads = options.query_threads.max(1);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads.max(1))
-            .max_blocking_threads(threads.max(1) * 4)
+            .worker_threads(threads)
+            .max_blocking_threads(threads * 4)
             .thread_name("weir-query")
             .on_thread_start(yield_to_ingest)
             .enable_time()
-            .build()
-            .map_err(|error| {
-                StoreError::new(ErrorKind::Io, format!("cannot start query threads: {error}"))
-            })?;
-        Ok(Self { runtime: Some(runtime), template: session_state(threads, memory_bytes) })
+            .build();
+        let fail = |error: &dyn std::fmt::Display| {
+            StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
+        };
+        let runtime = runtime.map_err(|error| fail(&error))?;
+        let template = session_state(threads, options.query_memory_bytes);
+        let files = dir.map(|dir| file_access(dir, template.runtime_env())).transpose();
+        Ok(Self { runtime: Some(runtime), template, files: files.map_err(|error| fail(&error))? })
+    }
+
+    /// Hands the rows of sorted files, merged into one order, to `sink`. Blocks; not for threads of a runtime.
+    pub(crate) fn read_sorted(
+        &self,
+        table: &'static TableSpec,
+        files: &[Arc<DataFile>],
+        mut sink: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let runtime = self.runtime.as_ref().ok_or_else(StoreError::closed)?;
+        let mut stream = self.merge_stream(table, files).map_err(|error| broken_files(&error))?;
+        while let Some(rows) = runtime.block_on(stream.next()) {
+            sink(&rows.map_err(|error| broken_files(&error))?)?;
+        }
+        Ok(())
+    }
+
+    fn merge_stream(
+        &self,
+        table: &'static TableSpec,
+        files: &[Arc<DataFile>],
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let access = self.files.as_ref().expect("only stores with files merge them");
+        let groups: Vec<_> = files.iter().map(|file| vec![Arc::clone(file)]).collect();
+        let scan = scan_files(access, table, &groups, None, None)?;
+        let order = sort_order(table).expect("every table is sorted");
+        let merge = SortPreservingMergeExec::new(order, scan);
+        merge.execute(0, self.template.task_ctx())
     }
 
     /// Runs `sql` over `view`. Dropping the future stops the query.
@@ -86,7 +128,7 @@ impl QueryEngine {
     fn context(&self, view: View) -> SessionContext {
         let schema = MemorySchemaProvider::new();
         for (spec, table) in TABLES.iter().zip(view.tables) {
-            let provider = Arc::new(StoreTable::new(spec, table));
+            let provider = Arc::new(StoreTable::new(spec, table, self.files.clone()));
             schema.register_table(spec.name.into(), provider).expect("names are unique");
         }
         let catalog = MemoryCatalogProvider::new();
@@ -142,6 +184,18 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         .build()
 }
 
+fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {
+    let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
+    let url = ObjectStoreUrl::parse("weir://data")?;
+    runtime.register_object_store(url.as_ref(), Arc::clone(&store));
+    let footers = runtime.cache_manager.get_file_metadata_cache();
+    Ok(FileAccess { url, reader: Arc::new(CachedParquetFileReaderFactory::new(store, footers)) })
+}
+
+fn broken_files(error: &DataFusionError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot read files: {}", error.strip_backtrace()))
+}
+
 /// Aborts the task when the caller is gone.
 struct Stop(tokio::task::AbortHandle);
 
@@ -156,12 +210,13 @@ type Answer = (SchemaRef, Vec<RecordBatch>, bool);
 async fn run(context: &SessionContext, sql: &str, rows_max: usize) -> Result<Answer, StoreError> {
     let reads_only =
         SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    let frame = context.sql_with_options(sql, reads_only).await.map_err(|error| explain(&error))?;
+    let frame =
+        context.sql_with_options(sql, reads_only).await.map_err(|error| explain(&error, sql))?;
     let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
-    let mut stream = frame.execute_stream().await.map_err(|error| explain(&error))?;
+    let mut stream = frame.execute_stream().await.map_err(|error| explain(&error, sql))?;
     let (mut batches, mut left) = (Vec::new(), rows_max);
     while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(|error| explain(&error))?;
+        let batch = batch.map_err(|error| explain(&error, sql))?;
         if batch.num_rows() > left {
             batches.push(batch.slice(0, left));
             return Ok((schema, batches, true));
@@ -180,8 +235,4 @@ fn timed_out(limits: QueryLimits) -> StoreError {
 
 fn crash(error: &tokio::task::JoinError) -> StoreError {
     StoreError::new(ErrorKind::Io, format!("the query broke off: {error}"))
-}
-
-fn explain(error: &DataFusionError) -> StoreError {
-    StoreError::new(ErrorKind::BadQuery, error.strip_backtrace())
 }

@@ -6,30 +6,59 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt64Array};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::common::stats::Precision;
+use datafusion::common::{Column, ColumnStatistics, DFSchema, Result, ScalarValue, Statistics};
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column as ColumnExpr;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::union::UnionExec;
 use weir_tables::TableSpec;
 
+use crate::data_file::SORT;
 use crate::hot::TableView;
+use crate::manifest::DataFile;
 
 /// One table in one query.
 #[derive(Debug)]
 pub(crate) struct StoreTable {
+    spec: &'static TableSpec,
     schema: SchemaRef,
     view: TableView,
+    files: Option<FileAccess>,
 }
 
+/// How the files of a store are read.
+#[derive(Clone, Debug)]
+pub(crate) struct FileAccess {
+    /// Stands for the data directory, so that plans and messages hold short names.
+    pub(crate) url: ObjectStoreUrl,
+    /// Keeps footers, which every rule would otherwise read again every few seconds.
+    pub(crate) reader: Arc<dyn ParquetFileReaderFactory>,
+}
+
+/// Read at once from a file's end; most footers fit.
+const FOOTER_BYTES_HINT: usize = 64 << 10;
+
 impl StoreTable {
-    pub(crate) fn new(spec: &'static TableSpec, view: TableView) -> Self {
-        Self { schema: spec.schema(), view }
+    pub(crate) fn new(
+        spec: &'static TableSpec,
+        view: TableView,
+        files: Option<FileAccess>,
+    ) -> Self {
+        Self { spec, schema: spec.schema(), view, files }
     }
 
     /// The predicate that tells from the range of `ts` whether a container can hold a match.
@@ -57,6 +86,66 @@ impl StoreTable {
     }
 }
 
+impl StoreTable {
+    fn kept_files(&self, pruning: Option<&PruningPredicate>) -> Vec<Arc<DataFile>> {
+        let files = &self.view.files;
+        let keep =
+            kept(pruning, files.iter().map(|file| (file.min_ts, file.max_ts, file.row_count)));
+        files.iter().zip(keep).filter(|(_, keep)| *keep).map(|(file, _)| Arc::clone(file)).collect()
+    }
+}
+
+/// Reads files; each group is one partition of the plan.
+pub(crate) fn scan_files(
+    access: &FileAccess,
+    table: &'static TableSpec,
+    groups: &[Vec<Arc<DataFile>>],
+    projection: Option<Vec<usize>>,
+    limit: Option<usize>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = table.schema();
+    let source = ParquetSource::new(Arc::clone(&schema))
+        .with_metadata_size_hint(FOOTER_BYTES_HINT)
+        .with_parquet_file_reader_factory(Arc::clone(&access.reader))
+        .with_pushdown_filters(true);
+    let groups =
+        groups.iter().map(|files| files.iter().map(|file| partitioned(file, &schema)).collect());
+    let config = FileScanConfigBuilder::new(access.url.clone(), Arc::new(source))
+        .with_file_groups(groups.map(FileGroup::new).collect())
+        .with_output_ordering(sort_order(table).into_iter().collect())
+        .with_projection_indices(projection)?
+        .with_limit(limit)
+        .build();
+    Ok(DataSourceExec::from_data_source(config))
+}
+
+/// The order of rows within every file of `table`.
+pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
+    let place = |name: &str| table.columns.iter().position(|column| column.name == name);
+    let exprs = table.sort.iter().filter_map(|name| {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(name, place(name)?));
+        Some(PhysicalSortExpr::new(column, SORT))
+    });
+    LexOrdering::new(exprs)
+}
+
+/// A file with what the manifest knows of it; from the counts alone `count(*)` needs no file.
+fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
+    let rows = usize::try_from(file.row_count).unwrap_or(usize::MAX);
+    let mut statistics = Statistics::new_unknown(schema).with_num_rows(Precision::Exact(rows));
+    let instant =
+        |ts| Precision::Exact(ScalarValue::TimestampMicrosecond(Some(ts), Some("+00:00".into())));
+    let ts = schema.index_of("ts").expect("every table has `ts`");
+    statistics.column_statistics[ts] = ColumnStatistics::new_unknown()
+        .with_null_count(Precision::Exact(0))
+        .with_min_value(instant(file.min_ts))
+        .with_max_value(instant(file.max_ts));
+    // The extension keeps the file from being deleted while the plan lives.
+    PartitionedFile::new(file.path.clone(), file.byte_count)
+        .with_statistics(Arc::new(statistics))
+        .with_extension(Arc::clone(file))
+}
+
 #[async_trait]
 impl TableProvider for StoreTable {
     fn schema(&self) -> SchemaRef {
@@ -75,13 +164,24 @@ impl TableProvider for StoreTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let pruning = self.pruning(session, filters);
-        let hot = self.hot_batches(pruning.as_ref());
-        let parts = spread(hot, session.config().target_partitions());
+        let threads = session.config().target_partitions();
+        let parts = spread(self.hot_batches(pruning.as_ref()), threads);
         let schema = Arc::clone(&self.schema);
         let memory = MemorySourceConfig::try_new(&parts, schema, projection.cloned())?
             .with_show_sizes(false)
             .with_limit(limit);
-        Ok(datafusion::datasource::source::DataSourceExec::from_data_source(memory))
+        let memory = DataSourceExec::from_data_source(memory);
+        let files = self.kept_files(pruning.as_ref());
+        let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) else {
+            return Ok(memory);
+        };
+        let groups = spread(files, threads);
+        let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
+        if parts.iter().all(Vec::is_empty) {
+            Ok(cold)
+        } else {
+            UnionExec::try_new(vec![memory, cold])
+        }
     }
 
     /// `Inexact`: what passes here is still filtered above, the filters only say what can be left out.
@@ -93,8 +193,8 @@ impl TableProvider for StoreTable {
     }
 }
 
-/// Deals batches out to at most `count` partitions; at least one, maybe empty.
-fn spread(batches: Vec<RecordBatch>, count: usize) -> Vec<Vec<RecordBatch>> {
+/// Deals batches or files out to at most `count` partitions; at least one, maybe empty.
+fn spread<T: Clone>(batches: Vec<T>, count: usize) -> Vec<Vec<T>> {
     let count = batches.len().clamp(1, count.max(1));
     let mut parts = vec![Vec::new(); count];
     for (at, batch) in batches.into_iter().enumerate() {
