@@ -72,7 +72,7 @@ function options(width, height, series, unit, marks) {
       { label: 'time (UTC)', value: (_, t) => (t ? new Date(t * 1e3).toISOString().slice(11, 19) : '–') },
       ...series.map((s, i) => ({
         label: s.label.replaceAll('_', ' '), scale: scale(unit ?? s.unit), stroke: color(`--series-${i % 8}`), width: 1.5, dash: DASHES[Math.floor(i / 2) % 4],
-        spanGaps: false, points: { show: s.values.length < 40 }, value: (_, v) => (v === null || v === undefined ? '–' : number(v, unit ?? s.unit)),
+        spanGaps: false, points: { show: s.values.length < 60, size: 3.5, fill: color(`--series-${i % 8}`) }, value: (_, v) => (v === null || v === undefined ? '–' : number(v, unit ?? s.unit)),
       })),
     ],
     hooks: { ready: [u => u.setLegend({ idx: u.data[0].length - 1 }, false)], draw: [u => marks.reduce((end, mark) => drawMark(u, mark, color('--muted'), end), 0)] },

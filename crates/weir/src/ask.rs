@@ -160,8 +160,8 @@ mod tests {
             "rows": [["web1", 7], ["\u{1b}[31m", null]], "elapsed_seconds": 0.0041,
         });
         expect![[r#"
-            host     n
-            web1     7
+            host      n
+            web1      7
             �[31m  NULL
             (2 rows, 0.004 s)"#]]
         .assert_eq(&table(&answer, Paint::off()));

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
-use weir_store::{QueryLimits, Store};
+use weir_store::{QueryLimits, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
 /// The newest row of every finding, from which the engine goes on after a restart.
@@ -75,20 +76,32 @@ impl Judge {
 
     async fn run(&self, store: &Store, rule: &Arc<Rule>, now: Micros) -> Vec<Transition> {
         let started = Instant::now();
-        let limits = QueryLimits { rows: 10_000, timeout: Duration::from_secs(10) };
-        let answer = store.query(&rule.sql_at(now), limits).await;
+        let answer = ask(store, rule, now).await;
         let seconds = started.elapsed().as_secs_f64();
         let mut known = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(rule.id.clone(), seconds);
         drop(known);
         self.with_engine(|engine| match answer {
-            Ok(result) => engine.observe(rule, now, &result.batches),
+            Ok(batches) => engine.observe(rule, now, &batches),
             Err(error) => {
                 engine.failed(rule, now, &error.to_string());
                 Vec::new()
             }
         })
     }
+}
+
+/// The answer of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
+async fn ask(store: &Store, rule: &Rule, now: Micros) -> Result<Vec<RecordBatch>, StoreError> {
+    let limits = QueryLimits { rows: 10_000, timeout: Duration::from_secs(10) };
+    let mut batches = Vec::new();
+    for sql in rule.queries_at(now) {
+        batches = store.query(&sql, limits).await?.batches;
+        if batches.iter().all(|batch| batch.num_rows() == 0) {
+            break;
+        }
+    }
+    Ok(batches)
 }
 
 /// Rows of changes of state.
