@@ -112,7 +112,7 @@ function Figures({ answer, figures }) {
   })}</dl>`;
 }
 
-const key = q => `${q.host} ${q.netns} ${q.server_address} ${q.server_port} ${q.process_name}`;
+const key = q => `${q.host} ${q.netns} ${q.server_address} ${q.server_port}`;
 
 /** One accept queue: who, how long of how much, and the longest of the last quarter of an hour. */
 const Queue = ({ queue: q }) => html`

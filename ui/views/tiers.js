@@ -109,18 +109,22 @@ select count(*) as requests,
 ${['client', 'queue', 'connect', 'app', 'body'].map(c => `  avg(coalesce(${c}, 0)) as ${c}_seconds, ${p(0.95, c)} as ${c}_seconds_p95`).join(',\n')}
 from part having count(*) > 0`;
 
-/** The newest state of every listener. */
-export const LISTENER_SQL = `select case
+/** The newest state of every listener. A socket's first sample may not know its process yet, so the newest name that is known holds. */
+export const LISTENER_SQL = `with listener_now as (
+  select host, netns, server_address, server_port,
+    last_value(process_name order by ts) filter (where process_name is not null) as process_name,
+    max(process_count) as process_count,
+    last_value(accept_queue_length order by ts) as accept_queue_length,
+    last_value(accept_queue_limit order by ts) as accept_queue_limit,
+    max(accept_queue_length) as accept_queue_length_max,
+    max(accept_queue_length * 1.0 / greatest(accept_queue_limit, 1)) as fullest_ratio
+  from listener where ts > now() - interval '15 minutes'$scope
+  group by host, netns, server_address, server_port
+  having max(ts) > now() - interval '15 seconds'
+)
+select case
     when process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy') then 'proxy'
     when process_name in ('postgres', 'mysqld', 'mariadbd', 'redis-server', 'mongod', 'memcached') then 'db'
-    else 'app' end as tier,
-  host, netns, server_address, server_port, process_name, max(process_count) as process_count,
-  last_value(accept_queue_length order by ts) as accept_queue_length,
-  last_value(accept_queue_limit order by ts) as accept_queue_limit,
-  max(accept_queue_length) as accept_queue_length_max,
-  max(accept_queue_length * 1.0 / greatest(accept_queue_limit, 1)) as fullest_ratio,
-  count(distinct socket_inode) as sockets
-from listener where ts > now() - interval '15 minutes'$scope
-group by host, netns, server_address, server_port, process_name
-having max(ts) > now() - interval '15 seconds'
+    else 'app' end as tier, *
+from listener_now
 order by fullest_ratio desc, server_port, server_address`;
