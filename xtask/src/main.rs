@@ -1,3 +1,91 @@
-//! The project's own commands: run, test, bench.
+//! The project's own commands: `cargo xtask run`, `test`, `bench` and `docs`.
+//!
+//! Each command sets up what it needs and the machine lacks. Only the standard library and xshell are used, so that
+//! the command itself builds in seconds, before anything of weir is built.
 
-fn main() {}
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line program for developers"
+)]
+
+mod bench;
+mod count;
+mod run;
+mod setup;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use xshell::{Shell, cmd};
+
+/// What goes wrong here is read by a person at once, so any error will do.
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  run [--release] [ARGS…]     build weir and start `weir up ARGS…` on this host
+  test [--long]               everything that CI runs, cheapest first
+  bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/
+  docs                        write the generated pages under docs/ again
+  setup                       install what `test` and `bench` need, and nothing else
+
+examples:
+  cargo xtask run -- --tail '/srv/app/log/*.log' --listen 127.0.0.1:8080
+  cargo xtask bench ingest --events 2000000";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<ExitCode> {
+    let Some((command, rest)) = args.split_first() else {
+        return Err(format!("no command given\n\n{USAGE}").into());
+    };
+    let shell = Shell::new()?;
+    shell.change_dir(root());
+    shell.set_var("CARGO_TARGET_DIR", target_dir()?);
+    match command.as_str() {
+        "run" => run::run(&shell, rest),
+        "test" => test::test(&shell, rest),
+        "bench" => bench::bench(&shell, rest),
+        "docs" => docs(&shell),
+        "setup" => setup::everything(&shell).map(|()| ExitCode::SUCCESS),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        other => Err(format!("no command `{other}`\n\n{USAGE}").into()),
+    }
+}
+
+/// The generated pages are golden tests; told to, the tests write what they would have compared.
+fn docs(shell: &Shell) -> Result<ExitCode> {
+    let _expect = shell.push_env("UPDATE_EXPECT", "1");
+    cmd!(shell, "cargo test --quiet --workspace --test tidy generated").run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root of the workspace")
+}
+
+/// Where everything is built: one place for all clones of this user, outside of the tree, unless told otherwise.
+fn target_dir() -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("CARGO_TARGET_DIR").filter(|dir| !dir.is_empty()) {
+        return Ok(std::path::absolute(dir)?);
+    }
+    let home = std::env::var_os("HOME")
+        .ok_or("cannot choose a build directory: HOME is not set\nhint: set CARGO_TARGET_DIR")?;
+    Ok(Path::new(&home).join(".cache/weir-target"))
+}

@@ -95,9 +95,13 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
         ],
     )
     .await;
-    check("select conut(1)", expect![[r#"
+    check(
+        "select conut(1)",
+        expect![[r#"
         there is no function `conut`
-        hint: `show functions` lists them"#]]).await;
+        hint: did you mean `count`?"#]],
+    )
+    .await;
     check(
         "select nosuchfunction(1)",
         expect![[r#"

@@ -1,0 +1,119 @@
+//! `queries`: six questions of the peers' comparison over stored lines, warm: wall time and processor time of each.
+//!
+//! A hub that gets no rows serves the files, so what it uses besides queries is its rules; that rate is measured first
+//! and taken off.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::weir::{Weir, wait_for};
+use crate::{data, ingest, meter, report};
+
+/// Name, SQL (`$id` and `$site` are values that occur), and the best peer's processor time in ms.
+const QUESTIONS: &[(&str, &str, u32)] = &[
+    ("one request id", "select * from request where request_id = '$id'", 6),
+    (
+        "count by minute and status",
+        "select date_trunc('minute', ts) as minute, http_response_status_code, count(*) as n from request group by 1, 2",
+        40,
+    ),
+    (
+        "ten paths with the highest p99",
+        "select url_path, approx_percentile_cont(duration_seconds, 0.99) as p99 from request group by 1 order by 2 desc limit 10",
+        123,
+    ),
+    (
+        "last 100 with status 5xx of one site",
+        "select * from request where server_address = '$site' and http_response_status_code >= 500 order by ts desc limit 100",
+        12,
+    ),
+    (
+        "substring of the user agent",
+        "select count(*) from request where user_agent_original like '%Pixel 7%'",
+        12,
+    ),
+    (
+        "substring of the query",
+        "select count(*) from request where url_query like '%harbour+museum%'",
+        9,
+    ),
+];
+
+/// Stores `events` lines, then asks each question `times` times.
+pub(crate) fn run(events: u32, times: u32) -> anyhow::Result<()> {
+    let mut page = report::Report::new("queries");
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("access.log");
+    report::say(&format!("generating {events} lines"));
+    data::write_day(&file, events, ingest::yesterday())?;
+    let data = dir.path().join("data").display().to_string();
+    let up = Weir::serve(&[
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        &data,
+        "--tail",
+        &file.display().to_string(),
+    ])?;
+    let all = u64::from(events);
+    wait_for("all lines", Duration::from_secs(900), Duration::from_millis(500), || {
+        Ok(up.number("select (select count(*) from request) + (select count(*) from reject)")?
+            >= all)
+    })?;
+    page.own(up.stop()?);
+    let hub = Weir::serve(&["hub", "--listen", "127.0.0.1:0", "--data", &data])?;
+    let value = |column: &str| -> anyhow::Result<String> {
+        let rows = hub.sql(&format!(
+            "select {column} from request where http_response_status_code >= 500 limit 1"
+        ))?;
+        rows.first()
+            .and_then(|row| row[0].as_str())
+            .map(str::to_owned)
+            .context("no row with a 5xx status")
+    };
+    let (id, site) = (value("request_id")?, value("server_address")?);
+    let idle = cpu_during(&hub, || {
+        data::pause(Duration::from_secs(10));
+        Ok(())
+    })?;
+    let idle_rate = idle.0 / idle.1;
+    let mut table = vec![
+        ["question", "wall ms", "CPU ms", "best peer, CPU ms", "rows"].map(str::to_owned).to_vec(),
+    ];
+    for (name, sql, peer) in QUESTIONS {
+        let sql = sql.replace("$id", &id).replace("$site", &site);
+        let rows = hub.sql(&sql)?.len();
+        let mut walls = Vec::new();
+        let (cpu, wall) = cpu_during(&hub, || {
+            for _ in 0..times {
+                let began = Instant::now();
+                hub.sql(&sql)?;
+                walls.push(began.elapsed().as_secs_f64() * 1e3);
+            }
+            Ok(())
+        })?;
+        walls.sort_by(f64::total_cmp);
+        let cpu_ms = (cpu - idle_rate * wall).max(0.0) * 1e3 / f64::from(times);
+        table.push(vec![
+            (*name).to_owned(),
+            format!("{:.0}", walls[walls.len() / 2]),
+            format!("{cpu_ms:.0}"),
+            peer.to_string(),
+            rows.to_string(),
+        ]);
+    }
+    page.text(&format!("{events} nginx JSON lines in Parquet, asked over HTTP by one client; warm, {times} times each: median of wall times, mean of processor time less what the idle hub used ({:.1} % of a core).", idle_rate * 100.0));
+    page.table(&table);
+    page.text("The peers' column is for 2 M lines on a quiet machine of the same type: VictoriaLogs, Elasticsearch, chDB or DuckDB, whichever was best at that question.");
+    page.own(hub.stop()?);
+    page.write()
+}
+
+/// Processor and wall seconds that pass in `hub` during `work`.
+fn cpu_during(hub: &Weir, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<(f64, f64)> {
+    let (before, began) = (meter::cpu_seconds(hub.id()), Instant::now());
+    work()?;
+    Ok((meter::cpu_seconds(hub.id()) - before, began.elapsed().as_secs_f64()))
+}

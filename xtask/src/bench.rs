@@ -1,0 +1,26 @@
+//! `cargo xtask bench NAME|all`: builds weir and the benchmark program, and runs one benchmark.
+//!
+//! The benchmarks themselves are in the crate `weir-bench` (`bench/`).
+
+use std::process::ExitCode;
+
+use xshell::{Shell, cmd};
+
+use crate::{Result, run, target_dir};
+
+/// Runs `weir-bench` with the arguments; `--release` measures the release build instead of the one `run` uses.
+pub(crate) fn bench(shell: &Shell, args: &[String]) -> Result<ExitCode> {
+    let is_release = args.iter().any(|arg| arg == "--release");
+    let passed_on: Vec<&String> = args.iter().filter(|arg| *arg != "--release").collect();
+    let weir = run::build(shell, is_release)?;
+    let release = is_release.then_some("--release");
+    cmd!(
+        shell,
+        "cargo build --quiet --locked --workspace --bin weir-bench --test tidy {release...}"
+    )
+    .run()?;
+    let program =
+        target_dir()?.join(if is_release { "release" } else { "debug" }).join("weir-bench");
+    cmd!(shell, "{program} {passed_on...}").env("WEIR_BIN", weir).run()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,198 @@
+//! What a machine must have for tests and benchmarks, and how it gets it: Debian and Ubuntu packages, npm packages.
+//!
+//! Packages are installed only when their program is missing, without recommendations, and their services are
+//! neither started nor enabled: a `policy-rc.d` that forbids it stands while apt-get runs.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use xshell::{Shell, cmd};
+
+use crate::Result;
+
+/// One Debian package, the program by which it is recognised, and why it is needed.
+#[derive(Clone, Copy)]
+pub(crate) struct Package {
+    name: &'static str,
+    /// Any one of them on the PATH or in an `sbin` will do.
+    programs: &'static [&'static str],
+    why: &'static str,
+    /// A service that it would enable.
+    service: Option<&'static str>,
+}
+
+const fn package(
+    name: &'static str,
+    programs: &'static [&'static str],
+    why: &'static str,
+) -> Package {
+    Package { name, programs, why, service: None }
+}
+
+const fn daemon(
+    name: &'static str,
+    programs: &'static [&'static str],
+    service: &'static str,
+    why: &'static str,
+) -> Package {
+    Package { name, programs, why, service: Some(service) }
+}
+
+/// SQLite and zstd are compiled from C.
+pub(crate) const C_COMPILER: Package =
+    package("gcc", &["cc"], "SQLite and zstd are compiled from C");
+
+/// What `cargo xtask test` uses besides.
+const FOR_TESTS: &[Package] = &[
+    C_COMPILER,
+    daemon(
+        "nginx",
+        &["nginx"],
+        "nginx",
+        "its real logs and listeners are what the end to end tests watch",
+    ),
+    daemon("haproxy", &["haproxy"], "haproxy", "its real httplog lines and its queue"),
+    package("wrk", &["wrk"], "load on the nginx of the tests"),
+    package("iproute2", &["ip"], "network namespaces of the tests' own"),
+    package("procps", &["ps"], "process figures"),
+    package("systemd", &["journalctl"], "reads the journal that the tests make"),
+    package(
+        "systemd-journal-remote",
+        &["systemd-journal-remote"],
+        "makes journal files for the tests",
+    ),
+    package(
+        "chromium",
+        &["chromium", "chromium-browser", "google-chrome"],
+        "UI tests in a real browser",
+    ),
+    package("nodejs", &["node"], "runner of the UI tests"),
+    package("npm", &["npm"], "fetches playwright-core for the UI tests"),
+];
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Packages and npm packages for tests.
+pub(crate) fn everything(shell: &Shell) -> Result {
+    ensure(shell, FOR_TESTS)?;
+    npm(shell)
+}
+
+/// Installs those of `packages` that are missing, or says the one line that does.
+pub(crate) fn ensure(shell: &Shell, packages: &[Package]) -> Result {
+    let missing: Vec<Package> =
+        packages.iter().copied().filter(|package| !is_there(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for package in &missing {
+        println!("missing: {} ({})", package.programs[0], package.why);
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    if !is_program("apt-get") {
+        return Err(format!("cannot install `{}`: no apt-get here\nhint: install them with this system's package manager", names.join(" ")).into());
+    }
+    if !is_root(shell)? {
+        let line = format!("sudo apt-get install -y --no-install-recommends {}", names.join(" "));
+        return Err(format!(
+            "cannot install `{}`: not root\nhint: type this once:\n  {line}",
+            names.join(" ")
+        )
+        .into());
+    }
+    install(shell, &missing, &names)
+}
+
+fn install(shell: &Shell, missing: &[Package], names: &[&str]) -> Result {
+    let _noninteractive = shell.push_env("DEBIAN_FRONTEND", "noninteractive");
+    let guard = NoServices::new()?;
+    let first = cmd!(shell, "apt-get install -y -qq --no-install-recommends {names...}").run();
+    if first.is_err() {
+        // The package lists are missing or old.
+        cmd!(shell, "apt-get update -qq").run()?;
+        cmd!(shell, "apt-get install -y -qq --no-install-recommends {names...}").run()?;
+    }
+    drop(guard);
+    for service in
+        missing.iter().filter_map(|package| package.service).filter(|_| is_program("systemctl"))
+    {
+        cmd!(shell, "systemctl disable --quiet {service}")
+            .ignore_status()
+            .quiet()
+            .ignore_stderr()
+            .run()?;
+    }
+    match missing.iter().find(|package| !is_there(package)) {
+        None => Ok(()),
+        Some(package) => Err(format!(
+            "installed `{}`, but `{}` is still missing",
+            package.name, package.programs[0]
+        )
+        .into()),
+    }
+}
+
+/// While it lives, packages do not start services. Removes only what it made itself.
+struct NoServices {
+    is_ours: bool,
+}
+
+impl NoServices {
+    fn new() -> Result<Self> {
+        if Path::new(POLICY).exists() {
+            return Ok(Self { is_ours: false });
+        }
+        std::fs::write(POLICY, "#!/bin/sh\nexit 101\n")
+            .map_err(|error| format!("cannot write `{POLICY}`: {error}"))?;
+        std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755))?;
+        Ok(Self { is_ours: true })
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Err(error) = std::fs::remove_file(POLICY)
+        {
+            eprintln!("cannot remove `{POLICY}`: {error}");
+        }
+    }
+}
+
+/// `npm ci` in ui/tests, when the lock file is newer than what is installed.
+fn npm(shell: &Shell) -> Result {
+    let (lock, installed) =
+        ("ui/tests/package-lock.json", "ui/tests/node_modules/.package-lock.json");
+    if !shell.path_exists(lock) || is_newer(&shell.current_dir(), installed, lock)? {
+        return Ok(());
+    }
+    println!("missing: npm packages of the UI tests");
+    let _dir = shell.push_dir("ui/tests");
+    Ok(cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?)
+}
+
+fn is_newer(root: &Path, file: &str, than: &str) -> Result<bool> {
+    let modified = |name: &str| std::fs::metadata(root.join(name)).and_then(|meta| meta.modified());
+    match modified(file) {
+        Ok(time) => Ok(time >= modified(than)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(format!("cannot read `{file}`: {error}").into()),
+    }
+}
+
+fn is_there(package: &Package) -> bool {
+    package.programs.iter().any(|program| is_program(program))
+}
+
+/// Whether a program is on the PATH or where daemons live, which is not on everybody's PATH.
+/// systemd keeps some of its own in a directory of their own.
+pub(crate) fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/lib/systemd"].map(Into::into);
+    std::env::split_paths(&path).chain(sbin).any(|dir| dir.join(name).is_file())
+}
+
+pub(crate) fn is_root(shell: &Shell) -> Result<bool> {
+    Ok(cmd!(shell, "id -u").quiet().read()? == "0")
+}

@@ -1,0 +1,207 @@
+//! What `cargo metadata` tells: the star of rooms, who may name heavy crates, versions, licences, sources.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{no_breach, output, text};
+
+/// May depend on rooms; a room itself may depend on `weir-tables` only.
+const WIRING: &[&str] = &["weir", "weir-bench", "xtask"];
+
+/// Crates that one room alone may name.
+const HEAVY: &[(&str, &str)] = &[
+    ("datafusion", "weir-store"),
+    ("parquet", "weir-store"),
+    ("object_store", "weir-store"),
+    ("rusqlite", "weir-store"),
+];
+
+/// Two versions of these would give types that do not fit each other.
+const ONE_VERSION: &[&str] = &[
+    "arrow",
+    "arrow-array",
+    "arrow-schema",
+    "arrow-ipc",
+    "parquet",
+    "datafusion",
+    "object_store",
+    "rusqlite",
+    "tokio",
+];
+
+const LICENCES: &[&str] = &[
+    "MIT",
+    "MIT-0",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "0BSD",
+    "ISC",
+    "Zlib",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Unlicense",
+    "BSL-1.0",
+    "CC0-1.0",
+];
+
+fn metadata() -> Value {
+    let platform = "x86_64-unknown-linux-gnu";
+    let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", platform];
+    serde_json::from_str(&output(env!("CARGO"), &args)).expect("cargo metadata prints JSON")
+}
+
+fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn name(value: &Value) -> &str {
+    value["name"].as_str().expect("packages and dependencies have names")
+}
+
+/// Packages of the workspace have no source.
+fn members(metadata: &Value) -> impl Iterator<Item = &Value> {
+    items(metadata, "packages").iter().filter(|package| package["source"].is_null())
+}
+
+#[test]
+fn rooms_form_a_star() {
+    let metadata = metadata();
+    let mut breaches = Vec::new();
+    for package in members(&metadata).filter(|package| !WIRING.contains(&name(package))) {
+        for dependency in items(package, "dependencies").iter().map(name) {
+            if dependency.starts_with("weir") && dependency != "weir-tables" {
+                breaches.push(format!(
+                    "{}: depends on {dependency}; rooms meet in weir-tables only",
+                    name(package)
+                ));
+            }
+        }
+    }
+    no_breach(&breaches);
+}
+
+#[test]
+fn heavy_crates_are_named_by_their_room_only() {
+    let metadata = metadata();
+    let mut breaches = Vec::new();
+    for package in members(&metadata) {
+        for dependency in items(package, "dependencies").iter().map(name) {
+            let owner =
+                HEAVY.iter().find(|(heavy, _)| *heavy == dependency).map(|(_, owner)| *owner);
+            if owner.is_some_and(|owner| owner != name(package)) {
+                breaches.push(format!(
+                    "{}: names {dependency}, which belongs to {}",
+                    name(package),
+                    owner.unwrap_or_default()
+                ));
+            }
+        }
+    }
+    no_breach(&breaches);
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    let metadata = metadata();
+    let manifest = |package: &Value| {
+        package["manifest_path"].as_str().map(str::to_owned).expect("members have one")
+    };
+    let without = members(&metadata)
+        .map(manifest)
+        .filter(|path| !text(path).contains("[lints]\nworkspace = true"));
+    no_breach(
+        &without
+            .map(|path| format!("{path}: add `[lints]` `workspace = true`"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn shared_crates_are_locked_in_one_version() {
+    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let lock = text("Cargo.lock");
+    for block in lock.split("[[package]]").skip(1) {
+        let field = |key: &str| {
+            block
+                .lines()
+                .find_map(|line| line.strip_prefix(key))
+                .map(|value| value.trim_matches('"'))
+        };
+        let (name, version) =
+            (field("name = ").expect("a name"), field("version = ").expect("a version"));
+        versions.entry(name.to_owned()).or_default().push(version.to_owned());
+    }
+    let several = ONE_VERSION
+        .iter()
+        .filter_map(|name| versions.get(*name).filter(|all| all.len() > 1).map(|all| (name, all)));
+    no_breach(
+        &several
+            .map(|(name, all)| format!("Cargo.lock: {name} in versions {all:?}"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn every_dependency_comes_from_crates_io() {
+    let lock = text("Cargo.lock");
+    let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
+    let other = sources
+        .filter(|source| *source != "\"registry+https://github.com/rust-lang/crates.io-index\"");
+    no_breach(&other.map(|source| format!("Cargo.lock: source {source}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_licence_is_allowed() {
+    let metadata = metadata();
+    let mut breaches = Vec::new();
+    for package in items(&metadata, "packages") {
+        let licence = package["license"].as_str().unwrap_or("none");
+        if !is_allowed(licence) {
+            breaches.push(format!("{}: licence `{licence}` is not on the list", name(package)));
+        }
+    }
+    no_breach(&breaches);
+}
+
+/// Evaluates an SPDX expression: of alternatives one must be allowed, of parts joined by AND all.
+fn is_allowed(expression: &str) -> bool {
+    let expression = expression.trim();
+    let split = |word: &str| split_outside_of_parentheses(expression, word);
+    if let [_, _, ..] = split(" OR ").as_slice() {
+        split(" OR ").into_iter().any(is_allowed)
+    } else if let [_, _, ..] = split("/").as_slice() {
+        split("/").into_iter().any(is_allowed)
+    } else if let [_, _, ..] = split(" AND ").as_slice() {
+        split(" AND ").into_iter().all(is_allowed)
+    } else if let Some(inner) = expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
+    {
+        is_allowed(inner)
+    } else {
+        LICENCES.contains(&expression)
+    }
+}
+
+fn split_outside_of_parentheses<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
+    for (at, letter) in text.char_indices() {
+        depth += i32::from(letter == '(') - i32::from(letter == ')');
+        if depth == 0 && at >= start && text[at..].starts_with(word) {
+            parts.push(&text[start..at]);
+            start = at + word.len();
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+#[test]
+fn licence_expressions_are_understood() {
+    assert!(is_allowed("MIT/Apache-2.0"));
+    assert!(is_allowed("(MIT OR GPL-3.0) AND Unicode-3.0"));
+    assert!(is_allowed("GPL-2.0 OR (MIT AND ISC)"));
+    assert!(!is_allowed("MIT AND GPL-3.0"));
+    assert!(!is_allowed("none"));
+}
