@@ -1,5 +1,7 @@
 //! `weir agent`: this host's collectors with a hub as destination. No SQL engine and no store is started.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +25,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let values = &config.values;
-    // The allocator takes memory in large steps, which huge pages would make resident at once: 35 MiB instead of 22.
-    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!("cannot do without huge pages: {error}");
-    }
+    start_without_huge_pages();
     if values.agent.hub.is_empty() {
         return Err(Failure::new("cannot watch: no hub is named")
             .hint("weir agent --hub http://127.0.0.1:4770, or set `agent.hub`")
@@ -69,4 +68,20 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Starts this program anew without transparent huge pages, once.
+///
+/// The allocator takes memory in steps of megabytes before `main`, and a huge page makes all of it resident at the first
+/// touch: 35 MiB instead of 22. The kernel keeps the wish over exec (`PR_SET_THP_DISABLE`, prctl(2)), and that is how
+/// the second start knows that it is the second. Where it cannot be done, the agent is larger, and that is all.
+fn start_without_huge_pages() {
+    let is_done = rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(true);
+    if is_done || rustix::thread::disable_transparent_huge_pages(true).is_err() {
+        return;
+    }
+    if let Ok(program) = std::env::current_exe() {
+        let error = Command::new(program).args(std::env::args_os().skip(1)).exec();
+        tracing::debug!("cannot start anew: {error}");
+    }
 }

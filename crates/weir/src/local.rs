@@ -163,14 +163,11 @@ impl Delivery {
         };
         match error.kind {
             ErrorKind::Behind { expected } => ticket.again(expected, false),
-            ErrorKind::BadParcel => {
-                // Reading again gives the same bytes; going on loses them, so it must be seen.
-                tracing::error!("cannot keep rows of stream {}: {error}", ticket.stream);
-                let from = ticket.from;
-                self.refused.insert(ticket.stream, ticket.epoch);
-                ticket.again(from, true);
-            }
-            _ => {
+            // Also for a parcel that the store does not understand: going on would lose its lines, so it must be seen.
+            kind => {
+                if kind == ErrorKind::BadParcel {
+                    tracing::error!("cannot keep rows of stream {}: {error}", ticket.stream);
+                }
                 let from = ticket.from;
                 self.refused.insert(ticket.stream, ticket.epoch);
                 ticket.again(from, true);

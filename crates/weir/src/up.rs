@@ -109,7 +109,7 @@ fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
         hot_bytes_max: hot_bytes,
         hot_bytes_limit: hot_bytes.saturating_mul(3),
         hot_age_max: Duration::from_secs(values.store.flush_seconds.max(1)),
-        min_free_bytes: Some(values.store.min_free_bytes),
+        min_free_bytes: Some(values.store.min_free_bytes).filter(|bytes| *bytes > 0),
         retention: Retention {
             days: u32::try_from(or_never(values.store.retention_days, 36_500)).unwrap_or(36_500),
             total_bytes: or_never(values.store.retention_bytes, u64::MAX),

@@ -124,8 +124,9 @@ keys! {
         /// The oldest files are deleted while all files together are larger. 0 sets no limit.
         retention_bytes: u64 = 0, "B";
         /// New rows are refused below this much free space, so that the disk never fills to the brim; what was
-        /// acknowledged is kept, and weir goes on by itself when there is room again.
-        min_free_bytes: u64 = 256 << 20, "B";
+        /// acknowledged is kept, and weir goes on by itself when there is room again. 0 means 256 MiB or 1 % of the file
+        /// system, whichever is smaller.
+        min_free_bytes: u64 = 0, "B";
     }
     /// What is watched on this host.
     collect: Collect {

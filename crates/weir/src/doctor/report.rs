@@ -7,7 +7,7 @@ use super::Diagnosis;
 use crate::config::place::is_root;
 use crate::terminal::Paint;
 
-/// `[{rule, tier, class, subject, evidence, why, fix, summary, state, host}]`, worst first.
+/// `[{rule, tier, class, subject, evidence, why, fix, summary, host}]`, worst first.
 pub(super) fn json(diagnosis: &Diagnosis) -> String {
     let findings: Vec<Value> = sorted(diagnosis).into_iter().map(object).collect();
     serde_json::to_string_pretty(&findings).expect("text and arrays become JSON")
@@ -22,11 +22,20 @@ fn object(finding: &OpenFinding) -> Value {
         "evidence": serde_json::from_str::<Value>(finding.evidence()).unwrap_or_default(),
         "why": finding.why(),
         "fix": finding.fix(),
-        "summary": finding.summary(),
-        "state": finding.state.as_str(),
+        "summary": summary(finding),
         "host": finding.host,
     })
 }
+
+/// The finding's sentence, and whether the rule would wait longer.
+fn summary(finding: &OpenFinding) -> String {
+    match finding.state {
+        State::Firing => finding.summary().to_owned(),
+        _ => format!("{} ({NOT_YET})", finding.summary()),
+    }
+}
+
+const NOT_YET: &str = "seen just now; the rule waits longer before it fires, so look again";
 
 /// What is still pending is a note.
 fn class(finding: &OpenFinding) -> &'static str {
@@ -81,10 +90,7 @@ fn one(finding: &OpenFinding, paint: Paint) -> String {
         paint.bold(finding.subject()),
         paint.dim(&finding.rule)
     );
-    out += &indented("    ", finding.summary());
-    if finding.state != State::Firing {
-        out += "    seen just now; the rule waits longer before it fires, so look again\n";
-    }
+    out += &indented("    ", &summary(finding));
     out += &indented("    why  ", finding.why());
     out += &indented("    fix  ", finding.fix());
     out + "\n"

@@ -36,12 +36,7 @@ pub(super) trait Source {
 
 /// What to sample.
 pub(super) fn host_options(root: &Path, host: String) -> HostOptions {
-    HostOptions {
-        root: root.to_owned(),
-        host,
-        agent_version: env!("CARGO_PKG_VERSION").into(),
-        ..Default::default()
-    }
+    HostOptions { root: root.to_owned(), host, agent_version: env!("CARGO_PKG_VERSION").into() }
 }
 
 /// A collector's error as the command's.

@@ -24,7 +24,6 @@ pub(super) fn run(context: &Context, root: PathBuf, ready: &Sender<()>) {
         root,
         host: context.host.clone(),
         agent_version: env!("CARGO_PKG_VERSION").into(),
-        ..Default::default()
     };
     let mut sampler = HostSampler::new(options);
     let mut servers = BTreeSet::new();

@@ -222,6 +222,11 @@ impl Seeded {
         Self(seed | 1)
     }
 
+    /// A position or length below `end`.
+    pub(crate) fn index(&mut self, end: usize) -> usize {
+        usize::try_from(self.below(end as u64)).expect("it is below a usize")
+    }
+
     /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 >> 12;

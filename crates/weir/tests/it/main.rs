@@ -1,5 +1,7 @@
 //! weir from the outside: the program as users run it, against real servers, real files and real kills.
 
+#![expect(clippy::print_stdout, reason = "seeds, skips and times belong into the test's output")]
+
 mod bad_input;
 mod doctor;
 mod faults;

@@ -24,10 +24,9 @@ fn generate(log: &Path, is_ended: &AtomicBool, mut choose: Seeded) -> u64 {
     while !is_ended.load(Ordering::Relaxed) {
         for _ in 0..choose.below(40) {
             written += 1;
-            let line = format!("line {written:08} {}\n", "x".repeat(choose.below(200) as usize));
+            let line = format!("line {written:08} {}\n", "x".repeat(choose.index(200)));
             // Now and then a line arrives in two pieces.
-            let at =
-                if choose.below(8) == 0 { choose.below(line.len() as u64) as usize } else { 0 };
+            let at = if choose.below(8) == 0 { choose.index(line.len()) } else { 0 };
             file.write_all(&line.as_bytes()[..at]).expect("there is room");
             if at > 0 && choose.below(3) == 0 {
                 pause(Duration::from_millis(choose.below(20)));
