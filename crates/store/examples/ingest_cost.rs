@@ -58,11 +58,17 @@ async fn measure(row_count: u64, dir: &Path) -> Result<(), Box<dyn std::error::E
     let (millions, bytes_per_row) =
         (row_count as f64 / 1e6, stats.file_bytes as f64 / row_count as f64);
     report("rows", row_count);
-    report("elapsed_seconds", started.elapsed().as_secs_f64());
-    report("making_rows_cpu_seconds_per_million (not counted)", making / millions);
-    report("store_cpu_seconds_per_million", all / millions);
-    report("store_cpu_seconds_per_million (while appending)", appended / millions);
-    report("file_bytes_per_row", bytes_per_row);
+    report("elapsed_seconds", format!("{:.3}", started.elapsed().as_secs_f64()));
+    report(
+        "making_rows_cpu_seconds_per_million (not counted)",
+        format!("{:.3}", making / millions),
+    );
+    report("store_cpu_seconds_per_million", format!("{:.3}", all / millions));
+    report(
+        "store_cpu_seconds_per_million (while appending)",
+        format!("{:.3}", appended / millions),
+    );
+    report("file_bytes_per_row", format!("{:.3}", bytes_per_row));
     report("files", stats.file_count);
     report("peak_rss_mebibytes", peak_rss_kibibytes() / 1024);
     for sql in [
@@ -90,7 +96,7 @@ async fn measure(row_count: u64, dir: &Path) -> Result<(), Box<dyn std::error::E
 
 #[expect(clippy::print_stdout, reason = "the example's purpose")]
 fn report(what: &str, figure: impl std::fmt::Display) {
-    println!("{what}: {figure:.3}");
+    println!("{what}: {figure}");
 }
 
 fn push(rows: &mut RequestRows, random: &mut Random, at: u64) {

@@ -70,7 +70,7 @@ impl FileMaker {
     /// An empty file of `table` for rows in the table's order.
     pub(crate) fn draft(&self, table: &'static TableSpec, day: i64) -> Result<Draft, StoreError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let date = Micros(day * 86_400_000_000).to_string();
+        let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
         let date = date.split('T').next().unwrap_or_default();
         let path = format!("data/{}/{date}/{id:012}.parquet", table.name);
         let full_path = self.root.join(&path);
@@ -280,4 +280,68 @@ fn parquet_error(path: &Path, error: &parquet::errors::ParquetError) -> StoreErr
         };
     }
     StoreError::new(ErrorKind::Io, format!("cannot write `{}`: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use weir_tables::{Micros, Rows, Sysctl, SysctlRows, TABLES};
+
+    use super::*;
+
+    #[test]
+    fn files_say_their_order_field_ids_and_page_indexes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rows = SysctlRows::default();
+        for (name, ts) in [("b", 1), ("a", 3), ("a", 2)] {
+            rows.push(&Sysctl { ts: Micros(ts), host: "web1", name, ..Default::default() });
+        }
+        let maker = FileMaker::new(dir.path().to_owned(), 7);
+        let files = maker.write(&Sysctl::SPEC, &[rows.finish()]).unwrap();
+        assert_eq!(files[0].path, "data/sysctl/1970-01-01/000000000007.parquet");
+        assert_eq!((files[0].min_ts, files[0].max_ts, files[0].row_count), (1, 3, 3));
+
+        let file = File::open(dir.path().join(&files[0].path)).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let schema = reader.metadata().file_metadata().schema_descr();
+        for (column, field) in Sysctl::SPEC.columns.iter().zip(schema.root_schema().get_fields()) {
+            assert_eq!((column.name, column.id), (field.name(), field.get_basic_info().id()));
+        }
+        let group = reader.metadata().row_group(0);
+        assert!(group.columns().iter().all(|column| column.column_index_offset().is_some()));
+        let sorting = group.sorting_columns().unwrap();
+        let names: Vec<&str> = sorting
+            .iter()
+            .map(|column| Sysctl::SPEC.columns[usize::try_from(column.column_idx).unwrap()].name)
+            .collect();
+        assert_eq!(names, Sysctl::SPEC.sort);
+        let ts = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(|row| row.unwrap().get_timestamp_micros(0).unwrap());
+        assert_eq!(ts.collect::<Vec<_>>(), [2, 3, 1], "by name, then by time");
+    }
+
+    #[test]
+    fn no_table_has_a_nested_column_before_a_sort_column() {
+        for table in TABLES {
+            let nested = table.columns.iter().position(|column| column.kind == DataKind::Attrs);
+            for name in table.sort {
+                let place = table.columns.iter().position(|column| column.name == *name);
+                assert!(place < nested.or(Some(usize::MAX)), "{}.{name}", table.name);
+            }
+        }
+    }
+
+    #[test]
+    fn file_that_is_not_finished_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let maker = FileMaker::new(dir.path().to_owned(), 1);
+        let draft = maker.draft(&Sysctl::SPEC, 0).unwrap();
+        let path = draft.full_path.clone();
+        assert!(path.exists());
+        drop(draft);
+        assert!(!path.exists());
+    }
 }

@@ -2,6 +2,8 @@
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
+use datafusion::prelude::SessionContext;
 use weir_tables::TABLES;
 
 use crate::error::{ErrorKind, StoreError};
@@ -10,7 +12,7 @@ use crate::error::{ErrorKind, StoreError};
 const MESSAGE_CHARS_MAX: usize = 400;
 
 /// What went wrong, for the person who wrote the SQL.
-pub(crate) fn explain(error: &DataFusionError, sql: &str) -> StoreError {
+pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionContext) -> StoreError {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => StoreError::new(
             ErrorKind::QueryLimit,
@@ -22,7 +24,7 @@ pub(crate) fn explain(error: &DataFusionError, sql: &str) -> StoreError {
             "cannot read the SQL: {}",
             strip(&parser.to_string(), "sql parser error: ")
         )),
-        DataFusionError::Plan(text) => explain_plan(text, sql),
+        DataFusionError::Plan(text) => explain_plan(text, sql, context),
         DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
             bad_query("only one statement is run at a time")
                 .with_hint("send the others by themselves")
@@ -52,7 +54,7 @@ fn explain_schema(error: &SchemaError) -> StoreError {
     }
 }
 
-fn explain_plan(text: &str, sql: &str) -> StoreError {
+fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
     let quoted = |text: &str| text.split('\'').nth(1).map(str::to_owned);
     if let Some(name) =
         text.strip_suffix(" not found").filter(|text| text.starts_with("table ")).and_then(quoted)
@@ -70,16 +72,19 @@ fn explain_plan(text: &str, sql: &str) -> StoreError {
             "weir's tables are written by its collectors; begin with `select` or `with`",
         );
     }
-    match text.strip_prefix("Invalid function '").and_then(|rest| rest.split_once('\'')) {
-        Some((name, rest)) => explain_function(name, rest.split('\'').nth(1)),
+    match text.strip_prefix("Invalid function '").and_then(|rest| rest.split('\'').next()) {
+        Some(name) => explain_function(name, &context.state()),
         None => bad_query(text),
     }
 }
 
-/// DataFusion names the nearest function however far it is, and among equals any one.
-fn explain_function(name: &str, near: Option<&str>) -> StoreError {
+/// DataFusion would name the nearest function however far it is.
+fn explain_function(name: &str, state: &SessionState) -> StoreError {
     let error = bad_query(&format!("there is no function `{name}`"));
-    match near.and_then(|near| nearest(name, std::iter::once(near))) {
+    let scalar = state.scalar_functions().keys();
+    let names =
+        scalar.chain(state.aggregate_functions().keys()).chain(state.window_functions().keys());
+    match nearest(name, names.map(String::as_str)) {
         Some(near) => error.with_hint(format!("did you mean `{near}`?")),
         None => error.with_hint("`show functions` lists them"),
     }

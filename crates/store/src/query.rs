@@ -210,13 +210,15 @@ type Answer = (SchemaRef, Vec<RecordBatch>, bool);
 async fn run(context: &SessionContext, sql: &str, rows_max: usize) -> Result<Answer, StoreError> {
     let reads_only =
         SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    let frame =
-        context.sql_with_options(sql, reads_only).await.map_err(|error| explain(&error, sql))?;
+    let frame = context
+        .sql_with_options(sql, reads_only)
+        .await
+        .map_err(|error| explain(&error, sql, context))?;
     let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
-    let mut stream = frame.execute_stream().await.map_err(|error| explain(&error, sql))?;
+    let mut stream = frame.execute_stream().await.map_err(|error| explain(&error, sql, context))?;
     let (mut batches, mut left) = (Vec::new(), rows_max);
     while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(|error| explain(&error, sql))?;
+        let batch = batch.map_err(|error| explain(&error, sql, context))?;
         if batch.num_rows() > left {
             batches.push(batch.slice(0, left));
             return Ok((schema, batches, true));

@@ -16,7 +16,7 @@ pub(crate) fn expired(
 ) -> Vec<Arc<DataFile>> {
     let (mut expired, mut kept): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| {
         let days = i64::from(retention.days_of(file.table.name));
-        file.max_ts < now.0.saturating_sub(days * 86_400_000_000)
+        file.max_ts < now.0.saturating_sub(days.saturating_mul(86_400_000_000))
     });
     let mut bytes: u64 = kept.iter().map(|file| file.byte_count).sum();
     kept.sort_by_key(|file| (file.max_ts, file.id));

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use expect_test::expect;
-use weir_store::{Retention, Store, StoreOptions};
-use weir_tables::{Batch, Finding, FindingRows, Micros, Parcel, Rows, StreamId};
+use weir_store::{ErrorKind, Retention, Store, StoreOptions};
+use weir_tables::{
+    Batch, Finding, FindingRows, FixedClock, Log, LogRows, Micros, Parcel, Rows, StreamId,
+};
 
 use crate::tool::{NOON, ask, clock, eventually, number, numbered, options, parcel};
 
@@ -201,6 +203,53 @@ async fn clocks_that_are_wrong_by_years_make_few_files() {
     store.flush().await.unwrap();
     assert_eq!(store.stats().file_count, 32);
     assert_eq!(number(&store, "select count(distinct ts) from log").await, 200);
+}
+
+#[tokio::test]
+async fn the_first_and_the_last_instant_are_rows_like_others() {
+    let dir = tempfile::tempdir().unwrap();
+    // By this clock nothing is old.
+    let settings = || StoreOptions {
+        clock: Arc::new(FixedClock::new(Micros(i64::MIN))),
+        ..options(dir.path())
+    };
+    let store = Store::open(settings()).unwrap();
+    let mut rows = LogRows::default();
+    for ts in [i64::MIN, 0, i64::MAX] {
+        rows.push(&Log { ts: Micros(ts), host: "web1", ..Default::default() });
+    }
+    let batch = Batch { table: LogRows::SPEC, rows: rows.finish() };
+    store.append(Parcel { range: None, batches: vec![batch] }).await.unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(store.stats().file_count, 3);
+    assert_eq!(number(&store, "select count(distinct cast(ts as bigint)) from log").await, 3);
+    store.close().await.unwrap();
+    let store = Store::open(settings()).unwrap();
+    assert_eq!(number(&store, "select count(*) from log").await, 3);
+}
+
+#[tokio::test]
+async fn rows_of_an_older_or_newer_agent_are_fitted_by_name() {
+    let store = Store::in_memory(clock());
+    let full = numbered(0..2).rows;
+    let schema = full.schema();
+    let keep: Vec<usize> = (0..schema.fields().len())
+        .rev()
+        .filter(|at| schema.field(*at).name() != "severity")
+        .collect();
+    let older = Batch { table: LogRows::SPEC, rows: full.project(&keep).unwrap() };
+    store.append(Parcel { range: None, batches: vec![older] }).await.unwrap();
+    assert_eq!(
+        number(&store, "select count(*) from log where severity is null and body = '1'").await,
+        1
+    );
+
+    let without_body: Vec<usize> =
+        keep.into_iter().filter(|at| schema.field(*at).name() != "body").collect();
+    let broken = Batch { table: LogRows::SPEC, rows: full.project(&without_body).unwrap() };
+    let error = store.append(Parcel { range: None, batches: vec![broken] }).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BadParcel);
+    assert!(error.message.contains("`log`") && error.message.contains("body"), "{error}");
 }
 
 #[tokio::test]

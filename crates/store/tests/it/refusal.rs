@@ -99,7 +99,7 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
         "select conut(1)",
         expect![[r#"
         there is no function `conut`
-        hint: `show functions` lists them"#]],
+        hint: did you mean `count`?"#]],
     )
     .await;
     check(
