@@ -75,9 +75,12 @@ fn docs(shell: &Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The root of the repository.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root of the workspace")
+/// The root of the repository. Asked of cargo when it runs: clones of one user share a build directory, so what was
+/// compiled in may be another clone's path.
+fn root() -> PathBuf {
+    let manifest =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&manifest).parent().expect("xtask lies in the root of the workspace").to_owned()
 }
 
 /// Where everything is built: one place for all clones of this user, outside of the tree, unless told otherwise.
