@@ -56,6 +56,12 @@ const FOR_TESTS: &[Package] = &[
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
     package("procps", &["ps"], "process figures"),
+    package("systemd", &["journalctl"], "reads the journal that the tests make"),
+    package(
+        "systemd-journal-remote",
+        &["systemd-journal-remote"],
+        "makes journal files for the tests",
+    ),
     package(
         "chromium",
         &["chromium", "chromium-browser", "google-chrome"],
@@ -180,9 +186,10 @@ fn is_there(package: &Package) -> bool {
 }
 
 /// Whether a program is on the PATH or where daemons live, which is not on everybody's PATH.
+/// systemd keeps some of its own in a directory of their own.
 pub(crate) fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(Into::into);
+    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/lib/systemd"].map(Into::into);
     std::env::split_paths(&path).chain(sbin).any(|dir| dir.join(name).is_file())
 }
 

@@ -1,3 +1,121 @@
-//! weir: wires the rooms together.
+//! weir: wires the rooms into one program. Commands are in `cli`; each command has a module of its name.
+//!
+//! Nothing below this crate asks for the time or prints; nothing above it exists.
 
-fn main() {}
+mod agent;
+mod ask;
+mod cells;
+mod cli;
+mod client;
+mod clock;
+mod config;
+mod doctor;
+mod failure;
+mod greeting;
+mod judge;
+mod local;
+mod meter;
+mod nearest;
+mod parcel_link;
+mod port_owner;
+mod remote;
+mod rules_command;
+mod server;
+mod show;
+mod terminal;
+mod up;
+mod watch;
+
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::Parser;
+use tracing_subscriber::filter::LevelFilter;
+
+use cli::{Cli, Command};
+use config::Config;
+use failure::{EXIT_CONFIG, EXIT_USAGE, Failure};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { EXIT_USAGE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            terminal::complain(&format!("error: {failure}"));
+            failure.exit_code().into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let load = || load(cli.config.as_deref(), cli.log_level.as_ref());
+    match cli.command {
+        Command::Up(args) => {
+            let mut config = load()?;
+            config.apply_serve(&args.serve);
+            config.apply_watch(&args.watch);
+            start_log(&config.values.log.level)?;
+            up::run(&config, true)?;
+        }
+        Command::Hub(args) => {
+            let mut config = load()?;
+            config.apply_serve(&args.serve);
+            start_log(&config.values.log.level)?;
+            up::run(&config, false)?;
+        }
+        Command::Agent(args) => {
+            let mut config = load()?;
+            config.apply_hub(args.hub.as_ref());
+            config.apply_watch(&args.watch);
+            start_log(&config.values.log.level)?;
+            agent::run(&config)?;
+        }
+        Command::Doctor(args) => {
+            start_log(cli.log_level.as_deref().unwrap_or("error"))?;
+            return doctor::run(&args);
+        }
+        Command::Query(args) => ask::run(&args)?,
+        Command::Tables(args) => show::tables(args.name.as_deref())?,
+        Command::Rules(args) => rules_command::run(&args)?,
+        Command::Config(args) => show::config(&load()?, args.format),
+        Command::Completions(args) => show::completions(args.shell),
+        Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(file: Option<&std::path::Path>, log_level: Option<&String>) -> Result<Config, Failure> {
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let mut config = Config::load(file, &environment)?;
+    config.apply_log_level(log_level);
+    Ok(config)
+}
+
+/// What weir says about itself goes to stderr, one line an event.
+fn start_log(level: &str) -> Result<(), Failure> {
+    let level = LevelFilter::from_str(level).map_err(|_| {
+        Failure::new(format!("cannot log at level `{level}`: it is not a level"))
+            .hint("error, warn, info, debug or trace")
+            .code(EXIT_CONFIG)
+    })?;
+    let is_colourful = std::io::IsTerminal::is_terminal(&std::io::stderr())
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_colourful)
+        .with_target(false)
+        .init();
+    Ok(())
+}

@@ -16,6 +16,6 @@ table! {
     8 severity: OptText = "One of trace, debug, info, notice, warn, error, critical, alert, emergency; NULL when the line tells none.";
     9 facility: OptText = "Syslog facility, such as `auth`; NULL when the line has none.";
     10 body: Text = "The message; the whole line when it has no structure.";
-    11 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, both joined by `,`, or NULL.";
+    11 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), joined by `,`; else NULL.";
     12 attrs: Attrs = "Fields of the line that have no column.";
 }

@@ -43,6 +43,6 @@ table! {
     35 proxy_server: OptText = "HAProxy server name; NULL elsewhere.";
     36 termination_state: OptText = "HAProxy's flags at disconnection, such as `CD--`; NULL elsewhere.";
     37 connection_requests: OptInt = "How many requests the connection has carried with this one; NULL when not logged.";
-    38 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, both joined by `,`, or NULL.";
+    38 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), joined by `,`; else NULL.";
     39 attrs: Attrs = "Fields of the line that have no column.";
 }

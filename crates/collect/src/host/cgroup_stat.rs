@@ -1,0 +1,363 @@
+//! Limits and throttling of the control groups that own listeners or have a limit, version 1 and 2.
+//!
+//! Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`. A hybrid machine (systemd in version 2, controllers
+//! in version 1) has both; each figure is then taken from where its controller is. The root group is left out: its
+//! figures are the host's. Version 1 writes "no limit" as a number near 2^63.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use weir_tables::{Batch, CgroupStat, CgroupStatRows, Micros};
+
+use super::cgroup_walk::{NO_LIMIT_BYTES, limited_cgroups};
+use super::file::KeptFile;
+use super::mounts::read_mounts;
+use super::process::Cgroup;
+use super::{Collector, View, take, text};
+use crate::CollectError;
+
+/// Most control groups that are followed.
+pub(super) const CGROUP_LIMIT: usize = 256;
+/// Seconds after which groups with limits are looked for again.
+const WALK_EVERY_SECONDS: f64 = 60.0;
+
+/// The control groups of processes that own listeners, each once.
+pub(super) fn listener_cgroups(view: &View) -> Vec<Cgroup> {
+    let owners = view.owners.values().flatten();
+    let mut found: Vec<Cgroup> = owners.filter_map(|owner| owner.cgroup.clone()).collect();
+    found.sort();
+    found.dedup_by(|left, right| left.name == right.name);
+    found.retain(|cgroup| cgroup.name != "/");
+    found.truncate(CGROUP_LIMIT);
+    found
+}
+
+/// Where the hierarchies are mounted; read once, since that does not change while a host runs.
+#[derive(Debug, Default)]
+pub(super) struct Mounts(Option<BTreeMap<String, PathBuf>>);
+
+impl Mounts {
+    /// The directory of a group in version 2's hierarchy.
+    pub(super) fn unified_dir(&mut self, view: &View, path: &str) -> Option<PathBuf> {
+        self.dir(view, "", path)
+    }
+
+    /// All hierarchies by controller; version 2's is called "".
+    fn all(&mut self, view: &View) -> &BTreeMap<String, PathBuf> {
+        self.0.get_or_insert_with(|| hierarchies(view))
+    }
+
+    /// The directory of a group in the hierarchy of `controller`; version 2's is called "".
+    fn dir(&mut self, view: &View, controller: &str, path: &str) -> Option<PathBuf> {
+        Some(self.all(view).get(controller)?.join(path.trim_start_matches('/')))
+    }
+}
+
+fn hierarchies(view: &View) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    for mount in read_mounts(view).unwrap_or_default() {
+        let dir = view.path(&mount.point.to_string_lossy());
+        match mount.kind.as_str() {
+            "cgroup2" => {
+                found.entry(String::new()).or_insert(dir);
+            }
+            "cgroup" => {
+                for option in mount.options.split(',') {
+                    found.entry(option.to_owned()).or_insert_with(|| dir.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct CgroupStatCollector {
+    mounts: Mounts,
+    groups: BTreeMap<String, Group>,
+    limited: Vec<Cgroup>,
+    last_walk: Option<Micros>,
+    rows: CgroupStatRows,
+}
+
+impl CgroupStatCollector {
+    pub(super) fn new(_view: &View) -> Self {
+        Self {
+            mounts: Mounts::default(),
+            groups: BTreeMap::new(),
+            limited: Vec::new(),
+            last_walk: None,
+            rows: CgroupStatRows::default(),
+        }
+    }
+
+    fn follow(&mut self, view: &View, now: Micros) {
+        let age = self.last_walk.map(|last| now.seconds_since(last));
+        if age.is_none_or(|age| !(0.0..WALK_EVERY_SECONDS).contains(&age)) {
+            self.last_walk = Some(now);
+            self.limited = limited_cgroups(self.mounts.all(view));
+        }
+        let mut wanted = listener_cgroups(view);
+        wanted.extend(self.limited.iter().cloned());
+        wanted.truncate(CGROUP_LIMIT);
+        self.groups.retain(|name, _| wanted.iter().any(|cgroup| cgroup.name == *name));
+        for cgroup in wanted {
+            if !self.groups.contains_key(&cgroup.name) {
+                let group = Group::open(&cgroup, view, &mut self.mounts);
+                self.groups.insert(cgroup.name, group);
+            }
+        }
+    }
+}
+
+impl Collector for CgroupStatCollector {
+    fn name(&self) -> &'static str {
+        "cgroup_stat"
+    }
+
+    fn collect(
+        &mut self,
+        view: &mut View,
+        now: Micros,
+        out: &mut Vec<Batch>,
+    ) -> Result<(), CollectError> {
+        self.follow(view, now);
+        for (name, group) in &mut self.groups {
+            let mut row = CgroupStat {
+                ts: now,
+                host: &view.host,
+                cgroup: name,
+                cgroup_version: if group.is_version_1 { 1 } else { 2 },
+                ..CgroupStat::default()
+            };
+            group.read(&mut row);
+            if row.cpu_seconds_total.is_some() || row.memory_used_bytes.is_some() {
+                self.rows.push(&row);
+            }
+        }
+        take(&mut self.rows, out);
+        Ok(())
+    }
+}
+
+/// The files of one group; those of controllers that are off are never there, which is no error.
+#[derive(Debug)]
+struct Group {
+    is_version_1: bool,
+    cpu: Option<Cpu>,
+    memory: Option<Memory>,
+}
+
+#[derive(Debug)]
+struct Cpu {
+    stat: KeptFile,
+    /// Version 2 `cpu.max`, version 1 `cpu.cfs_quota_us`.
+    quota: KeptFile,
+    /// Version 1 `cpuacct.usage`.
+    usage: Option<KeptFile>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    used: KeptFile,
+    stat: KeptFile,
+    limit: KeptFile,
+    /// Version 2 `memory.events`, version 1 `memory.oom_control`.
+    events: KeptFile,
+    /// Version 1 `memory.failcnt`.
+    hits: Option<KeptFile>,
+}
+
+impl Group {
+    fn open(cgroup: &Cgroup, view: &View, mounts: &mut Mounts) -> Self {
+        let mut dir = |controller: &str| {
+            let path = cgroup.controllers.get(controller).filter(|path| *path != "/")?;
+            mounts.dir(view, controller, path)
+        };
+        let (cpu, usage, memory) = (dir("cpu"), dir("cpuacct"), dir("memory"));
+        let is_version_1 = cpu.is_some() || usage.is_some() || memory.is_some();
+        let unified = cgroup.unified.as_deref().filter(|path| *path != "/" && !is_version_1);
+        let unified = unified.and_then(|path| mounts.unified_dir(view, path));
+        let usage = usage.or_else(|| cpu.clone());
+        let cpu = cpu.or_else(|| usage.clone());
+        match unified {
+            Some(dir) => Self {
+                is_version_1,
+                cpu: Some(Cpu::version_2(&dir)),
+                memory: Some(Memory::version_2(&dir)),
+            },
+            None => Self {
+                is_version_1,
+                cpu: cpu.zip(usage).map(|(cpu, usage)| Cpu::version_1(&cpu, &usage)),
+                memory: memory.as_deref().map(Memory::version_1),
+            },
+        }
+    }
+
+    fn read(&mut self, row: &mut CgroupStat<'_>) {
+        if let Some(cpu) = &mut self.cpu {
+            cpu.read(row);
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.read(row);
+        }
+    }
+}
+
+impl Cpu {
+    fn version_1(cpu: &Path, usage: &Path) -> Self {
+        Self {
+            stat: KeptFile::new(cpu.join("cpu.stat")),
+            quota: KeptFile::new(cpu.join("cpu.cfs_quota_us")),
+            usage: Some(KeptFile::new(usage.join("cpuacct.usage"))),
+        }
+    }
+
+    fn version_2(dir: &Path) -> Self {
+        Self {
+            stat: KeptFile::new(dir.join("cpu.stat")),
+            quota: KeptFile::new(dir.join("cpu.max")),
+            usage: None,
+        }
+    }
+
+    fn read(&mut self, row: &mut CgroupStat<'_>) {
+        let stat = self.stat.read_if_any().unwrap_or_default();
+        let value = |key: &[u8]| text::value_of(stat, key);
+        let micros = |value: i64| seconds(value, 1e6);
+        row.cpu_seconds_total = value(b"usage_usec").map(micros);
+        let quota = self.quota.read_if_any().unwrap_or_default();
+        if text::fields(quota).next().and_then(|field| text::int(field.trim_ascii())) > Some(0) {
+            row.cpu_periods_total = value(b"nr_periods");
+            row.cpu_throttled_periods_total = value(b"nr_throttled");
+            let nanos = value(b"throttled_time").map(|value| seconds(value, 1e9));
+            row.cpu_throttled_seconds_total = value(b"throttled_usec").map(micros).or(nanos);
+        }
+        if let Some(usage) = self.usage.as_mut().and_then(KeptFile::read_if_any) {
+            row.cpu_seconds_total = text::int(usage.trim_ascii()).map(|value| seconds(value, 1e9));
+        }
+    }
+}
+
+impl Memory {
+    fn version_1(dir: &Path) -> Self {
+        Self {
+            used: KeptFile::new(dir.join("memory.usage_in_bytes")),
+            stat: KeptFile::new(dir.join("memory.stat")),
+            limit: KeptFile::new(dir.join("memory.limit_in_bytes")),
+            events: KeptFile::new(dir.join("memory.oom_control")),
+            hits: Some(KeptFile::new(dir.join("memory.failcnt"))),
+        }
+    }
+
+    fn version_2(dir: &Path) -> Self {
+        Self {
+            used: KeptFile::new(dir.join("memory.current")),
+            stat: KeptFile::new(dir.join("memory.stat")),
+            limit: KeptFile::new(dir.join("memory.max")),
+            events: KeptFile::new(dir.join("memory.events")),
+            hits: None,
+        }
+    }
+
+    fn read(&mut self, row: &mut CgroupStat<'_>) {
+        let single = |file: &mut KeptFile| {
+            file.read_if_any().and_then(|bytes| text::int(bytes.trim_ascii()))
+        };
+        row.memory_used_bytes = single(&mut self.used);
+        row.memory_limit_bytes = single(&mut self.limit).filter(|limit| *limit < NO_LIMIT_BYTES);
+        row.memory_inactive_file_bytes = self.stat.read_if_any().and_then(|stat| {
+            // Version 1 has figures of the group alone and, called total_, of all below it; usage is of all.
+            let total = text::value_of(stat, b"total_inactive_file");
+            total.or_else(|| text::value_of(stat, b"inactive_file"))
+        });
+        let events = self.events.read_if_any().unwrap_or_default();
+        row.oom_kills_total = text::value_of(events, b"oom_kill");
+        row.memory_limit_hits_total = match &mut self.hits {
+            Some(hits) => single(hits),
+            None => text::value_of(events, b"max"),
+        };
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "2^53 nanoseconds are 104 days; later digits do not matter"
+)]
+fn seconds(value: i64, per_second: f64) -> f64 {
+    value as f64 / per_second
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HostOptions;
+    use super::super::process::{Owner, parse_cgroup};
+    use super::*;
+
+    fn view(root: &Path, cgroup: &[u8]) -> View {
+        let mut view = View::new(HostOptions { root: root.into(), ..HostOptions::default() });
+        let cgroup = Some(parse_cgroup(cgroup));
+        let owner = Owner { process_id: 1, name: "nginx".into(), process_count: 1, cgroup };
+        view.owners.insert(1, Some(owner));
+        view
+    }
+
+    fn read<'a>(view: &View) -> CgroupStat<'a> {
+        let mut row = CgroupStat::default();
+        let cgroup = &listener_cgroups(view)[0];
+        let mut group = Group::open(cgroup, view, &mut Mounts::default());
+        row.cgroup_version = if group.is_version_1 { 1 } else { 2 };
+        group.read(&mut row);
+        row
+    }
+
+    #[test]
+    fn version_2_group_with_and_without_limits_is_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/steal-md-cgroup2");
+        let row = read(&view(&root, b"0::/system.slice/nginx.service\n"));
+        assert_eq!((row.cgroup_version, row.cpu_seconds_total), (2, Some(123.456_789)));
+        assert_eq!((row.cpu_periods_total, row.cpu_throttled_periods_total), (Some(52), Some(49)));
+        assert_eq!(row.cpu_throttled_seconds_total, Some(4.2));
+        assert_eq!(row.memory_used_bytes, Some(1_048_576_000));
+        assert_eq!(row.memory_inactive_file_bytes, Some(100_000_000));
+        assert_eq!(row.memory_limit_bytes, Some(1_073_741_824));
+        assert_eq!((row.memory_limit_hits_total, row.oom_kills_total), (Some(17), Some(1)));
+
+        let row = read(&view(&root, b"0::/system.slice/free.service\n"));
+        assert_eq!(row.cpu_seconds_total, Some(1.0));
+        assert_eq!((row.cpu_periods_total, row.memory_limit_bytes), (None, None));
+    }
+
+    #[test]
+    fn version_1_group_is_read_and_controllers_at_the_root_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, content: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        };
+        write(
+            "proc/mounts",
+            "cgroup /cg/memory cgroup rw,memory 0 0\ncgroup /cg/cpu cgroup rw,cpu,cpuacct 0 0\n",
+        );
+        write("cg/memory/web/memory.usage_in_bytes", "5000\n");
+        write("cg/memory/web/memory.limit_in_bytes", "9223372036854771712\n");
+        write("cg/memory/web/memory.stat", "inactive_file 1\ntotal_inactive_file 2\n");
+        write("cg/memory/web/memory.oom_control", "oom_kill_disable 0\noom_kill 4\n");
+        write("cg/memory/web/memory.failcnt", "6\n");
+        write("cg/cpu/web/cpu.stat", "nr_periods 10\nnr_throttled 3\nthrottled_time 1500000000\n");
+        write("cg/cpu/web/cpu.cfs_quota_us", "50000\n");
+        write("cg/cpu/web/cpuacct.usage", "2500000000\n");
+        let row = read(&view(root.path(), b"4:memory:/web\n2:cpu,cpuacct:/web\n0::/\n"));
+        assert_eq!((row.cgroup_version, row.cpu_seconds_total), (1, Some(2.5)));
+        assert_eq!(row.cpu_throttled_seconds_total, Some(1.5));
+        assert_eq!((row.memory_used_bytes, row.memory_limit_bytes), (Some(5000), None));
+        assert_eq!(row.memory_inactive_file_bytes, Some(2));
+        assert_eq!((row.memory_limit_hits_total, row.oom_kills_total), (Some(6), Some(4)));
+
+        let row = read(&view(root.path(), b"4:memory:/web\n2:cpu,cpuacct:/\n"));
+        assert_eq!((row.cpu_seconds_total, row.memory_used_bytes), (None, Some(5000)));
+    }
+}

@@ -1,0 +1,82 @@
+//! What kind of machine this is: kernel, distribution, processors, memory, boot.
+//!
+//! The time of boot is `btime` of `/proc/stat`: whole seconds, and it moves when the clock is set.
+
+use weir_tables::{Batch, HostInfo, HostInfoRows, Micros};
+
+use super::{Collector, View, take, text};
+use crate::CollectError;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct HostInfoCollector {
+    rows: HostInfoRows,
+}
+
+impl Collector for HostInfoCollector {
+    fn name(&self) -> &'static str {
+        "host_info"
+    }
+
+    fn every_seconds(&self) -> f64 {
+        3600.0
+    }
+
+    fn collect(
+        &mut self,
+        view: &mut View,
+        now: Micros,
+        out: &mut Vec<Batch>,
+    ) -> Result<(), CollectError> {
+        let read = |path: &str| {
+            let path = view.path(path);
+            std::fs::read(&path).map_err(|error| CollectError::reading(&path, &error))
+        };
+        let stat = read("proc/stat")?;
+        let memory = text::value_of(&read("proc/meminfo")?, b"MemTotal").unwrap_or(0);
+        let os_release = read("etc/os-release").or_else(|_| read("usr/lib/os-release"));
+        let boot = text::value_of(&stat, b"btime");
+        let uname = rustix::system::uname();
+        let machine = read("proc/sys/kernel/arch").ok();
+        self.rows.push(&HostInfo {
+            ts: now,
+            host: &view.host,
+            boot_id: &text::trimmed(&read("proc/sys/kernel/random/boot_id").unwrap_or_default()),
+            boot_ts: boot.map(|seconds| Micros(seconds.saturating_mul(1_000_000))),
+            kernel_version: &text::trimmed(&read("proc/sys/kernel/osrelease")?),
+            os_name: os_release.ok().as_deref().and_then(pretty_name).as_deref(),
+            // The file is there since 6.1.
+            architecture: &machine
+                .as_deref()
+                .map_or_else(|| uname.machine().to_string_lossy(), text::trimmed),
+            cpu_count: cpu_count(&stat),
+            memory_bytes: memory.saturating_mul(1024),
+            agent_version: &view.agent_version,
+        });
+        take(&mut self.rows, out);
+        Ok(())
+    }
+}
+
+fn cpu_count(stat: &[u8]) -> i64 {
+    let is_single = |line: &&[u8]| line.starts_with(b"cpu") && !line.starts_with(b"cpu ");
+    i64::try_from(text::lines(stat).filter(is_single).count()).unwrap_or(i64::MAX)
+}
+
+fn pretty_name(os_release: &[u8]) -> Option<String> {
+    let value = text::lines(os_release).find_map(|line| line.strip_prefix(b"PRETTY_NAME="))?;
+    Some(text::trimmed(value).trim_matches(['"', '\'']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_the_distribution_is_read_with_and_without_quotes() {
+        let quoted = b"ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n";
+        assert_eq!(pretty_name(quoted).unwrap(), "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(pretty_name(b"PRETTY_NAME=Arch").unwrap(), "Arch");
+        assert_eq!(pretty_name(b"ID=x"), None);
+    }
+}

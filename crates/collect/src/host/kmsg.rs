@@ -1,0 +1,299 @@
+//! What the kernel said: `/dev/kmsg`, with the messages that concern traffic taken apart.
+//!
+//! Source: the kernel's `Documentation/ABI/testing/dev-kmsg`. Each read gives one record, `prefix;message`, the prefix being
+//! priority and facility in one number, sequence, microseconds since boot, flags. A reader that was too slow gets
+//! `EPIPE` once and goes on at the oldest record. "Possible SYN flooding" is printed once per socket, so its absence
+//! proves nothing.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_tables::{Batch, Kmsg, KmsgRows, Micros};
+
+use super::{Collector, View, take, text};
+use crate::CollectError;
+
+/// Most records per round; the ring keeps the others until the next.
+const RECORD_LIMIT: usize = 2000;
+/// Longer records cannot be.
+const RECORD_BYTES: usize = 16 << 10;
+/// What the ring still holds at start counts when it is younger.
+const START_SECONDS: f64 = 600.0;
+
+const SEVERITIES: [&str; 8] =
+    ["emergency", "alert", "critical", "error", "warn", "notice", "info", "debug"];
+const FACILITIES: [&str; 12] = [
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
+    "ftp",
+];
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct KmsgCollector {
+    path: PathBuf,
+    file: Option<File>,
+    started: Option<Start>,
+    rows: KmsgRows,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    boot: Micros,
+    oldest: Micros,
+}
+
+impl KmsgCollector {
+    pub(super) fn new(view: &View) -> Self {
+        let path = view.path("dev/kmsg");
+        Self { path, file: None, started: None, rows: KmsgRows::default() }
+    }
+
+    fn open(&mut self) -> Result<&mut File, CollectError> {
+        if self.file.is_none() {
+            let mut options = OpenOptions::new();
+            let opened = options
+                .read(true)
+                .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+                .open(&self.path);
+            self.file = Some(opened.map_err(|error| refused(&self.path, &error))?);
+        }
+        Ok(self.file.as_mut().expect("was opened above"))
+    }
+}
+
+impl Collector for KmsgCollector {
+    fn name(&self) -> &'static str {
+        "kmsg"
+    }
+
+    fn collect(
+        &mut self,
+        view: &mut View,
+        now: Micros,
+        out: &mut Vec<Batch>,
+    ) -> Result<(), CollectError> {
+        let start = match self.started {
+            Some(start) => start,
+            None => *self.started.insert(start(view, now)?),
+        };
+        let mut buffer = [0_u8; RECORD_BYTES];
+        let mut result = Ok(());
+        for _ in 0..RECORD_LIMIT {
+            match self.open()?.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => push(&buffer[..length], start, &view.host, &mut self.rows),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
+                Err(error) => {
+                    self.file = None;
+                    result = Err(refused(&self.path, &error));
+                    break;
+                }
+            }
+        }
+        take(&mut self.rows, out);
+        result
+    }
+}
+
+fn refused(path: &std::path::Path, error: &io::Error) -> CollectError {
+    let failure = CollectError::reading(path, error);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => failure
+            .with_hint("run weir as root or with CAP_SYSLOG, or set `kernel.dmesg_restrict` to 0"),
+        _ => failure,
+    }
+}
+
+fn start(view: &View, now: Micros) -> Result<Start, CollectError> {
+    let path = view.path("proc/uptime");
+    let bytes = std::fs::read(&path).map_err(|error| CollectError::reading(&path, &error))?;
+    let up_seconds = text::fields(&bytes).next().and_then(text::float).unwrap_or(0.0).max(0.0);
+    let up = Duration::try_from_secs_f64(up_seconds).unwrap_or_default();
+    let oldest = now - Duration::from_secs_f64(START_SECONDS);
+    Ok(Start { boot: now - up, oldest })
+}
+
+/// Rows of what one read gave; lines that begin with a blank belong to the record before and are not kept.
+fn push(bytes: &[u8], start: Start, host: &str, rows: &mut KmsgRows) {
+    for line in text::lines(bytes).filter(|line| !line.starts_with(b" ")) {
+        let Some(record) = parse(line) else { continue };
+        let ts = start.boot + Duration::from_micros(record.stamp_micros);
+        if ts < start.oldest {
+            continue;
+        }
+        let known = recognise(&record.body);
+        rows.push(&Kmsg {
+            ts,
+            host,
+            sequence: record.sequence,
+            severity: SEVERITIES[record.priority % 8],
+            facility: FACILITIES.get(record.priority / 8).copied().unwrap_or("other"),
+            kind: known.map(|(kind, _)| kind),
+            subject: known.and_then(|(_, subject)| subject),
+            body: &record.body,
+        });
+    }
+}
+
+struct Record<'a> {
+    priority: usize,
+    sequence: i64,
+    stamp_micros: u64,
+    body: std::borrow::Cow<'a, str>,
+}
+
+/// `6,339,5140900,-;NET: Registered protocol family 10`.
+fn parse(line: &[u8]) -> Option<Record<'_>> {
+    let at = memchr::memchr(b';', line)?;
+    let prefix = std::str::from_utf8(&line[..at]).ok()?;
+    let mut parts = prefix.split(',');
+    Some(Record {
+        priority: parts.next()?.parse().ok()?,
+        sequence: parts.next()?.parse().ok()?,
+        stamp_micros: parts.next()?.parse().ok()?,
+        body: String::from_utf8_lossy(&line[at + 1..]),
+    })
+}
+
+/// Kind and subject of the messages that weir knows.
+fn recognise(body: &str) -> Option<(&'static str, Option<&str>)> {
+    let known = |kind, subject| Some((kind, subject));
+    if let Some(rest) = after(body, "ossible SYN flooding on port ") {
+        // "80", since 6.0 "0.0.0.0:80" or "[::]:80"
+        let place = rest.split(". ").next().unwrap_or(rest).trim_end_matches('.');
+        return known("syn_flood", place.rsplit(':').next());
+    }
+    if let Some(rest) = after(body, "Killed process ").or_else(|| after(body, "Kill process ")) {
+        return known("oom_kill", between(rest, "(", ")"));
+    }
+    if let Some(rest) = after(body, "I/O error") {
+        let dev = after(rest, "dev ").map(word);
+        return known("io_error", dev);
+    }
+    if body.contains("emounting filesystem read-only") {
+        let device = between(body, "(device ", ")").or_else(|| between(body, "(", ")"));
+        return known("readonly_remount", device.map(word));
+    }
+    if body.contains("nf_conntrack: table full") {
+        return known("conntrack_full", None);
+    }
+    if body.contains("blocked for more than") {
+        let task = after(body, "task ").and_then(|task| task.split(':').next());
+        return known("hung_task", task);
+    }
+    if body.contains("too many orphaned sockets") {
+        return known("orphans", None);
+    }
+    if body.contains(": segfault at ") {
+        return known("segfault", body.split('[').next());
+    }
+    link_down(body).map(|device| ("link_down", Some(device)))
+}
+
+/// "ena 0000:00:05.0 eth0: Link is down", "e1000e: eth0 NIC Link is Down", "eth0: Link Down".
+fn link_down(body: &str) -> Option<&str> {
+    let at = ["Link is down", "Link is Down", "Link down", "Link Down", "link down"]
+        .iter()
+        .find_map(|words| body.find(words))?;
+    let before = body[..at].trim_end().trim_end_matches("NIC").trim_end().trim_end_matches(':');
+    before.rsplit([' ', ':']).find(|word| !word.is_empty())
+}
+
+fn after<'a>(text: &'a str, words: &str) -> Option<&'a str> {
+    text.find(words).map(|at| &text[at + words.len()..])
+}
+
+fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
+    after(text, open)?.split(close).next()
+}
+
+/// The first word without the comma or colon after it.
+fn word(text: &str) -> &str {
+    text.split([' ', ',', ':', ')']).next().unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_tables::Rows;
+
+    use super::*;
+
+    #[test]
+    fn known_messages_name_their_subject() {
+        for (body, kind, subject) in [
+            (
+                "TCP: request_sock_TCP: Possible SYN flooding on port 80. Sending cookies.  Check SNMP counters.",
+                "syn_flood",
+                Some("80"),
+            ),
+            (
+                "TCP: request_sock_TCP: Possible SYN flooding on port 0.0.0.0:8080. Sending cookies.",
+                "syn_flood",
+                Some("8080"),
+            ),
+            (
+                "TCP: Possible SYN flooding on port [::]:443. Dropping request.",
+                "syn_flood",
+                Some("443"),
+            ),
+            (
+                "Out of memory: Killed process 4242 (java) total-vm:1kB, anon-rss:1kB",
+                "oom_kill",
+                Some("java"),
+            ),
+            (
+                "Memory cgroup out of memory: Killed process 7 (python3) total-vm:9kB",
+                "oom_kill",
+                Some("python3"),
+            ),
+            ("Out of memory: Kill process 9 (mysqld) score 5", "oom_kill", Some("mysqld")),
+            (
+                "blk_update_request: I/O error, dev sdb, sector 2048 op 0x0:(READ)",
+                "io_error",
+                Some("sdb"),
+            ),
+            ("Buffer I/O error on dev dm-0, logical block 1", "io_error", Some("dm-0")),
+            ("EXT4-fs (sda1): Remounting filesystem read-only", "readonly_remount", Some("sda1")),
+            ("nf_conntrack: nf_conntrack: table full, dropping packet", "conntrack_full", None),
+            (
+                "INFO: task jbd2/sda1-8:301 blocked for more than 120 seconds.",
+                "hung_task",
+                Some("jbd2/sda1-8"),
+            ),
+            ("TCP: too many orphaned sockets", "orphans", None),
+            ("nginx[812]: segfault at 0 ip 00 sp 00 error 4", "segfault", Some("nginx")),
+            ("ena 0000:00:05.0 eth0: Link is down", "link_down", Some("eth0")),
+            ("e1000e: eth1 NIC Link is Down", "link_down", Some("eth1")),
+        ] {
+            assert_eq!(recognise(body), Some((kind, subject)), "{body}");
+        }
+    }
+
+    #[test]
+    fn other_messages_and_broken_records_are_kept_or_left_out_without_panic() {
+        assert_eq!(recognise("NET: Registered PF_INET6 protocol family"), None);
+        assert_eq!(recognise("ossible SYN flooding on port "), Some(("syn_flood", Some(""))));
+        assert_eq!(recognise("Link is down"), None);
+        for line in [&b"6,339"[..], b";", b"x,1,2,-;a", b"6,1,-5,-;a", b"\xff,1,1,-;a"] {
+            assert!(parse(line).is_none());
+        }
+    }
+
+    #[test]
+    fn records_older_than_ten_minutes_before_the_start_are_left_out() {
+        let start = Start { boot: Micros(0), oldest: Micros(5_000_000) };
+        let mut rows = KmsgRows::default();
+        push(b"6,1,4999999,-;old\n", start, "web1", &mut rows);
+        push(b"4,2,5000000,-;new\n SUBSYSTEM=net\n", start, "web1", &mut rows);
+        let batch = rows.finish();
+        use arrow_array::cast::AsArray;
+        let column = |name: &str| batch.column_by_name(name).unwrap().as_string::<i32>().clone();
+        assert_eq!(column("body").iter().flatten().collect::<Vec<_>>(), ["new"]);
+        assert_eq!(column("severity").value(0), "warn");
+        assert_eq!(column("facility").value(0), "kern");
+    }
+}

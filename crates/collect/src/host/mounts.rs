@@ -1,0 +1,87 @@
+//! What is mounted where: `/proc/self/mounts`, read anew by whoever needs it.
+//!
+//! Blanks, tabs, line feeds and backslashes in a path are written as a backslash and three octal digits.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use super::{View, text};
+use crate::CollectError;
+
+/// Most mounts that are looked at.
+const MOUNT_LIMIT: usize = 4096;
+
+/// One line of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    pub(super) device: String,
+    pub(super) point: PathBuf,
+    pub(super) kind: String,
+    pub(super) options: String,
+}
+
+impl Mount {
+    /// Whether `option` is among its options.
+    pub(super) fn has_option(&self, option: &str) -> bool {
+        self.options.split(',').any(|found| found == option)
+    }
+}
+
+/// All mounts, in the order in which they were made.
+pub(super) fn read_mounts(view: &View) -> Result<Vec<Mount>, CollectError> {
+    // Below another root `self` would be weir's own process; the first one shows the host's mounts.
+    let own = view.path("proc/self/mounts");
+    let path = if view.root == Path::new("/") { own } else { view.path("proc/1/mounts") };
+    let path = if path.exists() { path } else { view.path("proc/mounts") };
+    std::fs::read(&path)
+        .map(|bytes| parse(&bytes))
+        .map_err(|error| CollectError::reading(&path, &error))
+}
+
+fn parse(bytes: &[u8]) -> Vec<Mount> {
+    let parse_line = |line| {
+        let mut fields = text::fields(line).map(unescape);
+        let mut next = || fields.next();
+        let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Some(Mount {
+            device: lossy(next()?),
+            point: OsString::from_vec(next()?).into(),
+            kind: lossy(next()?),
+            options: lossy(next()?),
+        })
+    };
+    text::lines(bytes).take(MOUNT_LIMIT).filter_map(parse_line).collect()
+}
+
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(code) if byte == b'\\' => {
+                bytes.push(code);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_paths_and_options_are_read() {
+        let mounts = parse(b"/dev/sda1 /srv/my\\040data ext4 rw,relatime 0 0\nbroken line\n");
+        assert_eq!(mounts.len(), 1);
+        assert_eq!(mounts[0].point, Path::new("/srv/my data"));
+        assert!(mounts[0].has_option("rw") && !mounts[0].has_option("ro"));
+    }
+}

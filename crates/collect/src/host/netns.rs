@@ -1,0 +1,240 @@
+//! Network namespaces: which there are, and the handles through which each is read.
+//!
+//! Source: network_namespaces(7), setns(2), `/proc/PID/ns/net`, `/run/netns`. An open `/proc/net` file or netlink
+//! socket keeps its namespace alive. So a namespace that no process and no name shows any more is dropped by
+//! closing its handles, and the kernel frees it then.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::file::KeptFile;
+use super::process::{ProcessTable, namespace_inode};
+use super::sock_diag::SockDiag;
+use crate::CollectError;
+
+/// The type of the file system of namespaces, `linux/magic.h`.
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
+/// Most namespaces that are watched.
+const NETNS_LIMIT: usize = 64;
+/// A namespace that could not be entered is tried again after so many rounds.
+const RETRY_ROUNDS: u32 = 60;
+/// How often new and vanished ones are looked for.
+const SCAN_EVERY_ROUNDS: u64 = 2;
+
+/// The files of `/proc/net` that are read each second.
+#[derive(Debug)]
+pub(crate) struct NetFiles {
+    pub(crate) netstat: KeptFile,
+    pub(crate) snmp: KeptFile,
+    pub(crate) sockstat: KeptFile,
+    pub(crate) sockstat6: KeptFile,
+    pub(crate) dev: KeptFile,
+}
+
+impl NetFiles {
+    fn with(mut make: impl FnMut(&str) -> KeptFile) -> Self {
+        Self {
+            netstat: make("netstat"),
+            snmp: make("snmp"),
+            sockstat: make("sockstat"),
+            sockstat6: make("sockstat6"),
+            dev: make("dev"),
+        }
+    }
+}
+
+/// One network namespace.
+#[derive(Debug)]
+pub(crate) struct Netns {
+    /// Its number; 0 for the own one where it is not known.
+    pub(crate) inode: u64,
+    /// As the tables name it.
+    pub(crate) name: Arc<str>,
+    /// Whether something listens in it; the own one always counts.
+    pub(crate) is_sampled: bool,
+    /// A file that setns(2) takes.
+    pub(crate) entrance: PathBuf,
+    pub(crate) diag: Option<SockDiag>,
+    pub(crate) files: Option<NetFiles>,
+    /// Why it could not be entered, and how many rounds until the next try.
+    refused: Option<(CollectError, u32)>,
+}
+
+impl Netns {
+    /// Whether it is the agent's own.
+    pub(crate) fn is_own(&self) -> bool {
+        &*self.name == "host"
+    }
+
+    /// A socket to ask about it, made in it and kept.
+    pub(crate) fn diag(&mut self) -> Result<&mut SockDiag, CollectError> {
+        self.open_diag()?;
+        Ok(self.diag.as_mut().expect("was opened above"))
+    }
+
+    /// Makes that socket unless it is there.
+    pub(crate) fn open_diag(&mut self) -> Result<(), CollectError> {
+        if let Some((error, rounds)) = &mut self.refused {
+            *rounds = rounds.saturating_sub(1);
+            if *rounds > 0 {
+                return Err(error.clone());
+            }
+            self.refused = None;
+        }
+        if self.diag.is_none() {
+            let opened = if self.entrance == Path::new("/proc/self/ns/net") {
+                SockDiag::open()
+            } else {
+                inside(&self.entrance, SockDiag::open).and_then(std::convert::identity)
+            };
+            let refuse = |error| {
+                let error = entering(&self.name, &error);
+                self.refused = Some((error.clone(), RETRY_ROUNDS));
+                error
+            };
+            self.diag = Some(opened.map_err(refuse)?);
+        }
+        Ok(())
+    }
+
+    /// Opens the files once something listens.
+    pub(crate) fn open_files(&mut self) -> io::Result<()> {
+        if self.files.is_none() {
+            self.files = Some(inside(&self.entrance, || {
+                let dir = Path::new("/proc/thread-self/net");
+                NetFiles::with(|name| {
+                    KeptFile::opened(dir.join(name), File::open(dir.join(name)).ok())
+                })
+            })?);
+        }
+        Ok(())
+    }
+}
+
+/// All namespaces that are watched.
+#[derive(Debug)]
+pub(crate) struct NetnsList {
+    root: PathBuf,
+    is_live: bool,
+    scan_age: u64,
+    /// The own one first.
+    pub(crate) namespaces: Vec<Netns>,
+}
+
+impl NetnsList {
+    /// The own namespace; the others come with the first [`NetnsList::scan`].
+    pub(crate) fn new(root: &Path, is_live: bool) -> Self {
+        // Below another root lies another `/proc`, in which `self` may be nobody: its first process stands for the host.
+        let own = if is_live && root != Path::new("/") { "proc/1" } else { "proc" };
+        let net = root.join(own).join("net");
+        let entrance = root.join(if own == "proc" { "proc/self/ns/net" } else { "proc/1/ns/net" });
+        let inode = fs::read_link(&entrance).ok().and_then(|target| namespace_inode(&target));
+        let own = Netns {
+            inode: inode.unwrap_or(0),
+            name: "host".into(),
+            is_sampled: true,
+            entrance,
+            diag: None,
+            files: Some(NetFiles::with(|name| KeptFile::new(net.join(name)))),
+            refused: None,
+        };
+        Self { root: root.into(), is_live, scan_age: 0, namespaces: vec![own] }
+    }
+
+    /// Finds new namespaces, drops those that vanished. Not each round: it looks at every process.
+    pub(crate) fn scan(&mut self, processes: &mut ProcessTable) -> Result<(), CollectError> {
+        self.scan_age += 1;
+        if !self.is_live || !(self.scan_age - 1).is_multiple_of(SCAN_EVERY_ROUNDS) {
+            return Ok(());
+        }
+        let is_refused = processes.scan();
+        let found = self.found(processes);
+        let own = self.namespaces[0].inode;
+        self.namespaces.retain(|netns| {
+            netns.inode == own || found.iter().any(|(inode, ..)| *inode == netns.inode)
+        });
+        let mut failure = None;
+        for (inode, name, entrance) in found {
+            if self.namespaces.iter().any(|netns| netns.inode == inode) {
+                continue;
+            }
+            if self.namespaces.len() >= NETNS_LIMIT {
+                failure = Some(CollectError::new(
+                    format_args!("watch network namespace `{name}`"),
+                    format_args!("{NETNS_LIMIT} are watched already"),
+                ));
+                break;
+            }
+            self.namespaces.push(Netns {
+                inode,
+                name,
+                is_sampled: false,
+                entrance,
+                diag: None,
+                files: None,
+                refused: None,
+            });
+        }
+        failure.or_else(|| is_refused.then(refused)).map_or(Ok(()), Err)
+    }
+
+    fn found(&self, processes: &ProcessTable) -> Vec<(u64, Arc<str>, PathBuf)> {
+        let mut found = named(&self.root.join("run/netns"));
+        for (inode, process_id) in processes.namespaces() {
+            if !found.iter().any(|(known, ..)| *known == inode) {
+                let entrance = self.root.join(format!("proc/{process_id}/ns/net"));
+                found.push((inode, format!("net:[{inode}]").into(), entrance));
+            }
+        }
+        found
+    }
+}
+
+fn named(dir: &Path) -> Vec<(u64, Arc<str>, PathBuf)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().take(1024);
+    let namespace = |entry: fs::DirEntry| {
+        // Not mounted yet, or left over, it is a plain file, and its inode means nothing.
+        if rustix::fs::statfs(entry.path()).ok()?.f_type != NSFS_MAGIC {
+            return None;
+        }
+        let inode = fs::metadata(entry.path()).ok()?.ino();
+        Some((inode, entry.file_name().to_string_lossy().into(), entry.path()))
+    };
+    entries.filter_map(namespace).collect()
+}
+
+/// Runs `work` on a thread of its own that has entered the namespace.
+pub(crate) fn inside<T: Send>(entrance: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let entrance = File::open(entrance)?;
+    std::thread::scope(|scope| {
+        let worker =
+            std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
+                move_into_link_name_space(entrance.as_fd(), Some(LinkNameSpaceType::Network))?;
+                Ok(work())
+            })?;
+        worker.join().unwrap_or_else(|_| Err(io::Error::other("the thread inside it panicked")))
+    })
+}
+
+/// Entering or asking the namespace `name` failed.
+pub(crate) fn entering(name: &str, error: &io::Error) -> CollectError {
+    let failure =
+        CollectError::new(format_args!("read sockets of network namespace `{name}`"), error);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            failure.with_hint("run weir as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE")
+        }
+        _ => failure,
+    }
+}
+
+fn refused() -> CollectError {
+    CollectError::new("tell the network namespaces of most processes", "permission denied")
+        .with_hint("run weir as root, or with CAP_SYS_PTRACE")
+}

@@ -1,0 +1,236 @@
+//! The processes of the host: which network namespace each is in, and which of them hold a given socket.
+//!
+//! Source: `/proc/PID/ns/net`, `/proc/PID/fd`, `/proc/PID/comm`, `/proc/PID/cgroup`. A new process often changes its
+//! namespace just after it was made, so young ones are looked at three times and all of them every half minute.
+//! Listening sockets are made early and have low descriptors: looking at the first ones of each process finds them
+//! without walking through the twenty thousand connections of a proxy.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::text;
+
+/// Most processes that are looked at.
+const PROCESS_LIMIT: usize = 32_768;
+/// Descriptors looked at per process for the owner of a socket.
+const DESCRIPTOR_LIMIT: usize = 512;
+/// A scan of all processes after so many of the new ones only.
+const FULL_SCAN_EVERY: u32 = 15;
+/// How often a young process is looked at.
+const YOUNG_LOOKS: u8 = 3;
+
+/// Who holds a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Lowest process id.
+    pub(crate) process_id: u32,
+    pub(crate) name: String,
+    pub(crate) process_count: i64,
+    pub(crate) cgroup: Option<Cgroup>,
+}
+
+/// Where a process stands in the control groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cgroup {
+    /// The path that names it in tables: version 2's unless that is the root, else the first of version 1 that is not.
+    pub(crate) name: String,
+    /// Path in version 2's tree.
+    pub(crate) unified: Option<String>,
+    /// Paths in version 1's trees by controller.
+    pub(crate) controllers: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Process {
+    netns: u64,
+    looks: u8,
+}
+
+/// All processes with their network namespaces.
+#[derive(Debug)]
+pub(crate) struct ProcessTable {
+    proc: PathBuf,
+    processes: BTreeMap<u32, Process>,
+    scan_count: u32,
+}
+
+impl ProcessTable {
+    pub(crate) fn new(proc: PathBuf) -> Self {
+        Self { proc, processes: BTreeMap::new(), scan_count: 0 }
+    }
+
+    /// Looks for new and dead processes. True when the namespaces of most could not be read: then weir has no right to.
+    /// That of one with more capabilities than weir, such as process 1 of some virtual machines, is refused to root too.
+    pub(crate) fn scan(&mut self) -> bool {
+        let is_full = self.scan_count.is_multiple_of(FULL_SCAN_EVERY);
+        self.scan_count = self.scan_count.wrapping_add(1);
+        let mut old = std::mem::take(&mut self.processes);
+        let mut refused_count = 0;
+        for process_id in process_ids(&self.proc).take(PROCESS_LIMIT) {
+            let known = old.remove(&process_id);
+            let process = match known {
+                Some(process) if !is_full && process.looks >= YOUNG_LOOKS => process,
+                known => match netns_of(&self.proc, process_id) {
+                    Ok(netns) => {
+                        let looks = known.map_or(0, |known| known.looks).saturating_add(1);
+                        Process { netns, looks }
+                    }
+                    Err(error) => {
+                        let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
+                        refused_count += usize::from(is_refused);
+                        continue;
+                    }
+                },
+            };
+            self.processes.insert(process_id, process);
+        }
+        refused_count > self.processes.len()
+    }
+
+    /// Whether the process lived at the last scan.
+    pub(crate) fn is_alive(&self, process_id: u32) -> bool {
+        self.processes.contains_key(&process_id)
+    }
+
+    /// The namespaces that have processes, each with one of them.
+    pub(crate) fn namespaces(&self) -> BTreeMap<u64, u32> {
+        let mut found = BTreeMap::new();
+        for (&process_id, process) in &self.processes {
+            found.entry(process.netns).or_insert(process_id);
+        }
+        found
+    }
+
+    /// The holders of the sockets in `owners`, written into it. True when descriptors could not be read.
+    pub(crate) fn find_owners(&self, owners: &mut HashMap<u32, Option<Owner>>) -> bool {
+        let mut is_refused = false;
+        for process_id in process_ids(&self.proc).take(PROCESS_LIMIT) {
+            let dir = self.proc.join(process_id.to_string());
+            match fs::read_dir(dir.join("fd")) {
+                Ok(entries) => {
+                    let mut held: Vec<u32> = entries
+                        .take(DESCRIPTOR_LIMIT)
+                        .filter_map(|entry| socket_inode(&entry.ok()?.path()))
+                        .filter(|inode| owners.contains_key(inode))
+                        .collect();
+                    held.sort_unstable();
+                    held.dedup();
+                    for inode in held {
+                        note_owner(owners, inode, process_id, &dir);
+                    }
+                }
+                Err(error) => is_refused |= error.kind() == std::io::ErrorKind::PermissionDenied,
+            }
+        }
+        is_refused
+    }
+}
+
+fn note_owner(owners: &mut HashMap<u32, Option<Owner>>, inode: u32, process_id: u32, dir: &Path) {
+    match owners.get_mut(&inode) {
+        Some(Some(owner)) => {
+            owner.process_count += 1;
+            if process_id < owner.process_id {
+                owner.process_id = process_id;
+                owner.name = comm(dir);
+            }
+        }
+        Some(none) => {
+            *none =
+                Some(Owner { process_id, name: comm(dir), process_count: 1, cgroup: cgroup(dir) });
+        }
+        None => {}
+    }
+}
+
+fn process_ids(proc: &Path) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(proc).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn netns_of(proc: &Path, process_id: u32) -> std::io::Result<u64> {
+    let target = fs::read_link(proc.join(format!("{process_id}/ns/net")))?;
+    namespace_inode(&target)
+        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "no namespace"))
+}
+
+/// The number in `net:[4026531840]`.
+pub(crate) fn namespace_inode(target: &Path) -> Option<u64> {
+    bracketed(target.to_str()?, "net:[")
+}
+
+fn socket_inode(path: &Path) -> Option<u32> {
+    bracketed(fs::read_link(path).ok()?.to_str()?, "socket:[")
+}
+
+fn bracketed<T: std::str::FromStr>(text: &str, prefix: &str) -> Option<T> {
+    text.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok()
+}
+
+fn comm(dir: &Path) -> String {
+    let bytes = fs::read(dir.join("comm")).unwrap_or_default();
+    text::trimmed(&bytes).into_owned()
+}
+
+fn cgroup(dir: &Path) -> Option<Cgroup> {
+    fs::read(dir.join("cgroup")).ok().map(|bytes| parse_cgroup(&bytes))
+}
+
+/// `/proc/PID/cgroup`: lines `number:controllers:path`; no controllers means version 2.
+pub(crate) fn parse_cgroup(bytes: &[u8]) -> Cgroup {
+    let mut cgroup = Cgroup::default();
+    for line in text::lines(bytes) {
+        let line = String::from_utf8_lossy(line);
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        if controllers.is_empty() {
+            cgroup.unified = Some(path.to_owned());
+        }
+        for controller in controllers.split(',').filter(|controller| !controller.is_empty()) {
+            cgroup.controllers.insert(controller.to_owned(), path.to_owned());
+        }
+    }
+    let version_1 = ["name=systemd", "memory", "cpu", "cpuacct"];
+    let paths = version_1.iter().filter_map(|name| cgroup.controllers.get(*name));
+    let name = cgroup.unified.iter().chain(paths).find(|path| *path != "/");
+    cgroup.name = name.map_or("/", String::as_str).to_owned();
+    cgroup
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroup_of_both_versions_gets_a_telling_name() {
+        let two = parse_cgroup(b"0::/system.slice/nginx.service\n");
+        assert_eq!(two.name, "/system.slice/nginx.service");
+        let hybrid = parse_cgroup(b"9:name=systemd:/\n4:memory:/web/1\n2:cpu,cpuacct:/\n0::/\n");
+        assert_eq!(hybrid.name, "/web/1");
+        assert_eq!(hybrid.controllers["cpuacct"], "/");
+        assert_eq!(parse_cgroup(b"garbage").name, "/");
+    }
+
+    #[test]
+    fn own_process_and_its_namespace_are_found() {
+        let mut table = ProcessTable::new("/proc".into());
+        table.scan();
+        assert!(table.is_alive(std::process::id()));
+        let own = namespace_inode(&fs::read_link("/proc/self/ns/net").unwrap()).unwrap();
+        assert!(table.namespaces().contains_key(&own));
+    }
+
+    #[test]
+    fn holder_of_a_socket_is_found() {
+        use std::os::fd::AsFd;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let inode = rustix::fs::fstat(listener.as_fd()).unwrap().st_ino;
+        let inode = u32::try_from(inode).unwrap();
+        let mut owners = HashMap::from([(inode, None)]);
+        ProcessTable::new("/proc".into()).find_owners(&mut owners);
+        let owner = owners[&inode].as_ref().unwrap();
+        assert_eq!(owner.process_id, std::process::id());
+        assert_eq!(owner.process_count, 1);
+    }
+}

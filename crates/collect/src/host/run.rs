@@ -1,0 +1,200 @@
+//! How each collector fared: the rows of `collector_run`, and which collector is due.
+//!
+//! A row every 10 s, and at once when a collector fails or recovers, so a broken one neither hides nor floods.
+
+use weir_tables::{Batch, CollectorRun, CollectorRunRows, Micros};
+
+use super::{CollectorCost, take};
+use crate::CollectError;
+
+/// Seconds between two rows of one collector.
+const REPORT_SECONDS: f64 = 10.0;
+/// A round may come this much early and still count as on time.
+const SLACK_SECONDS: f64 = 0.5;
+
+/// Time spent: wall clock and processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    pub(super) duration_seconds: f64,
+    pub(super) cpu_seconds: f64,
+}
+
+/// Measures one run.
+#[derive(Debug)]
+pub(super) struct Stopwatch(Spent);
+
+impl Stopwatch {
+    pub(super) fn start() -> Self {
+        Self(read_clocks())
+    }
+
+    pub(super) fn stop(&self) -> Spent {
+        let now = read_clocks();
+        Spent {
+            duration_seconds: now.duration_seconds - self.0.duration_seconds,
+            cpu_seconds: now.cpu_seconds - self.0.cpu_seconds,
+        }
+    }
+}
+
+fn read_clocks() -> Spent {
+    use rustix::time::{ClockId, clock_gettime};
+    #[expect(clippy::cast_precision_loss, reason = "clock readings stay far below 2^53")]
+    let seconds = |id| {
+        let at = clock_gettime(id);
+        at.tv_sec as f64 + at.tv_nsec as f64 / 1e9
+    };
+    Spent {
+        duration_seconds: seconds(ClockId::Monotonic),
+        cpu_seconds: seconds(ClockId::ThreadCPUTime),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    name: &'static str,
+    last_run: Option<Micros>,
+    last_report: Option<Micros>,
+    was_reported_failed: Option<bool>,
+    is_failed: bool,
+    runs: i64,
+    failures: i64,
+    rows: i64,
+    spent: Spent,
+    total_runs: u64,
+    total: Spent,
+    error: Option<String>,
+}
+
+/// What all collectors did since their last rows.
+#[derive(Debug)]
+pub(super) struct RunLog {
+    entries: Vec<Entry>,
+    rows: CollectorRunRows,
+}
+
+impl RunLog {
+    pub(super) fn new(names: impl Iterator<Item = &'static str>) -> Self {
+        let entries = names.map(|name| Entry { name, ..Entry::default() }).collect();
+        Self { entries, rows: CollectorRunRows::default() }
+    }
+
+    /// Whether the collector runs at `now`. After a clock step backwards it does at once.
+    pub(super) fn is_due(&self, index: usize, every_seconds: f64, now: Micros) -> bool {
+        let Some(last) = self.entries[index].last_run else { return true };
+        let age = now.seconds_since(last);
+        every_seconds <= 1.0 || age < 0.0 || age >= every_seconds - SLACK_SECONDS
+    }
+
+    pub(super) fn note(
+        &mut self,
+        index: usize,
+        now: Micros,
+        spent: Spent,
+        rows: usize,
+        error: Option<CollectError>,
+    ) {
+        let entry = &mut self.entries[index];
+        entry.last_run = Some(now);
+        entry.runs += 1;
+        entry.total_runs += 1;
+        entry.rows += i64::try_from(rows).unwrap_or(i64::MAX);
+        for sum in [&mut entry.spent, &mut entry.total] {
+            sum.duration_seconds += spent.duration_seconds;
+            sum.cpu_seconds += spent.cpu_seconds;
+        }
+        entry.is_failed = error.is_some();
+        if let Some(error) = error {
+            entry.failures += 1;
+            entry.error = Some(error.to_string());
+        }
+    }
+
+    /// Appends the rows that are due.
+    pub(super) fn report(&mut self, host: &str, now: Micros, out: &mut Vec<Batch>) {
+        for entry in &mut self.entries {
+            if entry.runs == 0 || !entry.is_report_due(now) {
+                continue;
+            }
+            self.rows.push(&CollectorRun {
+                ts: entry.last_run.unwrap_or(now),
+                host,
+                collector: entry.name,
+                is_success: !entry.is_failed,
+                runs: entry.runs,
+                failures: entry.failures,
+                duration_seconds: entry.spent.duration_seconds,
+                cpu_seconds: Some(entry.spent.cpu_seconds),
+                rows: entry.rows,
+                error: entry.error.as_deref(),
+            });
+            entry.start_anew(now);
+        }
+        take(&mut self.rows, out);
+    }
+
+    pub(super) fn costs(&self) -> Vec<CollectorCost> {
+        let cost = |entry: &Entry| CollectorCost {
+            collector: entry.name,
+            runs: entry.total_runs,
+            cpu_seconds: entry.total.cpu_seconds,
+            duration_seconds: entry.total.duration_seconds,
+        };
+        self.entries.iter().map(cost).collect()
+    }
+}
+
+impl Entry {
+    fn is_report_due(&self, now: Micros) -> bool {
+        let is_changed = self.was_reported_failed != Some(self.is_failed);
+        let age = self.last_report.map_or(f64::INFINITY, |last| now.seconds_since(last));
+        is_changed || !(0.0..REPORT_SECONDS - SLACK_SECONDS).contains(&age)
+    }
+
+    fn start_anew(&mut self, now: Micros) {
+        self.last_report = Some(now);
+        self.was_reported_failed = Some(self.is_failed);
+        (self.runs, self.failures, self.rows) = (0, 0, 0);
+        self.spent = Spent::default();
+        self.error = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+
+    use super::*;
+
+    fn reported(log: &mut RunLog, second: i64, error: Option<&str>) -> Vec<bool> {
+        let now = Micros(second * 1_000_000);
+        log.note(0, now, Spent::default(), 1, error.map(|why| CollectError::new("read", why)));
+        let mut out = Vec::new();
+        log.report("web1", now, &mut out);
+        let success =
+            |batch: &Batch| batch.rows.column_by_name("is_success").unwrap().as_boolean().value(0);
+        out.iter().map(success).collect()
+    }
+
+    #[test]
+    fn failure_and_recovery_are_told_at_once_and_the_rest_every_ten_seconds() {
+        let mut log = RunLog::new(["cpu_stat"].into_iter());
+        assert_eq!(reported(&mut log, 1, None), [true]);
+        assert!(reported(&mut log, 2, None).is_empty());
+        assert_eq!(reported(&mut log, 3, Some("gone")), [false]);
+        assert!(reported(&mut log, 4, Some("gone")).is_empty());
+        assert_eq!(reported(&mut log, 13, Some("gone")), [false]);
+        assert_eq!(reported(&mut log, 14, None), [true]);
+    }
+
+    #[test]
+    fn slow_collector_waits_and_a_clock_step_back_does_not_stop_it() {
+        let mut log = RunLog::new(["filesystem"].into_iter());
+        let at = |second: i64| Micros(second * 1_000_000);
+        assert!(log.is_due(0, 10.0, at(100)));
+        log.note(0, at(100), Spent::default(), 0, None);
+        assert!(!log.is_due(0, 10.0, at(109)));
+        assert!(log.is_due(0, 10.0, at(110)));
+        assert!(log.is_due(0, 10.0, at(50)));
+    }
+}

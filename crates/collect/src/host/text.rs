@@ -1,0 +1,91 @@
+//! The kernel's text files as lines, fields and numbers; bytes in, no allocation.
+//!
+//! Numbers in `/proc` are unsigned 64 bit as often as signed, and some files print -1 for "none": both fit here,
+//! the unsigned ones saturated at `i64::MAX`.
+
+use std::borrow::Cow;
+
+/// Lines without their line feeds; a last line without one counts.
+pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// Fields between runs of blanks and tabs.
+pub(crate) fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b' ' || byte == b'\t').filter(|field| !field.is_empty())
+}
+
+/// The field as a decimal number, or `None` when it is none.
+pub(crate) fn int(field: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match field {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0_i64;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value.saturating_mul(10).saturating_add(i64::from(digit - b'0'));
+    }
+    Some(if is_negative { -value } else { value })
+}
+
+/// The field as a hexadecimal number, or `None` when it is none.
+pub(crate) fn hex(field: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(field).ok()?;
+    i64::from_str_radix(text, 16).ok()
+}
+
+/// The field as a float, or `None` when it is none.
+pub(crate) fn float(field: &[u8]) -> Option<f64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// `/proc/meminfo`, `memory.stat` and their like: the first number of the line whose first field is `key`.
+pub(crate) fn value_of(bytes: &[u8], key: &[u8]) -> Option<i64> {
+    lines(bytes).find_map(|line| {
+        let mut fields = fields(line);
+        let name = fields.next()?;
+        let name = name.strip_suffix(b":").unwrap_or(name);
+        if name == key { int(fields.next()?) } else { None }
+    })
+}
+
+/// Text with what is not UTF-8 replaced, blanks around it taken off.
+pub(crate) fn trimmed(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_kernel_are_read() {
+        assert_eq!(int(b"42"), Some(42));
+        assert_eq!(int(b"-1"), Some(-1));
+        assert_eq!(int(b"18446744073709551615"), Some(i64::MAX));
+        assert_eq!(hex(b"0000ffff"), Some(65535));
+        assert_eq!(float(b"0.47"), Some(0.47));
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for field in [&b""[..], b"-", b"4x", b"max", b"\xff"] {
+            assert_eq!(int(field), None);
+        }
+        assert_eq!(hex(b"xyz"), None);
+        assert_eq!(float(b"avg"), None);
+    }
+
+    #[test]
+    fn value_is_found_by_its_name_with_and_without_colon() {
+        assert_eq!(value_of(b"MemTotal:   10 kB\nMemFree: 5 kB\n", b"MemFree"), Some(5));
+        assert_eq!(value_of(b"cache 1\noom_kill 3", b"oom_kill"), Some(3));
+        assert_eq!(value_of(b"cache 1\n", b"oom_kill"), None);
+    }
+}

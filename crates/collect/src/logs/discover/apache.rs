@@ -1,0 +1,404 @@
+//! Apache httpd: its configuration with includes followed, the logs it writes and how their lines look.
+//!
+//! Source: httpd's manual (configuring, `mod_log_config`, `mpm_common`), Debian's `envvars`. Containers such as
+//! `<IfModule>` are taken as if they applied: a directive too many is better than one too few. The surprising thing:
+//! on Debian the directory of the logs is a shell variable of a file that httpd itself never reads.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use weir_tables::{LogFormat, LogSource, Program};
+
+use super::process::Process;
+use super::{Finder, FoundDirective, below};
+use crate::logs::glob;
+
+const DEPTH_LIMIT: usize = 16;
+const FILE_LIMIT: usize = 2000;
+
+/// Where distributions put it: server root, configuration.
+const PLACES: &[(&str, &str)] = &[
+    ("/etc/apache2", "/etc/apache2/apache2.conf"),
+    ("/etc/httpd", "/etc/httpd/conf/httpd.conf"),
+    ("/usr/local/apache2", "/usr/local/apache2/conf/httpd.conf"),
+];
+
+/// Directives that become rows, lower case.
+const KEPT: &[&str] = &[
+    "listen",
+    "listenbacklog",
+    "keepalive",
+    "keepalivetimeout",
+    "maxkeepaliverequests",
+    "maxrequestworkers",
+    "maxclients",
+    "serverlimit",
+    "threadsperchild",
+    "threadlimit",
+    "startservers",
+    "maxconnectionsperchild",
+    "timeout",
+    "requestreadtimeout",
+    "proxypass",
+    "proxytimeout",
+    "servername",
+    "customlog",
+    "errorlog",
+    "logformat",
+    "transferlog",
+    "enablesendfile",
+];
+
+const COMMON: &str = "%h %l %u %t \"%r\" %>s %b";
+
+pub(super) fn find(found: &mut Finder, processes: &[Process]) {
+    let mut seen = HashSet::new();
+    for process in
+        processes.iter().filter(|process| matches!(process.name.as_str(), "apache2" | "httpd"))
+    {
+        let Some((server_root, configuration)) = configuration_of(process) else { continue };
+        // Children have the arguments of their parent, and higher numbers.
+        if seen.insert((process.base.clone(), configuration.clone())) {
+            read_all(found, &process.base, &server_root, &configuration, Some(process.id));
+        }
+    }
+    let root = found.root.clone();
+    if let Some((server_root, configuration)) = place_at(&root)
+        && !seen.contains(&(root.clone(), configuration.clone()))
+    {
+        read_all(found, &root, &server_root, &configuration, None);
+    }
+}
+
+fn place_at(base: &Path) -> Option<(PathBuf, PathBuf)> {
+    let place = PLACES.iter().find(|(_, file)| below(base, Path::new(file)).exists())?;
+    Some((place.0.into(), place.1.into()))
+}
+
+fn configuration_of(process: &Process) -> Option<(PathBuf, PathBuf)> {
+    let place = place_at(&process.base);
+    let server_root = process.option('d').map(PathBuf::from);
+    let server_root = server_root.or_else(|| place.as_ref().map(|place| place.0.clone()))?;
+    let configuration = match process.option('f') {
+        Some(file) => server_root.join(file),
+        None => place?.1,
+    };
+    Some((server_root, configuration))
+}
+
+fn read_all(
+    found: &mut Finder,
+    base: &Path,
+    server_root: &Path,
+    configuration: &Path,
+    process_id: Option<i64>,
+) {
+    let mut reader = Reader {
+        variables: shell_variables(&below(base, &server_root.join("envvars"))),
+        found,
+        base: base.to_owned(),
+        server_root: server_root.to_owned(),
+        process_id,
+        formats: HashMap::from([("common".to_owned(), COMMON.to_owned())]),
+        logs: Vec::new(),
+        blocks: Vec::new(),
+        files: 0,
+    };
+    reader.file(configuration, 0);
+    reader.finish();
+}
+
+/// `export NAME=VALUE` lines; a variable inside a value that is not set is empty.
+fn shell_variables(path: &Path) -> HashMap<String, String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut variables = HashMap::new();
+    for line in text.lines() {
+        let line = line.trim();
+        let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=')
+        else {
+            continue;
+        };
+        if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            let value = value.trim_matches(['"', '\'']);
+            let value = value.split('$').next().unwrap_or("");
+            variables.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        }
+    }
+    variables
+}
+
+struct NamedLog {
+    target: String,
+    format: Option<String>,
+    is_error: bool,
+    place: String,
+}
+
+struct Reader<'a> {
+    found: &'a mut Finder,
+    base: PathBuf,
+    server_root: PathBuf,
+    process_id: Option<i64>,
+    variables: HashMap<String, String>,
+    formats: HashMap<String, String>,
+    logs: Vec<NamedLog>,
+    blocks: Vec<String>,
+    files: usize,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, path: &Path, depth: usize) {
+        self.files += 1;
+        if depth > DEPTH_LIMIT || self.files > FILE_LIMIT {
+            let message =
+                format!("cannot follow `{}`: includes are nested too deep", path.display());
+            let place = path.display().to_string();
+            return self.found.problem(place, message, "look for a file that includes itself");
+        }
+        let Some(text) = self.found.read(&below(&self.base, path), path) else { return };
+        let open_before = self.blocks.len();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut whole = String::new();
+        let mut start = 1;
+        for (line, number) in text.lines().zip(1..) {
+            if whole.is_empty() {
+                start = number;
+            }
+            if let Some(part) = line.strip_suffix('\\') {
+                whole.push_str(part);
+                continue;
+            }
+            whole.push_str(line);
+            self.line(path, start, whole.trim(), depth);
+            whole.clear();
+        }
+        if self.blocks.len() != open_before {
+            let place = path.display().to_string();
+            let message = format!(
+                "cannot parse `{place}`: a `<{}>` is never closed",
+                self.blocks.last().map_or("", String::as_str)
+            );
+            self.found.problem(place, message, "run `apachectl configtest`");
+            self.blocks.truncate(open_before);
+        }
+    }
+
+    fn line(&mut self, path: &Path, line: i64, text: &str, depth: usize) {
+        if text.is_empty() || text.starts_with('#') {
+        } else if text.starts_with("</") {
+            self.blocks.pop();
+        } else if let Some(section) = text.strip_prefix('<') {
+            self.blocks.push(section.trim_end_matches('>').trim().to_owned());
+        } else {
+            let words: Vec<String> = words(text).iter().map(|word| self.expand(word)).collect();
+            self.directive(path, line, &words, depth);
+        }
+    }
+
+    /// Puts variables in; unknown ones stay as they are.
+    fn expand(&self, word: &str) -> String {
+        let mut expanded = String::new();
+        let mut rest = word;
+        while let Some((before, after)) = rest.split_once("${") {
+            expanded.push_str(before);
+            match after.split_once('}').map(|(name, tail)| (self.variables.get(name), tail)) {
+                Some((Some(value), tail)) => {
+                    expanded.push_str(value);
+                    rest = tail;
+                }
+                _ => {
+                    expanded.push_str("${");
+                    rest = after;
+                }
+            }
+        }
+        expanded + rest
+    }
+
+    fn directive(&mut self, path: &Path, line: i64, words: &[String], depth: usize) {
+        let Some((name, arguments)) = words.split_first() else { return };
+        let lower = name.to_ascii_lowercase();
+        let place = format!("{}:{line}", path.display());
+        let log = |target: &String, format: Option<&String>, is_error: bool| NamedLog {
+            target: target.clone(),
+            format: format.cloned(),
+            is_error,
+            place: place.clone(),
+        };
+        match (lower.as_str(), arguments) {
+            ("include" | "includeoptional", [pattern, ..]) => {
+                return self.include(pattern, lower == "include", depth, &place);
+            }
+            ("define", [variable, value]) => {
+                self.variables.insert(variable.clone(), value.clone());
+            }
+            ("serverroot", [directory]) => self.server_root = directory.into(),
+            ("logformat", [format]) => {
+                self.formats.insert(String::new(), format.clone());
+            }
+            ("logformat", [format, nickname]) => {
+                self.formats.insert(nickname.clone(), format.clone());
+            }
+            ("customlog" | "globallog", [target, format, ..]) => {
+                self.logs.push(log(target, Some(format), false));
+            }
+            ("transferlog", [target]) => self.logs.push(log(target, None, false)),
+            ("errorlog", [target, ..]) => self.logs.push(log(target, None, true)),
+            _ => {}
+        }
+        if KEPT.contains(&lower.as_str()) {
+            self.keep(path, line, name, arguments);
+        }
+    }
+
+    fn include(&mut self, pattern: &str, is_required: bool, depth: usize, place: &str) {
+        let pattern = self.server_root.join(pattern);
+        let mut outside = below(&self.base, &pattern);
+        if outside.is_dir() {
+            outside.push("*");
+        }
+        let matched = if self.files > FILE_LIMIT { Vec::new() } else { glob::expand(&outside) };
+        if self.files <= FILE_LIMIT && matched.is_empty() && is_required {
+            let message = format!("cannot read `{}`: no such file", pattern.display());
+            self.found.problem(place.to_owned(), message, "run `apachectl configtest`");
+        }
+        for path in matched.into_iter().filter(|path| path.is_file()) {
+            let inside = path.strip_prefix(&self.base).map(|rest| Path::new("/").join(rest));
+            self.file(&inside.unwrap_or(path), depth + 1);
+        }
+    }
+
+    fn keep(&mut self, path: &Path, line: i64, name: &str, arguments: &[String]) {
+        let (server_address, server_port) = match arguments.first() {
+            Some(first) if name.eq_ignore_ascii_case("listen") => listen_address(first),
+            _ => (None, None),
+        };
+        self.found.directive(FoundDirective {
+            program: Program::Apache,
+            process_id: self.process_id,
+            file: path.to_owned(),
+            line,
+            context: self.blocks.join("/"),
+            directive: name.to_owned(),
+            arguments: super::redact_url(&arguments.join(" ")),
+            server_address,
+            server_port,
+        });
+    }
+
+    fn finish(mut self) {
+        for log in std::mem::take(&mut self.logs) {
+            let format = if log.is_error { LogFormat::ApacheError } else { self.format(&log) };
+            let target = log.target.as_str();
+            if target == "/dev/null" {
+                continue;
+            }
+            let (what, hint) = if target.starts_with('|') {
+                ("it goes to another program", "name the files with `weir up --tail GLOB`")
+            } else if target.starts_with("syslog") {
+                ("it goes to syslog", "write a second log to a file, which has offsets")
+            } else if target.contains("${") || target.contains('%') {
+                ("its path holds variables", "name the files with `weir up --tail GLOB`")
+            } else if matches!(
+                target,
+                "/dev/stdout" | "/dev/stderr" | "/proc/self/fd/1" | "/proc/self/fd/2"
+            ) {
+                ("it goes to a standard stream", "let httpd write to a file as well")
+            } else {
+                let path = below(&self.base, &self.server_root.join(target));
+                let found_in = log.place;
+                self.found.source(LogSource { path, program: Program::Apache, format, found_in });
+                continue;
+            };
+            let message = format!("cannot follow `{target}`: {what}");
+            self.found.problem(log.place, message, hint);
+        }
+    }
+
+    fn format(&self, log: &NamedLog) -> LogFormat {
+        let name = log.format.as_deref().unwrap_or("");
+        let template = match self.formats.get(name) {
+            Some(template) => template.as_str(),
+            None if name.contains('%') => name,
+            None => COMMON,
+        };
+        // Debian's counts the bytes with headers (`%O`); the place of every field is the same.
+        let plain = template.replace("%O", "%b").replace("%{User-agent}i", "%{User-Agent}i");
+        let combined = format!("{COMMON} \"%{{Referer}}i\" \"%{{User-Agent}}i\"");
+        if plain == COMMON || plain == combined {
+            LogFormat::Combined
+        } else {
+            LogFormat::ApacheTemplate { template: template.to_owned() }
+        }
+    }
+}
+
+/// The words of a line; a backslash inside quotes escapes the quote and itself.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let mut word = String::new();
+        if matches!(first, '"' | '\'') {
+            let mut characters = rest[1..].char_indices().peekable();
+            let mut end = rest.len();
+            while let Some((at, character)) = characters.next() {
+                match character {
+                    '\\' if characters
+                        .peek()
+                        .is_some_and(|(_, next)| *next == first || *next == '\\') =>
+                    {
+                        word.extend(characters.next().map(|(_, next)| next));
+                    }
+                    close if close == first => {
+                        end = at + 2;
+                        break;
+                    }
+                    other => word.push(other),
+                }
+            }
+            rest = &rest[end.min(rest.len())..];
+        } else {
+            let end = rest.find([' ', '\t']).unwrap_or(rest.len());
+            word.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+        words.push(word);
+        rest = rest.trim_start();
+    }
+    words
+}
+
+/// Address and port of `Listen [ADDRESS:]PORT`.
+fn listen_address(argument: &str) -> (Option<String>, Option<i64>) {
+    let (address, port) = argument.rsplit_once(':').unwrap_or(("0.0.0.0", argument));
+    let address = match address.trim_matches(['[', ']']) {
+        "*" => "0.0.0.0",
+        other => other,
+    };
+    (Some(address.to_owned()), port.parse::<u16>().ok().map(i64::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_httpd_splits_them() {
+        assert_eq!(
+            words(r#"LogFormat "%h \"%r\" \x" name"#),
+            ["LogFormat", r#"%h "%r" \x"#, "name"]
+        );
+        assert_eq!(words("a 'b c'  d"), ["a", "b c", "d"]);
+        assert_eq!(words("a \"never closed"), ["a", "never closed"]);
+        assert_eq!(words("a \"é"), ["a", "é"]);
+    }
+
+    #[test]
+    fn listen_has_address_and_port() {
+        assert_eq!(listen_address("80"), (Some("0.0.0.0".into()), Some(80)));
+        assert_eq!(listen_address("[::1]:8080"), (Some("::1".into()), Some(8080)));
+        assert_eq!(listen_address("10.0.0.1:443"), (Some("10.0.0.1".into()), Some(443)));
+        assert_eq!(listen_address("x"), (Some("0.0.0.0".into()), None));
+    }
+}

@@ -1,0 +1,288 @@
+//! HAProxy: its configuration, and the file in which a syslog daemon keeps what it logs.
+//!
+//! Source: HAProxy's configuration manual §2 (format), §4 (keywords), Debian's `49-haproxy.conf` for rsyslog. The
+//! surprising thing: HAProxy writes no files itself, so where its lines end up is decided by somebody else.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use weir_tables::{LogFormat, LogSource, Program};
+
+use super::process::Process;
+use super::{Finder, FoundDirective, below};
+use crate::logs::glob;
+
+const CONFIGURATION: &str = "/etc/haproxy/haproxy.cfg";
+const LOG: &str = "/var/log/haproxy.log";
+
+/// Sockets that one `bind` may become rows for.
+const RANGE_LIMIT: usize = 64;
+
+const SECTIONS: &[&str] = &[
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "peers",
+    "resolvers",
+    "userlist",
+    "mailers",
+    "cache",
+    "ring",
+    "program",
+    "http-errors",
+    "log-forward",
+    "fcgi-app",
+    "crt-store",
+    "traces",
+];
+
+/// Keywords of one word that become rows.
+const KEPT: &[&str] = &[
+    "bind",
+    "maxconn",
+    "server",
+    "server-template",
+    "backlog",
+    "log",
+    "log-format",
+    "mode",
+    "balance",
+    "retries",
+    "nbthread",
+    "fullconn",
+    "default_backend",
+    "use_backend",
+    "http-reuse",
+    "default-server",
+    "maxconnrate",
+    "maxsslconn",
+    "ulimit-n",
+    "tune.bufsize",
+    "tune.maxaccept",
+];
+
+/// Keywords of two words that become rows, whatever the second.
+const KEPT_PAIRS: &[&str] = &["timeout", "option", "stats"];
+
+pub(super) fn find(found: &mut Finder, processes: &[Process]) {
+    let mut seen = HashSet::new();
+    for process in processes.iter().filter(|process| process.name == "haproxy") {
+        let files: Vec<PathBuf> =
+            process.options('f').map(|file| process.directory.join(file)).collect();
+        // A worker has the arguments of its master, and a higher number.
+        if !files.is_empty() && seen.insert((process.base.clone(), files.clone())) {
+            read_all(found, &process.base, &files, Some(process.id));
+        }
+    }
+    let root = found.root.clone();
+    let is_read = seen.iter().any(|(base, _)| *base == root);
+    if !is_read && below(&root, Path::new(CONFIGURATION)).exists() {
+        read_all(found, &root, &[CONFIGURATION.into()], None);
+    }
+}
+
+fn read_all(found: &mut Finder, base: &Path, files: &[PathBuf], process_id: Option<i64>) {
+    let mut reader = Reader { found, process_id, section: String::new(), local_log: None };
+    for file in files {
+        for part in parts(base, file) {
+            reader.file(base, &part);
+        }
+    }
+    let local_log = reader.local_log.take();
+    let path = below(base, Path::new(LOG));
+    if let Some(found_in) = local_log.filter(|_| path.is_file()) {
+        let (program, format) = (Program::Haproxy, LogFormat::HaproxyHttp);
+        found.source(LogSource { path, program, format, found_in });
+    }
+}
+
+/// `-f DIRECTORY` means its `*.cfg`.
+fn parts(base: &Path, file: &Path) -> Vec<PathBuf> {
+    let outside = below(base, file);
+    if !outside.is_dir() {
+        return vec![file.to_owned()];
+    }
+    let inside = |path: PathBuf| file.join(path.file_name().unwrap_or_default());
+    glob::expand(&outside.join("*.cfg")).into_iter().map(inside).collect()
+}
+
+struct Reader<'a> {
+    found: &'a mut Finder,
+    process_id: Option<i64>,
+    section: String,
+    /// Where a log to this host's syslog was named.
+    local_log: Option<String>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, base: &Path, path: &Path) {
+        let Some(text) = self.found.read(&below(base, path), path) else { return };
+        self.section.clear();
+        for (line, number) in String::from_utf8_lossy(&text).lines().zip(1..) {
+            let words = words(line);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            if let Some((keyword, _)) = words.split_first() {
+                if SECTIONS.contains(keyword) {
+                    self.section = words.join(" ");
+                } else {
+                    self.directive(path, number, &words);
+                }
+            }
+        }
+    }
+
+    fn directive(&mut self, path: &Path, line: i64, words: &[&str]) {
+        // `no option httpclose` and `default option …` are the keyword behind.
+        let start = usize::from(matches!(words[0], "no" | "default") && words.len() > 1);
+        let is_pair = KEPT_PAIRS.contains(&words[start]) && words.len() > start + 1;
+        let end = start + if is_pair { 2 } else { 1 };
+        if !is_pair && !KEPT.contains(&words[start]) {
+            return;
+        }
+        let (name, arguments) = (words[..end].join(" "), &words[end..]);
+        match name.as_str() {
+            "log" => self.log(path, line, arguments),
+            "log-format" => self.own_format(path, line),
+            _ => {}
+        }
+        let shown = if is_secret(&name) { "[redacted]".to_owned() } else { arguments.join(" ") };
+        let sockets = match (name.as_str(), arguments.first()) {
+            ("bind", Some(addresses)) => sockets(addresses),
+            _ => vec![(None, None)],
+        };
+        for (server_address, server_port) in sockets {
+            self.found.directive(FoundDirective {
+                program: Program::Haproxy,
+                process_id: self.process_id,
+                file: path.to_owned(),
+                line,
+                context: self.section.clone(),
+                directive: name.clone(),
+                arguments: shown.clone(),
+                server_address,
+                server_port,
+            });
+        }
+    }
+
+    fn log(&mut self, path: &Path, line: i64, arguments: &[&str]) {
+        let Some(target) = arguments.first().copied() else { return };
+        let place = format!("{}:{line}", path.display());
+        let is_local = target.starts_with('/')
+            || target.starts_with("unix@")
+            || ["127.0.0.1", "localhost", "::1"].iter().any(|name| target.starts_with(name));
+        if is_local {
+            self.local_log.get_or_insert(place);
+        } else if !matches!(target, "global" | "stdout" | "stderr") {
+            let message = format!("cannot follow HAProxy's log: it goes to `{target}`");
+            self.found.problem(place, message, "add `log /dev/log local0` beside it");
+        }
+    }
+
+    fn own_format(&mut self, path: &Path, line: i64) {
+        let place = format!("{}:{line}", path.display());
+        let message = format!(
+            "cannot read the times of `log-format` at `{place}`: weir reads `option httplog`"
+        );
+        self.found.problem(place, message, "use `option httplog`, which has all timers");
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    matches!(name, "stats auth" | "stats admin" | "stats scope")
+}
+
+/// The words of a line: quotes, backslash escapes, a comment from `#` on.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (None, '#') => break,
+            (None, ' ' | '\t' | '\r') => words.extend(word.take()),
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (Some(open), close) if open == close => quote = None,
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// Address and port of every socket of `bind ADDRESS:PORT[-PORT],…`.
+fn sockets(addresses: &str) -> Vec<(Option<String>, Option<i64>)> {
+    let mut all = Vec::new();
+    for address in addresses.split(',') {
+        let family = address.split_once('@');
+        let (family, rest) = family.map_or(("", address), |(family, rest)| (family, rest));
+        if rest.starts_with('/') || matches!(family, "unix" | "abns" | "fd" | "sockpair") {
+            all.push((None, None));
+            continue;
+        }
+        let (host, ports) = rest.rsplit_once(':').unwrap_or((rest, ""));
+        let host = host.trim_matches(['[', ']']);
+        let host = match host {
+            "" | "*" if family.ends_with('6') => "::",
+            "" | "*" => "0.0.0.0",
+            "::" | ":" => "::",
+            other => other,
+        };
+        let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+        match (first.parse::<u16>(), last.parse::<u16>()) {
+            (Ok(first), Ok(last)) => {
+                all.extend(
+                    (first..=last).map(|port| (Some(host.to_owned()), Some(i64::from(port)))),
+                );
+            }
+            _ => all.push((Some(host.to_owned()), None)),
+        }
+        all.truncate(RANGE_LIMIT);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(addresses: &str, expected: Expect) {
+        let shown: Vec<String> = sockets(addresses)
+            .into_iter()
+            .map(|(address, port)| match (address, port) {
+                (Some(address), Some(port)) => format!("{address} {port}"),
+                (address, port) => format!("{address:?} {port:?}"),
+            })
+            .collect();
+        expected.assert_eq(&shown.join(", "));
+    }
+
+    #[test]
+    fn every_socket_of_a_bind_is_named() {
+        check("*:80", expect!["0.0.0.0 80"]);
+        check(":80,10.0.0.1:443", expect!["0.0.0.0 80, 10.0.0.1 443"]);
+        check("[::]:80", expect![":: 80"]);
+        check(":::80", expect![":: 80"]);
+        check("ipv6@:80", expect![":: 80"]);
+        check("127.0.0.1:8000-8002", expect!["127.0.0.1 8000, 127.0.0.1 8001, 127.0.0.1 8002"]);
+        check("/run/haproxy.sock", expect!["None None"]);
+        check("*:$PORT", expect![[r#"Some("0.0.0.0") None"#]]);
+        assert_eq!(sockets("*:1-65535").len(), RANGE_LIMIT);
+    }
+
+    #[test]
+    fn words_keep_quoted_spaces_and_lose_comments() {
+        assert_eq!(words("  a 'b c' \"d # \\\" e\" f\\ g # h"), ["a", "b c", "d # \" e", "f g"]);
+        assert!(words("# only").is_empty());
+        assert_eq!(words("x ''"), ["x", ""]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Paths with `*`, `?` and `[…]`, as glob(7) has them in configuration files.
+//!
+//! Written here because the whole of it is one matcher and one directory walk. A name that begins with a dot is
+//! matched only by a pattern that begins with one, and a walk gives at most [`MATCH_LIMIT`] paths.
+
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+
+/// Paths that one pattern gives at most.
+pub(super) const MATCH_LIMIT: usize = 10_000;
+
+/// Whether `path` holds a wildcard.
+pub(super) fn is_pattern(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+}
+
+/// The paths that exist and match `pattern`, sorted; a pattern without wildcards gives itself if it exists.
+pub(super) fn expand(pattern: &Path) -> Vec<PathBuf> {
+    if !is_pattern(pattern) {
+        return if pattern.exists() { vec![pattern.to_owned()] } else { Vec::new() };
+    }
+    let mut found = vec![PathBuf::new()];
+    for component in pattern.components() {
+        found = match component {
+            Component::Normal(name) if is_pattern(Path::new(name)) => {
+                found.iter().flat_map(|directory| children(directory, name)).collect()
+            }
+            other => found.into_iter().map(|path| path.join(other)).collect(),
+        };
+        found.truncate(MATCH_LIMIT);
+    }
+    // What a directory has just listed exists.
+    if !pattern.file_name().is_some_and(|name| is_pattern(Path::new(name))) {
+        found.retain(|path| path.exists());
+    }
+    found
+}
+
+fn children(directory: &Path, pattern: &OsStr) -> Vec<PathBuf> {
+    let place = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let Ok(entries) = place.read_dir() else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.file_name())
+        .filter(|name| name_matches(pattern.as_encoded_bytes(), name.as_encoded_bytes()))
+        .map(|name| directory.join(name))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Whether the file name `name` matches `pattern`.
+pub(super) fn name_matches(pattern: &[u8], name: &[u8]) -> bool {
+    if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
+        return false;
+    }
+    matches(pattern, name)
+}
+
+/// Wildcard match in linear memory: on a mismatch the last `*` takes one byte more.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            star = Some((p + 1, t));
+            p += 1;
+        } else if let Some(length) = one_matches(&pattern[p..], text[t]) {
+            p += length;
+            t += 1;
+        } else if let Some((after_star, taken)) = star {
+            p = after_star;
+            t = taken + 1;
+            star = Some((after_star, t));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+/// Bytes of the pattern that one byte of the text used up, or `None` when it does not match.
+fn one_matches(pattern: &[u8], byte: u8) -> Option<usize> {
+    match *pattern.first()? {
+        b'?' => Some(1),
+        b'[' => class_matches(pattern, byte).unwrap_or((byte == b'[').then_some(1)),
+        b'\\' if pattern.len() > 1 => (pattern[1] == byte).then_some(2),
+        literal => (literal == byte).then_some(1),
+    }
+}
+
+/// `None`: the bracket is never closed, so it stands for itself. `Some(None)`: no match.
+fn class_matches(pattern: &[u8], byte: u8) -> Option<Option<usize>> {
+    let is_negated = matches!(pattern.get(1), Some(b'!' | b'^'));
+    let start = if is_negated { 2 } else { 1 };
+    let end = start + 1 + pattern.get(start + 1..)?.iter().position(|byte| *byte == b']')?;
+    let mut is_member = false;
+    let mut at = start;
+    while at < end {
+        if at + 2 < end && pattern[at + 1] == b'-' {
+            is_member |= (pattern[at]..=pattern[at + 2]).contains(&byte);
+            at += 3;
+        } else {
+            is_member |= pattern[at] == byte;
+            at += 1;
+        }
+    }
+    Some((is_member != is_negated).then_some(end + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_as_the_shell_does() {
+        for (pattern, name, expected) in [
+            ("*.conf", "a.conf", true),
+            ("*.conf", ".hidden.conf", false),
+            (".*", ".hidden", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+            ("access?.log", "access1.log", true),
+            ("access?.log", "access.log", false),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]]x", "]x", true),
+            ("[x", "[x", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("", "", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(
+                name_matches(pattern.as_bytes(), name.as_bytes()),
+                expected,
+                "{pattern} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn matching_never_panics_and_a_star_matches_all() {
+        arbtest::arbtest(|u| {
+            let pattern: Vec<u8> = u.arbitrary()?;
+            let name: Vec<u8> = u.arbitrary()?;
+            name_matches(&pattern, &name);
+            assert!(matches(b"*", &name));
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn wildcards_in_directories_are_walked() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["x1/a.log", "x2/b.log", "y/c.log"] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let found = expand(&dir.path().join("x*/*.log"));
+        assert_eq!(found, [dir.path().join("x1/a.log"), dir.path().join("x2/b.log")]);
+        assert!(expand(&dir.path().join("none*/x")).is_empty());
+    }
+}

@@ -1,0 +1,176 @@
+//! What goes in and out of a [`Tailer`](super::Tailer): options, chunks, new streams, status, events.
+//!
+//! Positions are byte offsets. A chunk's bytes are what a parser gets; its range can be wider than its bytes are long,
+//! because holes of NUL bytes and the rest of an overlong line are passed over, counted in `skipped_bytes`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_tables::{LogSource, Program, StreamId};
+
+/// How much of a file is read when neither side has met it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// All of it.
+    Start,
+    /// Whole lines of its last so many bytes.
+    Recent(u64),
+}
+
+/// Limits and habits of a tailer.
+#[derive(Clone, Debug)]
+pub struct TailOptions {
+    /// Name of the host; part of every stream's identity, so that machines cloned from one image stay apart.
+    pub host: String,
+    /// For sources that were found, not named by the user (those begin at the start).
+    pub first_contact: ReadFrom,
+    /// Bytes of one chunk at most, and of one line: 1 MiB.
+    pub chunk_bytes: usize,
+    /// Bytes handed out and not yet acknowledged, over all streams, at most: 32 MiB. One chunk may exceed it.
+    pub max_in_flight_bytes: u64,
+    /// After this long without growth the unfinished last line of a rotated file counts as a line: 5 s.
+    pub half_line_after: Duration,
+    /// A rotated file that is read to its end stays open this long for a writer that has not reopened yet: 300 s.
+    pub keep_rotated: Duration,
+    /// The same for a file that has no name any more, whose space its file system cannot free: 30 s.
+    pub keep_deleted: Duration,
+    /// Paths watched at most: 10,000.
+    pub max_paths: usize,
+}
+
+impl Default for TailOptions {
+    fn default() -> Self {
+        Self {
+            host: String::new(),
+            first_contact: ReadFrom::Recent(64 << 20),
+            chunk_bytes: 1 << 20,
+            max_in_flight_bytes: 32 << 20,
+            half_line_after: Duration::from_secs(5),
+            keep_rotated: Duration::from_secs(300),
+            keep_deleted: Duration::from_secs(30),
+            max_paths: 10_000,
+        }
+    }
+}
+
+/// A stream that the tailer asks about: answer with [`Tailer::start`](super::Tailer::start).
+#[derive(Clone, Debug)]
+pub struct NewStream {
+    /// Its identity.
+    pub stream: StreamId,
+    /// The file.
+    pub path: Arc<str>,
+    /// The source that the file belongs to.
+    pub source: Arc<LogSource>,
+    /// Whether the file was there when its source was first looked at.
+    pub existed_at_start: bool,
+}
+
+/// Whole lines of one stream.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// The stream.
+    pub stream: StreamId,
+    /// The path that the file is watched under; a rotated file keeps it.
+    pub path: Arc<str>,
+    /// The source that the file belongs to.
+    pub source: Arc<LogSource>,
+    /// Offset of `bytes[0]`.
+    pub from: u64,
+    /// Where the stream stands once this chunk is durable.
+    pub to: u64,
+    /// Lines, each ending in a newline; the last may lack it when its file ended so, or when it is cut at the limit.
+    pub bytes: Vec<u8>,
+    /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole.
+    pub skipped_bytes: u64,
+}
+
+/// What a file is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// Empty, or its first line is not complete: no stream yet.
+    Waiting,
+    /// Asked about, not yet answered.
+    Starting,
+    /// Followed at its path.
+    Reading,
+    /// No longer at its path; read to its end.
+    Rotated,
+    /// Cannot be read; tried again.
+    Failed,
+}
+
+impl StreamState {
+    /// The word for it, lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Reading => "reading",
+            Self::Rotated => "rotated",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// How far one file is read.
+#[derive(Clone, Debug)]
+pub struct StreamStatus {
+    /// `None` before the identity is known.
+    pub stream: Option<StreamId>,
+    /// The path that the file is watched under.
+    pub path: Arc<str>,
+    /// Who writes it.
+    pub program: Program,
+    /// Bytes handed out.
+    pub position: u64,
+    /// Bytes acknowledged as durable.
+    pub acknowledged: u64,
+    /// Size at the last look.
+    pub size: u64,
+    /// Bytes that are not yet acknowledged.
+    pub lag_bytes: u64,
+    /// What it is doing.
+    pub state: StreamState,
+    /// Why it cannot be read, with a hint on a second line.
+    pub error: Option<String>,
+}
+
+/// Something that happened to a file and that someone should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TailEvent {
+    /// Another file is at the path now; the old one is read to its end.
+    Rotated {
+        /// The path.
+        path: Arc<str>,
+        /// The old file's stream.
+        stream: StreamId,
+        /// Bytes of it still to be read.
+        unread_bytes: u64,
+    },
+    /// The file was cut or overwritten from its start (copytruncate, `>`); it is read again from 0 as a new stream.
+    Truncated {
+        /// The path.
+        path: Arc<str>,
+        /// The stream that ended.
+        stream: StreamId,
+        /// Bytes known to have been there and never read. Bytes written after the last look are not counted.
+        lost_bytes: u64,
+        /// Whether a copy beside it held the rest and is read instead.
+        is_copy_found: bool,
+    },
+    /// A program goes on writing to a file that has no name any more.
+    WriterOnDeleted {
+        /// The path it had.
+        path: Arc<str>,
+        /// Its size.
+        size: u64,
+    },
+    /// The hub asked for bytes of a stream that is gone.
+    Lost {
+        /// The stream.
+        stream: StreamId,
+        /// The position asked for.
+        position: u64,
+    },
+}

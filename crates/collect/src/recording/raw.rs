@@ -1,0 +1,92 @@
+//! The raw files of a recorded host: copies of what the collectors read, below `raw/`, with the same paths.
+//!
+//! Only what is listed here is copied. Never `/proc/PID/cmdline` or `environ`: arguments hold passwords.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use crate::CollectError;
+
+/// Longest copy; the rest is cut.
+const FILE_LIMIT_BYTES: u64 = 1 << 20;
+
+/// Single files.
+const FILES: [&str; 27] = [
+    "proc/stat",
+    "proc/meminfo",
+    "proc/vmstat",
+    "proc/uptime",
+    "proc/loadavg",
+    "proc/diskstats",
+    "proc/mounts",
+    "proc/mdstat",
+    "proc/interrupts",
+    "proc/softirqs",
+    "proc/pressure/cpu",
+    "proc/pressure/memory",
+    "proc/pressure/io",
+    "proc/net/netstat",
+    "proc/net/snmp",
+    "proc/net/snmp6",
+    "proc/net/sockstat",
+    "proc/net/sockstat6",
+    "proc/net/softnet_stat",
+    "proc/net/dev",
+    "proc/net/stat/nf_conntrack",
+    "proc/self/cgroup",
+    "proc/sys/kernel/osrelease",
+    "proc/sys/kernel/arch",
+    "proc/sys/kernel/random/boot_id",
+    "etc/os-release",
+    "etc/sysctl.conf",
+];
+
+/// Directories whose plain files are copied, not what is below.
+const DIRECTORIES: [&str; 9] = [
+    "proc/sys/net/core",
+    "proc/sys/net/ipv4",
+    "proc/sys/net/netfilter",
+    "proc/sys/vm",
+    "etc/sysctl.d",
+    "run/sysctl.d",
+    "usr/local/lib/sysctl.d",
+    "usr/lib/sysctl.d",
+    "lib/sysctl.d",
+];
+
+/// Keys of TCP fast open and the like are secrets of the host.
+const SECRET_NAMES: [&str; 3] = ["key", "secret", "seed"];
+
+/// Copies what can be read below `root` to below `to`; returns how many files. What is missing is left out.
+pub(super) fn copy(root: &Path, to: &Path) -> Result<u64, CollectError> {
+    let mut count = 0;
+    for path in FILES {
+        count += copy_file(root, to, Path::new(path))?;
+    }
+    for directory in DIRECTORIES {
+        let entries = fs::read_dir(root.join(directory)).into_iter().flatten().flatten();
+        for entry in entries.take(1024) {
+            if fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file()) {
+                count += copy_file(root, to, &Path::new(directory).join(entry.file_name()))?;
+            }
+        }
+    }
+    Ok(count)
+}
+
+fn copy_file(root: &Path, to: &Path, path: &Path) -> Result<u64, CollectError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_secret = name.split('_').any(|word| SECRET_NAMES.contains(&word));
+    let Ok(file) = fs::File::open(root.join(path)) else { return Ok(0) };
+    let mut bytes = Vec::new();
+    if is_secret || file.take(FILE_LIMIT_BYTES).read_to_end(&mut bytes).is_err() {
+        return Ok(0);
+    }
+    let target = to.join(path);
+    let written = target.parent().map_or(Ok(()), fs::create_dir_all);
+    written
+        .and_then(|()| fs::write(&target, bytes))
+        .map_err(|error| super::writing(&target, &error))?;
+    Ok(1)
+}

@@ -1,0 +1,105 @@
+//! A recording gives back what was recorded, and says clearly what is wrong with anything else.
+
+use weir_tables::{ConfigDirective, ConfigDirectiveRows, FixedClock, Rows};
+
+use super::*;
+
+fn options() -> HostOptions {
+    HostOptions { host: "web1".into(), ..HostOptions::default() }
+}
+
+#[test]
+fn replay_gives_the_rows_that_were_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("host");
+    let clock = FixedClock::new(Micros(1_800_000_000_000_000));
+    let meta = Meta { host: "web\"1".into(), agent_version: "0.1.0".into(), started: clock.now() };
+    let mut recorder = Recorder::create(&dir, &meta).unwrap();
+    let mut sampler = HostSampler::new(options());
+    let mut expected = Vec::new();
+    for second in 0..3 {
+        clock.set(meta.started + Duration::from_secs(second));
+        let batches = sampler.sample(clock.now());
+        expected.push((clock.now(), batches.clone()));
+        recorder.write(clock.now(), batches).unwrap();
+    }
+    assert_eq!(recorder.finish().unwrap().samples, 3);
+    let mut replay = replay(&dir).unwrap();
+    assert_eq!(replay.meta(), &meta);
+    for (now, batches) in expected {
+        let (then, replayed) = replay.next().unwrap();
+        assert_eq!(then, now);
+        assert_eq!(replayed.len(), batches.len());
+        for (left, right) in replayed.iter().zip(&batches) {
+            assert_eq!((left.table.name, &left.rows), (right.table.name, &right.rows));
+        }
+    }
+    assert!(replay.next().is_none());
+    assert_eq!(replay.error(), None);
+}
+
+#[test]
+fn recorded_host_has_raw_files_and_no_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("host");
+    let clock = FixedClock::new(Micros(1_800_000_000_000_000));
+    let recorded = record(&dir, &options(), 1, &clock).unwrap();
+    assert!(recorded.rows > 100 && recorded.files > 50, "{recorded:?}");
+    assert!(dir.join("raw/proc/net/netstat").exists());
+    assert!(!dir.join("raw/proc/sys/net/ipv4/tcp_fastopen_key").exists());
+    assert!(record(&dir, &options(), 1, &clock).unwrap_err().message.contains("is not empty"));
+}
+
+#[test]
+fn secrets_in_configuration_rows_are_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("host");
+    let meta = Meta { host: "web1".into(), agent_version: "0".into(), started: Micros(0) };
+    let mut rows = ConfigDirectiveRows::default();
+    rows.push(&ConfigDirective {
+        host: "web1",
+        directive: "proxy_set_header",
+        arguments: "Authorization hunter2",
+        ..Default::default()
+    });
+    let batch = Batch { table: ConfigDirectiveRows::SPEC, rows: rows.finish() };
+    let mut recorder = Recorder::create(&dir, &meta).unwrap();
+    recorder.write(Micros(0), vec![batch]).unwrap();
+    recorder.finish().unwrap();
+    let (_, batches) = replay(&dir).unwrap().next().unwrap();
+    let shown = format!("{:?}", batches[0].rows);
+    assert!(!shown.contains("hunter2") && shown.contains("[redacted]"));
+}
+
+#[test]
+fn foreign_and_damaged_directories_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = replay(dir.path()).unwrap_err();
+    assert!(error.hint.unwrap().contains("not a recording"));
+
+    let dir = dir.path().join("host");
+    let meta = Meta { host: "web1".into(), agent_version: "0".into(), started: Micros(0) };
+    let mut recorder = Recorder::create(&dir, &meta).unwrap();
+    recorder.write(Micros(1), Vec::new()).unwrap();
+    recorder.write(Micros(2), Vec::new()).unwrap();
+    recorder.finish().unwrap();
+
+    let samples = dir.join(SAMPLES);
+    let whole = fs::read(&samples).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&samples, &whole[..length]).unwrap();
+        let Ok(mut replay) = replay(&dir) else { continue };
+        let count = replay.by_ref().count();
+        let is_cut_between = replay.error().is_none();
+        assert!(count < 2 && (is_cut_between || replay.error().is_some()));
+    }
+    fs::write(&samples, b"PK\x03\x04 something else").unwrap();
+    assert!(replay(&dir).unwrap_err().message.contains("does not begin with"));
+
+    fs::write(dir.join(META), "version = 99\nhost = \"web1\"\n").unwrap();
+    assert!(replay(&dir).unwrap_err().message.contains("newer"));
+    fs::write(dir.join(META), "name = \"x\"\n").unwrap();
+    assert!(replay(&dir).unwrap_err().message.contains("it has no `version = 1`"));
+    fs::write(dir.join(META), "nonsense").unwrap();
+    assert!(replay(&dir).is_err());
+}

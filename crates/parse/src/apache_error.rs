@@ -1,0 +1,136 @@
+//! Apache's `ErrorLog` (core, default `ErrorLogFormat` of 2.4, and that of 2.2).
+//!
+//! `[Fri Nov 20 12:00:00.123456 2026] [core:error] [pid 12:tid 34] (2)No such file: [client 1.2.3.4:5] AH00128: …`
+
+use crate::log_text;
+use crate::record::{Kind, Record};
+use crate::{number, severity};
+
+/// Reads a line.
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
+    if head(line, record).is_none() {
+        log_text::parse(line, record);
+    }
+    Kind::Log
+}
+
+/// Whether a line has the head of the format.
+pub(crate) fn is_likely(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    bytes.first() == Some(&b'[') && bytes.get(4) == Some(&b' ') && line.contains("] [")
+}
+
+fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let (stamp, mut rest) = line.strip_prefix('[')?.split_once("] ")?;
+    record.ts = Some(record.times.read(stamp)?);
+    while let Some((inner, behind)) = bracket(rest).filter(|(inner, _)| is_head(inner)) {
+        head_value(inner, record);
+        rest = behind;
+    }
+    record.log.body = message(rest, record);
+    Some(())
+}
+
+fn bracket(text: &str) -> Option<(&str, &str)> {
+    let (inner, rest) = text.strip_prefix('[')?.split_once(']')?;
+    Some((inner, rest.strip_prefix(' ').unwrap_or(rest)))
+}
+
+fn is_head(inner: &str) -> bool {
+    let level = inner.rsplit_once(':').map_or(inner, |(_, level)| level);
+    inner.starts_with("pid ") || inner.starts_with("client ") || severity::of_word(level).is_some()
+}
+
+fn head_value<'a>(inner: &'a str, record: &mut Record<'a>) {
+    if let Some(process) = inner.strip_prefix("pid ") {
+        let (process_id, thread_id) = process.split_once(":tid ").unwrap_or((process, ""));
+        record.log.process_id = number::integer(process_id);
+        record.attr("thread_id", thread_id);
+    } else if let Some(client) = inner.strip_prefix("client ") {
+        record.attr("client", client);
+    } else {
+        let (module, level) = inner.rsplit_once(':').unwrap_or(("", inner));
+        record.attr("module", module);
+        record.log.severity = severity::of_word(level);
+    }
+}
+
+/// The message without the client in its middle, the error code in front of it and the referer behind it.
+fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
+    let mut body = rest;
+    if let Some((system_error, behind)) = rest.split_once(": [client ")
+        && let Some((client, message)) = behind.split_once("] ")
+        && system_error.starts_with('(')
+    {
+        record.attr("system_error", system_error);
+        record.attr("client", client);
+        body = message;
+    }
+    if let Some((code, _)) = body.split_once(": ")
+        && code.starts_with("AH")
+        && number::integer(&code[2..]).is_some()
+    {
+        record.attr("error_code", code);
+    }
+    match body.rsplit_once(", referer: ") {
+        Some((message, referer)) => {
+            record.attr("referer", referer);
+            message
+        }
+        None => body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn heads_of_2_4_and_2_2_are_read() {
+        check_format(
+            LogFormat::ApacheError,
+            r#"[Fri Nov 20 12:00:00.123456 2026] [core:error] [pid 12:tid 34] (13)Permission denied: [client 1.2.3.4:567] AH00132: file permissions deny: /x, referer: http://r/
+[Fri Nov 20 12:00:00.123456 2026] [mpm_event:notice] [pid 12:tid 34] AH00489: Apache/2.4 configured -- resuming
+[Fri Nov 20 12:00:00 2026] [error] [client 1.2.3.4] File does not exist: /x
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  process_id: 12
+                  severity: error
+                  body: AH00132: file permissions deny: /x
+                  attrs: {module: core, thread_id: 34, system_error: (13)Permission denied, client: 1.2.3.4:567, error_code: AH00132, referer: http://r/}
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  process_id: 12
+                  severity: notice
+                  body: AH00489: Apache/2.4 configured -- resuming
+                  attrs: {module: mpm_event, thread_id: 34, error_code: AH00489}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: error
+                  body: File does not exist: /x
+                  attrs: {client: 1.2.3.4}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn lines_without_head_are_kept_whole() {
+        check_format(
+            LogFormat::ApacheError,
+            "sh: 1: convert: not found\n[noon] [x] y\n",
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: sh: 1: convert: not found
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: [noon] [x] y
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Apache's `LogFormat` (mod_log_config, mod_logio): its text to a matcher of lines.
+//!
+//! What surprises: `%b` writes `-` for zero bytes, `%D` is microseconds, `%k` counts the requests *before* this one.
+
+use std::collections::HashMap;
+
+use crate::field::{self, Field};
+use crate::json_lines::JsonLines;
+use crate::template::{Inside, Part, Template};
+
+/// The matcher of a text format.
+pub(crate) fn text(template: &str) -> Template {
+    Template::new(parts(&template.replace("\\\"", "\"")), true)
+}
+
+/// The reader of a JSON format: keys are asked for the directive in their value.
+pub(crate) fn json(template: &str) -> JsonLines {
+    let template = template.replace("\\\"", "\"");
+    let mut fields = HashMap::new();
+    for member in template.trim().trim_start_matches('{').trim_end_matches('}').split(',') {
+        let Some((key, value)) = member.split_once(':') else { continue };
+        let unquoted = |text: &str| text.trim().trim_matches('"').to_owned();
+        let field = match parts(&unquoted(value)).as_slice() {
+            [Part::Value { field, .. }] => *field,
+            _ => Field::Attr,
+        };
+        fields.insert(unquoted(key), field);
+    }
+    JsonLines::new(move |key| fields.get(key).copied().unwrap_or_else(|| field::of_key(key)))
+}
+
+fn parts(template: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some(percent) = rest.find('%') {
+        let (before, behind) = rest.split_at(percent);
+        if !before.is_empty() {
+            parts.push(Part::Literal(before.to_owned()));
+        }
+        let (part, length) = directive(&behind[1..]);
+        parts.push(part);
+        rest = &behind[1 + length..];
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Literal(rest.to_owned()));
+    }
+    parts
+}
+
+/// The directive behind a `%`, and the bytes it takes: `>s`, `{Referer}i`, `400,501{User-Agent}i`.
+fn directive(text: &str) -> (Part, usize) {
+    let modifiers = text.find(|c: char| !matches!(c, '<' | '>' | '!' | ',' | '0'..='9'));
+    let start = modifiers.unwrap_or(text.len());
+    let (argument, letters) =
+        match text[start..].strip_prefix('{').and_then(|braced| braced.split_once('}')) {
+            Some((argument, _)) => (argument, start + argument.len() + 2),
+            None => ("", start),
+        };
+    let name_length = if text[letters..].starts_with('^') { 3 } else { 1 };
+    let Some(name) = text.get(letters..letters + name_length) else {
+        return (Part::Literal("%".into()), 0);
+    };
+    let part = match name {
+        "%" => Part::Literal("%".into()),
+        "t" if argument.is_empty() => return (bracketed_time(), letters + 1),
+        _ => Part::Value {
+            name: attr_name(name, argument),
+            field: meaning(name, argument),
+            inside: inside(name, argument),
+        },
+    };
+    (part, letters + name_length)
+}
+
+/// `%t` writes `[20/Nov/2026:12:00:00 +0000]`; the brackets are cut off when the time is read.
+fn bracketed_time() -> Part {
+    Part::Value { name: "time".into(), field: Field::Time, inside: Inside::ZoneSpace }
+}
+
+fn inside(name: &str, argument: &str) -> Inside {
+    match (name, argument) {
+        ("t", _) => Inside::ZoneSpace,
+        _ => Inside::EscapedQuote,
+    }
+}
+
+/// What a directive means (mod_log_config's table of format strings).
+fn meaning(name: &str, argument: &str) -> Field {
+    let header = argument.to_ascii_lowercase();
+    match (name, header.as_str()) {
+        ("h" | "a", _) => Field::ClientAddress,
+        ("A", _) => Field::ServerAddress,
+        ("b", _) => Field::ResponseBodyBytesOrDash,
+        ("B", _) => Field::ResponseBodyBytes,
+        ("D", _) | ("T", "us") => Field::DurationMicros,
+        ("T", "ms") => Field::DurationMillis,
+        ("T", _) => Field::DurationSeconds,
+        ("H", _) => Field::Protocol,
+        ("I", _) => Field::RequestBytes,
+        ("O", _) => Field::ResponseBytes,
+        ("k", _) => Field::EarlierRequests,
+        ("L", _) | ("i", "x-request-id") | ("e", "unique_id") => Field::RequestId,
+        ("m", _) => Field::Method,
+        ("p", "remote") => Field::ClientPort,
+        ("p", _) => Field::ServerPort,
+        ("q", _) => Field::Query,
+        ("r", _) => Field::RequestLine,
+        ("s", _) => Field::Status,
+        ("t", "sec" | "msec" | "usec") => Field::Time,
+        ("U", _) => Field::Target,
+        ("v" | "V", _) => Field::ServerName,
+        ("i", "host") => Field::Host,
+        ("i", "referer") => Field::Referer,
+        ("i", "user-agent") => Field::UserAgent,
+        _ => Field::Attr,
+    }
+}
+
+/// The attribute's name where a directive has no column.
+fn attr_name(name: &str, argument: &str) -> String {
+    let header = argument.to_ascii_lowercase().replace('-', "_");
+    match name {
+        "l" => "remote_logname".into(),
+        "u" => "remote_user".into(),
+        "P" => "process_id".into(),
+        "X" => "connection_status".into(),
+        "S" => "transferred_bytes".into(),
+        "f" => "filename".into(),
+        "R" => "handler".into(),
+        "i" => format!("http_{header}"),
+        "o" => format!("sent_http_{header}"),
+        "C" => format!("cookie_{argument}"),
+        "e" | "n" | "x" | "c" if !argument.is_empty() => argument.to_owned(),
+        "t" => "time".into(),
+        _ if argument.is_empty() => name.to_owned(),
+        _ => format!("{name}_{header}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    fn format(template: &str) -> LogFormat {
+        LogFormat::ApacheTemplate { template: template.into() }
+    }
+
+    #[test]
+    fn directives_fill_the_columns() {
+        check_format(
+            format(
+                r#"%v:%p %h %l %u %t \"%r\" %>s %O %I %D %k %X \"%{Referer}i\" \"%{User-Agent}i\" %{X-Cache}o %L"#,
+            ),
+            r#"www.example.com:443 1.2.3.4 - bob [20/Nov/2026:12:00:00 +0000] "GET /a HTTP/1.1" 200 5120 310 250000 2 + "-" "x \"y\" \\ \xc3\xa9" HIT W5fOaH8
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  request_id: W5fOaH8
+                  client_address: 1.2.3.4
+                  server_address: www.example.com
+                  server_port: 443
+                  http_request_method: GET
+                  url_path: /a
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  request_bytes: 310
+                  response_bytes: 5120
+                  user_agent_original: x "y" \ é
+                  duration_seconds: 0.25
+                  connection_requests: 3
+                  attrs: {remote_user: bob, connection_status: +, sent_http_x_cache: HIT}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn dash_of_bytes_is_zero_and_units_differ() {
+        check_format(
+            format("%a %m %U%q %H %s %b %{ms}T %{msec}t %% %{remote}p"),
+            "::1 GET /a?b=1 HTTP/2.0 304 - 12 1795176000123 % 5000\n",
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00.123Z
+                  client_address: ::1
+                  client_port: 5000
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=1
+                  network_protocol_version: 2
+                  http_response_status_code: 304
+                  response_body_bytes: 0
+                  duration_seconds: 0.012
+            "#]],
+        );
+        check_format(
+            format("%h %B"),
+            "::1\n",
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: no ` ` behind `h`, which begins at byte 0
+              raw: ::1
+        "#]],
+        );
+    }
+
+    #[test]
+    fn json_format_is_read_as_json() {
+        check_format(
+            format(r#"{ \"ip\":\"%a\", \"st\":%>s, \"us\":%D, \"r\":\"%r\" }"#),
+            "{ \"ip\":\"::1\", \"st\":200, \"us\":1500, \"r\":\"GET / HTTP/1.1\" }\n",
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: ::1
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  duration_seconds: 0.0015
+            "#]],
+        );
+    }
+}

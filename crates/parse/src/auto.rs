@@ -1,0 +1,172 @@
+//! Lines of a file of which nothing is known: each line is looked at on its own.
+//!
+//! Only JSON can be rejected here: a line that begins like an object and is none was torn or made by hand. All
+//! others are at least plain text.
+
+use crate::json_lines::JsonLines;
+use crate::record::{Fault, Kind, Record};
+use crate::{apache_error, combined, haproxy, klog, log_text, logfmt, nginx_error, syslog};
+
+/// Reads lines of any known format.
+pub(crate) struct Auto {
+    json: JsonLines,
+}
+
+impl Default for Auto {
+    fn default() -> Self {
+        Self { json: JsonLines::free() }
+    }
+}
+
+impl Auto {
+    /// Whether a line is taken for JSON.
+    pub(crate) fn is_json(line: &[u8]) -> bool {
+        let line = line.trim_ascii_start();
+        line.strip_prefix(b"{")
+            .is_some_and(|rest| matches!(rest.trim_ascii_start(), [b'"' | b'}', ..]))
+    }
+
+    /// Reads a line.
+    pub(crate) fn parse<'a>(
+        &mut self,
+        line: &'a str,
+        record: &mut Record<'a>,
+    ) -> Result<Kind, Fault> {
+        if Self::is_json(line.as_bytes()) {
+            return self.json.parse(line, record);
+        }
+        if combined::is_likely(line) && combined::parse(line, record).is_ok() {
+            return Ok(Kind::Request);
+        }
+        record.clear_texts();
+        if haproxy::is_access(line) {
+            return haproxy::parse(line, record);
+        }
+        Ok(Self::parse_log(line, record))
+    }
+
+    fn parse_log<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
+        if syslog::is_likely(line, record) {
+            return syslog::parse(line, record);
+        }
+        if nginx_error::is_likely(line) {
+            return nginx_error::parse(line, record);
+        }
+        if apache_error::is_likely(line) {
+            return apache_error::parse(line, record);
+        }
+        if klog::parse(line, record).is_some() {
+            return Kind::Log;
+        }
+        if let Some(kind) = logfmt::parse(line, record) {
+            return kind;
+        }
+        log_text::parse(line, record);
+        Kind::Log
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn each_line_is_told_by_its_looks() {
+        check_format(
+            LogFormat::Auto,
+            r#"{"level":"info","msg":"json"}
+{"level":"info","msg":"torn
+{curly} text
+1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"
+Nov 20 11:59:59 web-01 cron[5]: (root) CMD (x)
+2026/11/20 11:59:59 [warn] 1#1: low
+[Fri Nov 20 11:59:59 2026] [error] [pid 1] down
+lb:1 [20/Nov/2026:11:59:59.000] web app/a 0/0/1/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+2026-11-20 11:59:59,250 ERROR [http-8080] com.acme.Pool - exhausted
+	at com.acme.Pool.get(Pool.java:20)
+ERROR: disk
+hello
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 1.2.3.4
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_body_bytes: 5
+                  user_agent_original: curl
+                request
+                  ts: 2026-11-20T11:59:59.002Z
+                  client_address: lb
+                  client_port: 1
+                  url_scheme: http
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_bytes: 1
+                  duration_seconds: 0.002
+                  request_read_seconds: 0.0
+                  queue_seconds: 0.0
+                  upstream_connect_seconds: 0.001
+                  upstream_header_seconds: 0.002
+                  upstream_response_seconds: 0.002
+                  upstream_status_code: 200
+                  upstream_tries: 1
+                  proxy_frontend: web
+                  proxy_backend: app
+                  proxy_server: a
+                  termination_state: ----
+                  attrs: {actconn: 1, feconn: 1, beconn: 1, srv_conn: 1, srv_queue: 0, backend_queue: 0}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: info
+                  body: json
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: {curly} text
+                log
+                  ts: 2026-11-20T11:59:59Z
+                  program: cron
+                  process_id: 5
+                  body: (root) CMD (x)
+                  attrs: {syslog_hostname: web-01}
+                log
+                  ts: 2026-11-20T11:59:59Z
+                  process_id: 1
+                  severity: warn
+                  body: low
+                  attrs: {thread_id: 1}
+                log
+                  ts: 2026-11-20T11:59:59Z
+                  process_id: 1
+                  severity: error
+                  body: down
+                log
+                  ts: 2026-11-20T11:59:59.250Z
+                  severity: error
+                  body: 2026-11-20 11:59:59,250 ERROR [http-8080] com.acme.Pool - exhausted
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: 	at com.acme.Pool.get(Pool.java:20)
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: error
+                  body: ERROR: disk
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: hello
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: invalid_json
+                  detail: a string without end begins at byte 22
+                  raw: {"level":"info","msg":"torn
+            "#]],
+        );
+    }
+}

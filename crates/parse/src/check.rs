@@ -1,0 +1,52 @@
+//! One way to look at what lines become, for all tests of this crate.
+
+use std::fmt::Write as _;
+
+use arrow_array::Array as _;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use expect_test::Expect;
+use weir_tables::{Batch, JsonEscape, LogFormat, LogSource, Micros, Program};
+
+use crate::{LineParser, ParsedRows};
+
+/// 2026-11-20T12:00:00Z, when all lines of tests are read.
+pub(crate) const OBSERVED: Micros = Micros(1_795_176_000_000_000);
+
+/// Columns that say nothing about a parser.
+const LEFT_OUT: [&str; 6] = ["host", "observed_ts", "source", "source_offset", "tier", "parser"];
+
+pub(crate) fn source(program: Program, format: LogFormat) -> LogSource {
+    LogSource { path: "/var/log/a.log".into(), program, format, found_in: "test".into() }
+}
+
+pub(crate) fn nginx(template: &str) -> LogFormat {
+    LogFormat::NginxTemplate { template: template.into(), escape: JsonEscape::Default }
+}
+
+pub(crate) fn rows(format: LogFormat, bytes: &[u8]) -> ParsedRows {
+    let mut out = ParsedRows::default();
+    let source = source(Program::Other, format);
+    LineParser::new(&source, "/var/log/a.log", "web1").parse(bytes, 0, OBSERVED, &mut out);
+    out
+}
+
+/// The rows of `bytes` read as `format`, one paragraph a row, columns that are not NULL one a line.
+pub(crate) fn check_format(format: LogFormat, bytes: impl AsRef<[u8]>, expected: Expect) {
+    let batches = rows(format, bytes.as_ref()).finish();
+    expected.assert_eq(&batches.iter().map(show).collect::<String>());
+}
+
+pub(crate) fn show(batch: &Batch) -> String {
+    let mut text = String::new();
+    for row in 0..batch.rows.num_rows() {
+        writeln!(text, "{}", batch.table.name).unwrap();
+        for (column, array) in batch.table.columns.iter().zip(batch.rows.columns()) {
+            let options = FormatOptions::default();
+            let value = ArrayFormatter::try_new(array, &options).unwrap().value(row).to_string();
+            if array.is_valid(row) && !LEFT_OUT.contains(&column.name) && value != "{}" {
+                writeln!(text, "  {}: {value}", column.name).unwrap();
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,165 @@
+//! The combined log format of nginx and Apache, and `common`, which lacks its last two values.
+//!
+//! `addr - user [time] "request" status bytes "referer" "user agent"`; what stands behind is kept as `rest`, and
+//! a `host:port` in front (Apache's `vhost_combined`) is taken.
+
+use crate::field::Field;
+use crate::record::{Fault, Kind, Record};
+use crate::{number, text};
+
+/// Reads a line.
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
+    match fields(line, record) {
+        Some(()) => Ok(Kind::Request),
+        None => Err(Fault::no_match("not `address - user [time] \"request\" status bytes`")),
+    }
+}
+
+/// Whether a line has the bracketed time and the quoted request of the format.
+pub(crate) fn is_likely(line: &str) -> bool {
+    let Some((head, behind)) = line.split_once(" [") else { return false };
+    let is_time = behind.as_bytes().get(2) == Some(&b'/') && behind.contains("] \"");
+    is_time && head.split(' ').count() <= 5
+}
+
+fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let (head, rest) = line.split_once(" [")?;
+    let (time, rest) = rest.split_once("] \"")?;
+    let (request, rest) = quoted_end(rest)?;
+    let (status, rest) = text::word(rest.strip_prefix(' ')?);
+    let (bytes, rest) = text::word(rest);
+    record.ts = Some(record.times.read(time)?);
+    number::integer(status).filter(|_| !bytes.is_empty())?;
+    head_fields(head, record)?;
+    record.put("request", text::unescape(request, record.arena), Field::RequestLine);
+    record.put("status", status, Field::Status);
+    record.put("body_bytes_sent", bytes, Field::ResponseBodyBytesOrDash);
+    tail_fields(rest, record);
+    Some(())
+}
+
+/// `[vhost:port] address logname user`; a user's name may hold spaces, a logname is nearly always `-`.
+fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let (first, behind) = head.split_once(' ')?;
+    let (second, _) = behind.split_once(' ')?;
+    let has_port = first.rsplit_once(':').is_some_and(|(_, port)| number::integer(port).is_some());
+    let rest = if has_port && second != "-" {
+        record.put("vhost", first, Field::Host);
+        behind
+    } else {
+        head
+    };
+    let (address, rest) = rest.split_once(' ')?;
+    let (logname, user) = rest.split_once(' ')?;
+    record.put("remote_addr", address, Field::ClientAddress);
+    record.attr("remote_logname", logname);
+    record.attr("remote_user", text::unescape(user, record.arena));
+    Some(())
+}
+
+fn tail_fields<'a>(rest: &'a str, record: &mut Record<'a>) {
+    let mut rest = rest;
+    for (name, field) in [("http_referer", Field::Referer), ("http_user_agent", Field::UserAgent)] {
+        let Some((value, behind)) = rest.strip_prefix('"').and_then(quoted_end) else { break };
+        record.put(name, text::unescape(value, record.arena), field);
+        rest = behind.strip_prefix(' ').unwrap_or(behind);
+    }
+    record.attr("rest", rest);
+}
+
+/// The value up to its closing quote, and what follows; `\"` does not close.
+pub(crate) fn quoted_end(text: &str) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    loop {
+        let at = from + memchr::memchr(b'"', &bytes[from..])?;
+        let slash_count = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        if slash_count % 2 == 0 {
+            return Some((&text[..at], &text[at + 1..]));
+        }
+        from = at + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn combined_common_and_vhost_lines_are_read() {
+        check_format(
+            LogFormat::Combined,
+            r#"1.2.3.4 - bob [20/Nov/2026:12:00:00 +0100] "GET /a?b=\x22c HTTP/1.1" 200 612 "https://r.example/" "a \"b\" c" "9.9.9.9"
+::1 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.0" 304 -
+1.2.3.4 - John Doe [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.0" 304 -
+www.example.com:443 1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "-" 408 0 "-" "-"
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T11:00:00Z
+                  client_address: 1.2.3.4
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b="c
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_body_bytes: 612
+                  user_agent_original: a "b" c
+                  http_request_header_referer: https://r.example/
+                  attrs: {remote_user: bob, rest: "9.9.9.9"}
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: ::1
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.0
+                  http_response_status_code: 304
+                  response_body_bytes: 0
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 1.2.3.4
+                  http_request_method: GET
+                  url_path: /
+                  network_protocol_version: 1.0
+                  http_response_status_code: 304
+                  response_body_bytes: 0
+                  attrs: {remote_user: John Doe}
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 1.2.3.4
+                  server_address: www.example.com
+                  server_port: 443
+                  http_response_status_code: 408
+                  response_body_bytes: 0
+            "#]],
+        );
+    }
+
+    #[test]
+    fn torn_and_foreign_lines_are_rejected() {
+        check_format(
+            LogFormat::Combined,
+            "1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] \"GET / HTT\n1.2.3.4 - - [noon] \"GET / HTTP/1.1\" 200 1\nhello\n",
+            expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: not `address - user [time] "request" status bytes`
+                  raw: 1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTT
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: not `address - user [time] "request" status bytes`
+                  raw: 1.2.3.4 - - [noon] "GET / HTTP/1.1" 200 1
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: not `address - user [time] "request" status bytes`
+                  raw: hello
+            "#]],
+        );
+    }
+}

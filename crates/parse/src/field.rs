@@ -1,0 +1,144 @@
+//! What a named text of a line means, and the names that programs give to it.
+//!
+//! Sources: nginx's variable index, OpenTelemetry semantic conventions, common loggers. A name that is in no list
+//! is an attribute under that name.
+
+/// The meaning of a text, independent of the format that it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// No column of its own.
+    Attr,
+    Time,
+    ClientAddress,
+    ClientPort,
+    /// The host that was asked for, perhaps with a port.
+    Host,
+    /// The configured name of the server, used when no host was asked for.
+    ServerName,
+    /// The address that took the connection, used when there is no name.
+    ServerAddress,
+    ServerPort,
+    Scheme,
+    RequestLine,
+    Method,
+    /// A path, perhaps with a query.
+    Target,
+    Query,
+    Protocol,
+    Status,
+    RequestBytes,
+    ResponseBytes,
+    ResponseBodyBytes,
+    /// Apache's `%b`, where `-` means zero.
+    ResponseBodyBytesOrDash,
+    UserAgent,
+    Referer,
+    DurationSeconds,
+    DurationMillis,
+    DurationMicros,
+    UpstreamConnect,
+    UpstreamHeader,
+    UpstreamResponse,
+    UpstreamAddress,
+    UpstreamStatus,
+    UpstreamName,
+    RequestId,
+    ConnectionRequests,
+    /// Apache's `%k`: requests on the connection before this one.
+    EarlierRequests,
+    Message,
+    /// A message when the line has none of that name.
+    MessageOtherwise,
+    Severity,
+    Program,
+    ProcessId,
+    Facility,
+}
+
+impl Field {
+    /// The bit of this field in a set of fields.
+    pub(crate) fn bit(self) -> u64 {
+        1 << self as u64
+    }
+}
+
+/// The meaning of an nginx variable, named without `$`.
+pub(crate) fn of_nginx(variable: &str) -> Field {
+    match variable {
+        "time_local" | "time_iso8601" | "msec" => Field::Time,
+        "remote_addr" | "realip_remote_addr" => Field::ClientAddress,
+        "remote_port" | "realip_remote_port" => Field::ClientPort,
+        "http_host" | "host" => Field::Host,
+        "server_name" => Field::ServerName,
+        "server_addr" => Field::ServerAddress,
+        "server_port" => Field::ServerPort,
+        "scheme" => Field::Scheme,
+        "request" => Field::RequestLine,
+        "request_method" => Field::Method,
+        "uri" | "document_uri" | "request_uri" => Field::Target,
+        "args" | "query_string" => Field::Query,
+        "server_protocol" => Field::Protocol,
+        "status" => Field::Status,
+        "request_length" => Field::RequestBytes,
+        "bytes_sent" => Field::ResponseBytes,
+        "body_bytes_sent" => Field::ResponseBodyBytes,
+        "http_user_agent" => Field::UserAgent,
+        "http_referer" => Field::Referer,
+        "request_time" => Field::DurationSeconds,
+        "upstream_connect_time" => Field::UpstreamConnect,
+        "upstream_header_time" => Field::UpstreamHeader,
+        "upstream_response_time" => Field::UpstreamResponse,
+        "upstream_addr" => Field::UpstreamAddress,
+        "upstream_status" => Field::UpstreamStatus,
+        "proxy_host" => Field::UpstreamName,
+        "request_id" | "http_x_request_id" => Field::RequestId,
+        "connection_requests" => Field::ConnectionRequests,
+        _ => Field::Attr,
+    }
+}
+
+/// The meaning of a key of a JSON line or of a `key=value` pair whose writer is not known.
+pub(crate) fn of_key(key: &str) -> Field {
+    match key {
+        "@timestamp" | "timestamp" | "time" | "ts" | "datetime" | "date" | "eventTime" => {
+            Field::Time
+        }
+        "client_ip" | "clientip" | "client.address" | "client_address" | "remote_ip" => {
+            Field::ClientAddress
+        }
+        "client.port" | "client_port" => Field::ClientPort,
+        "server.address" | "server_address" => Field::Host,
+        "server.port" => Field::ServerPort,
+        "url.scheme" | "url_scheme" => Field::Scheme,
+        "method" | "http.request.method" | "http_request_method" | "http_method" | "verb" => {
+            Field::Method
+        }
+        "path" | "url.path" | "url_path" | "url" => Field::Target,
+        "query" | "query_strings" | "url.query" | "url_query" => Field::Query,
+        "protocol" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
+            Field::Protocol
+        }
+        "status_code"
+        | "http.response.status_code"
+        | "http_response_status_code"
+        | "response_code" => Field::Status,
+        "http.request.size" | "request_bytes" => Field::RequestBytes,
+        "http.response.size" | "response_bytes" => Field::ResponseBytes,
+        "http.response.body.size" | "response_body_bytes" => Field::ResponseBodyBytes,
+        "user_agent" | "user_agent.original" | "user_agent_original" | "agent" => Field::UserAgent,
+        "referer" | "referrer" | "http_referrer" | "http.request.header.referer" => Field::Referer,
+        "duration_seconds" | "request_duration_seconds" => Field::DurationSeconds,
+        "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
+        "duration_us" => Field::DurationMicros,
+        "requestId" | "x_request_id" => Field::RequestId,
+        "message" | "msg" | "body" | "Body" => Field::Message,
+        "log" | "event" | "error" => Field::MessageOtherwise,
+        "level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
+        | "log.level" => Field::Severity,
+        "service" | "service.name" | "program" | "app" | "application" | "appname"
+        | "logger_name" => Field::Program,
+        "pid" | "process_id" | "process.pid" => Field::ProcessId,
+        "facility" => Field::Facility,
+        _ => of_nginx(key),
+    }
+}

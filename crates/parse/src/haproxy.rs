@@ -1,0 +1,327 @@
+//! HAProxy's `option httplog` (configuration manual §8.2.3), with or without a syslog header; 1.8 to 3.x.
+//!
+//! `client:port [accept] frontend backend/server TR/Tw/Tc/Tr/Ta status bytes cookie cookie flags
+//! active/frontend/backend/server/retries serverqueue/backendqueue {request headers} {response headers} "request"`
+//!
+//! What surprises: the time is the *start* of the request, so Ta is added to get its end; -1 means "not reached";
+//! a file holds other messages of HAProxy too, and those are rows of `log`.
+
+use weir_tables::Micros;
+
+use crate::field::Field;
+use crate::record::{Fault, Kind, Record};
+use crate::{log_text, number, request_line, syslog, text};
+
+/// Reads a line: an access record, or a message.
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
+    let header = syslog::header(line, record);
+    let message = header.unwrap_or(line);
+    if is_likely(message) {
+        record.ts = None;
+        return match access(message, record) {
+            Some(()) => Ok(Kind::Request),
+            None => Err(Fault::no_match("begins like an HTTP record and does not go on like one")),
+        };
+    }
+    match header {
+        Some(message) => record.log.body = message,
+        None => {
+            log_text::parse(line, record);
+            record.ts = record.ts.or_else(|| bracketed_time(line, record));
+        }
+    }
+    Ok(Kind::Log)
+}
+
+/// The time of records of other kinds: `client:port [time] …` of `option tcplog`.
+fn bracketed_time(line: &str, record: &Record<'_>) -> Option<Micros> {
+    let (_, behind) = line.split_once(" [")?;
+    record.times.read_front(behind).map(|(ts, _)| ts)
+}
+
+/// Whether a line of an unknown file is an access record.
+pub(crate) fn is_access(line: &str) -> bool {
+    let peer = line.split_once(" [").map_or("", |(head, _)| head);
+    let start = peer.rfind(' ').map_or(0, |space| space + 1);
+    is_likely(&line[start..]) && has_timers(&line[start..])
+}
+
+/// Whether a message is `address:port [time] frontend backend/server timers…`, or the torn begin of one.
+fn is_likely(message: &str) -> bool {
+    let Some((peer, behind)) = message.split_once(" [") else { return false };
+    let is_peer = !peer.contains(' ') && peer.contains(':');
+    is_peer && (has_timers(message) || behind.split(' ').count() < 4)
+}
+
+fn has_timers(message: &str) -> bool {
+    let behind = message.split_once("] ").map_or("", |(_, behind)| behind);
+    behind.split(' ').nth(2).is_some_and(|timers| timers.matches('/').count() == 4)
+}
+
+fn access<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let (peer, rest) = message.split_once(" [")?;
+    let (start, rest) = rest.split_once("] ")?;
+    let mut words = Words { rest };
+    proxy_names(words.next()?, words.next()?, record)?;
+    let total = timers(words.next()?, record)?;
+    let start = record.times.read(start)?;
+    let end =
+        start.0.saturating_add(total.map_or(0, |seconds| Micros::from_unix_seconds(seconds).0));
+    record.ts = Some(Micros(end));
+    status(words.next()?, words.next()?, record)?;
+    cookies(words.next()?, words.next()?, record);
+    record.request.termination_state = Some(words.next()?);
+    counters(words.next()?, words.next()?, record)?;
+    request(words.rest, record)?;
+    if let Some((address, port)) = peer.rsplit_once(':') {
+        record.request.client_address = Some(address);
+        record.request.client_port = number::integer(port);
+    }
+    Some(())
+}
+
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        let (word, rest) = text::word(self.rest);
+        self.rest = rest;
+        (!word.is_empty()).then_some(word)
+    }
+}
+
+/// A `~` behind the frontend's name says that the connection was TLS.
+fn proxy_names<'a>(
+    frontend: &'a str,
+    backend_server: &'a str,
+    record: &mut Record<'a>,
+) -> Option<()> {
+    let (backend, server) = backend_server.split_once('/')?;
+    let row = &mut record.request;
+    row.proxy_frontend = Some(frontend.strip_suffix('~').unwrap_or(frontend));
+    row.url_scheme = Some(if frontend.ends_with('~') { "https" } else { "http" });
+    row.proxy_backend = Some(backend);
+    row.proxy_server = Some(server).filter(|name| !name.starts_with('<'));
+    Some(())
+}
+
+/// `TR/Tw/Tc/Tr/Ta` in milliseconds; the answer is Ta in seconds.
+///
+/// HAProxy does not say when the server's last byte came: from the start of connecting to the end of the request
+/// is the nearest it tells, and that includes a slow reader.
+fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
+    let mut spans = [None; 5];
+    let mut parts = timers.split('/');
+    for span in &mut spans {
+        *span = milliseconds(parts.next()?)?;
+    }
+    let [read, queue, connect, header, total] = spans;
+    let seconds = |span: Option<f64>| span.map(|span| span / 1000.0);
+    let until_header = connect.zip(header).map(|(connect, header)| connect + header);
+    let before = read.unwrap_or(0.0) + queue.unwrap_or(0.0);
+    // As nginx does, time spent on a server that never answered counts.
+    let is_asked = queue.is_some() && record.request.proxy_server.is_some();
+    let response = total.filter(|_| is_asked).map(|total| total - before);
+    let response = response.map(|span| span.max(until_header.unwrap_or(0.0)));
+    let row = &mut record.request;
+    row.request_read_seconds = seconds(read);
+    row.queue_seconds = seconds(queue);
+    row.upstream_connect_seconds = seconds(connect);
+    row.upstream_header_seconds = seconds(until_header);
+    row.upstream_response_seconds = seconds(response);
+    row.duration_seconds = seconds(total);
+    parts.next().is_none().then(|| seconds(total))
+}
+
+/// Outer `None`: not a number. Inner: -1, the phase was not reached.
+fn milliseconds(text: &str) -> Option<Option<f64>> {
+    let value = number::float(text.strip_prefix('+').unwrap_or(text))?;
+    Some((value >= 0.0).then_some(value))
+}
+
+fn status<'a>(status: &'a str, bytes: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let code = number::integer(status)?;
+    let row = &mut record.request;
+    row.http_response_status_code = Some(code).filter(|code| *code > 0);
+    // A header that came from the server carried the status; without one HAProxy made it up itself.
+    row.upstream_status_code =
+        row.http_response_status_code.filter(|_| row.upstream_header_seconds.is_some());
+    row.response_bytes = Some(number::integer(bytes.strip_prefix('+').unwrap_or(bytes))?);
+    Some(())
+}
+
+fn cookies<'a>(request: &'a str, response: &'a str, record: &mut Record<'a>) {
+    record.put("captured_request_cookie", request, Field::Attr);
+    record.put("captured_response_cookie", response, Field::Attr);
+}
+
+/// `actconn/feconn/beconn/srv_conn/retries srv_queue/backend_queue`; a `+` at the retries is a redispatch.
+fn counters<'a>(connections: &'a str, queues: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let mut parts = connections.split('/');
+    for name in ["actconn", "feconn", "beconn", "srv_conn"] {
+        record.put(name, parts.next()?, Field::Attr);
+    }
+    let retries = parts.next()?;
+    if let Some(redispatched) = retries.strip_prefix('+') {
+        record.put("is_redispatched", "true", Field::Attr);
+        tries(redispatched, record)?;
+    } else {
+        tries(retries, record)?;
+    }
+    let (server_queue, backend_queue) = queues.split_once('/')?;
+    record.put("srv_queue", server_queue, Field::Attr);
+    record.put("backend_queue", backend_queue, Field::Attr);
+    Some(())
+}
+
+fn tries(retries: &str, record: &mut Record<'_>) -> Option<()> {
+    let retries = number::integer(retries)?;
+    let is_asked = record.request.proxy_server.is_some();
+    record.request.upstream_tries = Some(if is_asked { retries.saturating_add(1) } else { 0 });
+    Some(())
+}
+
+/// `{request headers} {response headers} "request"`, the braces only when something is captured.
+fn request<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let mut rest = rest;
+    for name in ["captured_request_headers", "captured_response_headers"] {
+        if let Some((headers, behind)) =
+            rest.strip_prefix('{').and_then(|rest| rest.split_once("} "))
+        {
+            record.put(name, headers, Field::Attr);
+            rest = behind;
+        }
+    }
+    // The request is written up to 1024 bytes; its closing quote is lost when it was longer.
+    let quoted = rest.strip_prefix('"')?;
+    let (line, tail) = quoted.rsplit_once('"').unwrap_or((quoted, ""));
+    record.attr("tls", tail.trim_ascii());
+    match request_line::parse(line) {
+        Some(_) => record.put("request", line, Field::RequestLine),
+        None => record.put("request", line, Field::Attr),
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn http_record_behind_a_syslog_header_fills_the_columns() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"<134>Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:11:59:59.655] web~ static/srv1 10/5/30/69/109 200 2750 - SID=1 ---- 12/11/5/2/+1 3/4 {1wt.eu|x} {nginx} "GET /a?b=1 HTTP/1.1""#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T11:59:59.764Z
+                  client_address: 10.1.2.3
+                  client_port: 33317
+                  url_scheme: https
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=1
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_bytes: 2750
+                  duration_seconds: 0.109
+                  request_read_seconds: 0.01
+                  queue_seconds: 0.005
+                  upstream_connect_seconds: 0.03
+                  upstream_header_seconds: 0.099
+                  upstream_response_seconds: 0.099
+                  upstream_status_code: 200
+                  upstream_tries: 2
+                  proxy_frontend: web
+                  proxy_backend: static
+                  proxy_server: srv1
+                  termination_state: ----
+                  attrs: {syslog_hostname: lb1, captured_response_cookie: SID=1, actconn: 12, feconn: 11, beconn: 5, srv_conn: 2, is_redispatched: true, srv_queue: 3, backend_queue: 4, captured_request_headers: 1wt.eu|x, captured_response_headers: nginx}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn phases_not_reached_are_null() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web web/<NOSRV> -1/-1/-1/-1/2001 408 212 - - cR-- 1/1/0/0/0 0/0 "<BADREQ>"
+::1:5 [20/Nov/2026:12:00:00.000] web app/a 0/0/-1/-1/+3002 -1 +0 - - SC-- 1/1/0/0/3 0/0 "GET /long
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:02.001Z
+                  client_address: 10.1.2.3
+                  client_port: 33317
+                  url_scheme: http
+                  http_response_status_code: 408
+                  response_bytes: 212
+                  duration_seconds: 2.001
+                  upstream_tries: 0
+                  proxy_frontend: web
+                  proxy_backend: web
+                  termination_state: cR--
+                  attrs: {actconn: 1, feconn: 1, beconn: 0, srv_conn: 0, srv_queue: 0, backend_queue: 0, request: <BADREQ>}
+                request
+                  ts: 2026-11-20T12:00:03.002Z
+                  client_address: ::1
+                  client_port: 5
+                  url_scheme: http
+                  http_request_method: GET
+                  url_path: /long
+                  response_bytes: 0
+                  duration_seconds: 3.002
+                  request_read_seconds: 0.0
+                  queue_seconds: 0.0
+                  upstream_response_seconds: 3.002
+                  upstream_tries: 4
+                  proxy_frontend: web
+                  proxy_backend: app
+                  proxy_server: a
+                  termination_state: SC--
+                  attrs: {actconn: 1, feconn: 1, beconn: 0, srv_conn: 0, srv_queue: 0, backend_queue: 0}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn messages_of_haproxy_are_log_rows_and_torn_records_rejects() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"Nov 20 12:00:00 lb1 haproxy[812]: Server app/a is DOWN, reason: Layer4 timeout.
+2026-11-20T12:00:00.123456+00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web/1: SSL handshake failure
+Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web ap
+Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web app/a 0/0/x/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  program: haproxy
+                  process_id: 812
+                  body: Server app/a is DOWN, reason: Layer4 timeout.
+                  attrs: {syslog_hostname: lb1}
+                log
+                  ts: 2026-11-20T12:00:00.123456Z
+                  program: haproxy
+                  process_id: 812
+                  body: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web/1: SSL handshake failure
+                  attrs: {syslog_hostname: lb1}
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: begins like an HTTP record and does not go on like one
+                  raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web ap
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: begins like an HTTP record and does not go on like one
+                  raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web app/a 0/0/x/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! The journal as `journalctl -o json` prints it (systemd.journal-fields(7), "Journal JSON Format").
+//!
+//! A message that is not UTF-8 is an array of byte values. Ids that only the journal itself needs (cursor, boot,
+//! machine, sequence numbers) are left out: they differ on every row and answer no question.
+
+use crate::field::Field;
+use crate::json_lines::JsonLines;
+use crate::record::{Fault, Kind, Record};
+use crate::{number, severity, text};
+
+/// Keys that only the journal itself needs.
+const OWN_KEYS: [&str; 8] = [
+    "__CURSOR",
+    "__MONOTONIC_TIMESTAMP",
+    "__SEQNUM",
+    "__SEQNUM_ID",
+    "_BOOT_ID",
+    "_MACHINE_ID",
+    "_SOURCE_MONOTONIC_TIMESTAMP",
+    "_SOURCE_BOOTTIME_TIMESTAMP",
+];
+
+/// The reader of journal lines.
+pub(crate) fn lines() -> JsonLines {
+    JsonLines::new(|_| Field::Attr)
+}
+
+/// Reads a line.
+pub(crate) fn parse<'a>(
+    lines: &mut JsonLines,
+    line: &'a str,
+    record: &mut Record<'a>,
+) -> Result<Kind, Fault> {
+    lines.read(line, record)?;
+    for (key, value) in record.take_pairs() {
+        take(key, value, record);
+    }
+    record.log.program = record.log.program.or(record.request.program);
+    Ok(Kind::Log)
+}
+
+fn take<'a>(key: &'a str, value: &'a str, record: &mut Record<'a>) {
+    let log = &mut record.log;
+    match key {
+        "__REALTIME_TIMESTAMP" => record.put(key, value, Field::Time),
+        "MESSAGE" => record.log.body = body(value, record),
+        "PRIORITY" => log.severity = number::integer(value).and_then(severity::of_syslog),
+        "SYSLOG_FACILITY" => log.facility = number::integer(value).and_then(severity::facility),
+        "SYSLOG_IDENTIFIER" => log.program = Some(value),
+        // The name of the process counts when it gave itself none; kept here until all keys are read.
+        "_COMM" => record.request.program = Some(value),
+        "_PID" => log.process_id = number::integer(value),
+        _ if OWN_KEYS.contains(&key) => {}
+        _ => record.attr(key, value),
+    }
+}
+
+/// `[104,105]` to text; anything else is the text itself.
+fn body<'a>(value: &'a str, record: &mut Record<'a>) -> &'a str {
+    let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return value;
+    };
+    let bytes: Option<Vec<u8>> =
+        list.split(',').map(|number| number.trim_ascii().parse().ok()).collect();
+    let Some(bytes) = bytes else { return value };
+    let bytes = record.arena.alloc_slice_copy(&bytes);
+    let (text, is_mended) = text::lossless(bytes, "\\x", record.arena);
+    record.repair.invalid_utf8 |= is_mended;
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn journal_entries_are_read_also_as_bytes() {
+        check_format(
+            LogFormat::Journal,
+            r#"{"__CURSOR":"s=1","__REALTIME_TIMESTAMP":"1795175999123456","_BOOT_ID":"b","PRIORITY":"4","SYSLOG_FACILITY":"3","SYSLOG_IDENTIFIER":"nginx","_COMM":"nginx","_PID":"812","_SYSTEMD_UNIT":"nginx.service","MESSAGE":"worker exited"}
+{"__REALTIME_TIMESTAMP":"1795175999123456","_COMM":"app","MESSAGE":[104,105,255,10],"_EXTRA":["a","b"]}
+{"__REALTIME_TIMESTAMP":"1795175999123456","MESSAGE":null}
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  program: nginx
+                  process_id: 812
+                  severity: warn
+                  facility: daemon
+                  body: worker exited
+                  attrs: {_SYSTEMD_UNIT: nginx.service}
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  program: app
+                  body: hi\xFF
+
+                  repair: invalid_utf8
+                  attrs: {_EXTRA: ["a","b"]}
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  body: {"__REALTIME_TIMESTAMP":"1795175999123456","MESSAGE":null}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn torn_entry_is_rejected() {
+        check_format(
+            LogFormat::Journal,
+            r#"{"__CURSOR":"s=1","MESS"#,
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: invalid_json
+              detail: a string without end begins at byte 18
+              raw: {"__CURSOR":"s=1","MESS
+        "#]],
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! Lines of klog and glog (Kubernetes, many Go and C++ services): `I1120 12:00:00.123456    12 file.go:34] message`.
+
+use crate::number;
+use crate::record::Record;
+
+/// Reads a line, or gives `None` and changes nothing.
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let severity = match line.as_bytes().first()? {
+        b'I' => "info",
+        b'W' => "warn",
+        b'E' => "error",
+        b'F' => "critical",
+        _ => return None,
+    };
+    let (head, message) = line.split_once("] ")?;
+    let mut words = head.get(1..)?.split_ascii_whitespace();
+    let (day, clock, thread_id, place) =
+        (words.next()?, words.next()?, words.next()?, words.next()?);
+    if day.len() != 4 || words.next().is_some() {
+        return None;
+    }
+    let ts = record.times.read_month_day(day, clock)?;
+    record.log.process_id = Some(number::integer(thread_id)?);
+    record.ts = Some(ts);
+    record.log.severity = Some(severity);
+    record.log.body = message;
+    record.attr("code_location", place);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use crate::check::check_format;
+
+    #[test]
+    fn klog_lines_are_read_and_look_alikes_are_not() {
+        check_format(
+            LogFormat::Auto,
+            "E1120 11:59:59.123456      12 controller.go:34] sync failed: \"x\"\nI1320 11:59:59.1 12 a.go:1] no such month\nInfo about [x] y\n",
+            expect![[r#"
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  process_id: 12
+                  severity: error
+                  body: sync failed: "x"
+                  attrs: {code_location: controller.go:34}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: I1320 11:59:59.1 12 a.go:1] no such month
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  body: Info about [x] y
+            "#]],
+        );
+    }
+}

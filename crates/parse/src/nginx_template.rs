@@ -1,0 +1,327 @@
+//! nginx's `log_format` (ngx_http_log_module): its text to a matcher of lines.
+//!
+//! A text that begins with `{` describes JSON: there the lines are read as JSON and the text only tells what each
+//! key means, since a hand-made format is often not quite JSON and lines of an older format may stand in the file.
+
+use std::collections::HashMap;
+
+use weir_tables::JsonEscape;
+
+use crate::field::{self, Field};
+use crate::json_lines::JsonLines;
+use crate::template::{Inside, Part, Template};
+
+/// A piece of the format text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token<'t> {
+    Text(&'t str),
+    Variable(&'t str),
+}
+
+/// Cuts `$name` and `${name}` out of a text.
+fn tokens(template: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::new();
+    let mut rest = template;
+    while let Some(dollar) = rest.find('$') {
+        let (before, behind) = rest.split_at(dollar);
+        if !before.is_empty() {
+            tokens.push(Token::Text(before));
+        }
+        let (name, length) = variable(&behind[1..]);
+        if name.is_empty() {
+            tokens.push(Token::Text("$"));
+        } else {
+            tokens.push(Token::Variable(name));
+        }
+        rest = &behind[1 + length..];
+    }
+    if !rest.is_empty() {
+        tokens.push(Token::Text(rest));
+    }
+    tokens
+}
+
+/// The variable's name at the front, and the bytes it takes.
+fn variable(text: &str) -> (&str, usize) {
+    if let Some((name, _)) = text.strip_prefix('{').and_then(|braced| braced.split_once('}')) {
+        return (name, name.len() + 2);
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let length = text.find(|c| !is_name(c)).unwrap_or(text.len());
+    (&text[..length], length)
+}
+
+/// The matcher of a text format.
+pub(crate) fn text(template: &str, escape: JsonEscape) -> Template {
+    let parts = tokens(template).into_iter().map(|token| match token {
+        Token::Text(text) => Part::Literal(text.to_owned()),
+        Token::Variable(name) => Part::Value {
+            name: name.to_owned(),
+            field: field::of_nginx(name),
+            inside: inside(name),
+        },
+    });
+    Template::new(parts.collect(), escape != JsonEscape::None)
+}
+
+fn inside(variable: &str) -> Inside {
+    match variable {
+        "time_local" => Inside::ZoneSpace,
+        _ if variable.starts_with("upstream_") => Inside::List,
+        _ => Inside::Nothing,
+    }
+}
+
+/// The reader of a JSON format.
+pub(crate) fn json(template: &str) -> JsonLines {
+    let fields = json_fields(template);
+    JsonLines::new(move |key| fields.get(key).copied().unwrap_or_else(|| field::of_key(key)))
+}
+
+/// What each key of a JSON format means; a value made of more than one variable is an attribute.
+fn json_fields(template: &str) -> HashMap<String, Field> {
+    let mut fields = HashMap::new();
+    let mut path: Vec<String> = Vec::new();
+    let mut key = None;
+    let mut rest = template;
+    while let Some(mark) = rest.chars().next() {
+        let is_word =
+            !matches!(mark, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !mark.is_whitespace();
+        let (word, length) = match mark {
+            '"' => quoted(rest),
+            '$' => (rest, 1 + variable(&rest[1..]).1),
+            _ => (rest, mark.len_utf8()),
+        };
+        let word = if mark == '"' { word } else { &word[..length] };
+        match mark {
+            '{' => path.extend(key.take()),
+            '}' => drop(path.pop()),
+            ',' => key = None,
+            '"' if key.is_none() => key = Some(word.to_owned()),
+            _ if mark == '"' || is_word => {
+                if let Some(key) = key.take() {
+                    fields.insert(dotted(&path, &key), value_field(word));
+                }
+            }
+            _ => {}
+        }
+        rest = &rest[length..];
+    }
+    fields
+}
+
+/// The text between quotes, and the bytes it takes with them.
+fn quoted(rest: &str) -> (&str, usize) {
+    let inner = &rest[1..];
+    let mut is_escaped = false;
+    for (at, byte) in inner.bytes().enumerate() {
+        if byte == b'"' && !is_escaped {
+            return (&inner[..at], at + 2);
+        }
+        is_escaped = byte == b'\\' && !is_escaped;
+    }
+    (inner, rest.len())
+}
+
+fn dotted(path: &[String], key: &str) -> String {
+    path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
+}
+
+fn value_field(value: &str) -> Field {
+    match tokens(value).as_slice() {
+        [Token::Variable(name)] => field::of_nginx(name),
+        [Token::Variable("uri"), Token::Variable("is_args"), Token::Variable("args")] => {
+            Field::Target
+        }
+        _ => Field::Attr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use weir_tables::LogFormat;
+
+    use super::*;
+    use crate::check::{check_format, nginx};
+
+    #[test]
+    fn variables_are_cut_out_of_a_text() {
+        use Token::{Text, Variable};
+        assert_eq!(
+            tokens("a${b}c $d_1-$"),
+            [Text("a"), Variable("b"), Text("c "), Variable("d_1"), Text("-"), Text("$")]
+        );
+    }
+
+    #[test]
+    fn keys_of_a_json_format_get_the_meaning_of_their_variable() {
+        let fields = json_fields(
+            r#"{ "rt":"$request_time", "st": $status, "u":{"addr":"$upstream_addr"},
+                "where":"$scheme://$host", "v":"1" }"#,
+        );
+        let get = |key: &str| fields.get(key).copied();
+        assert_eq!(get("rt"), Some(Field::DurationSeconds));
+        assert_eq!(get("st"), Some(Field::Status));
+        assert_eq!(get("u.addr"), Some(Field::UpstreamAddress));
+        assert_eq!((get("where"), get("v")), (Some(Field::Attr), Some(Field::Attr)));
+        assert_eq!(fields.len(), 5);
+    }
+
+    const MAIN: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for" rt=$request_time uct="$upstream_connect_time" uht="$upstream_header_time" urt="$upstream_response_time" ua=$upstream_addr us=$upstream_status"#;
+
+    #[test]
+    fn text_format_with_retries_fills_the_columns() {
+        check_format(
+            nginx(MAIN),
+            r#"10.0.0.9 - bob [20/Nov/2026:12:00:00 +0000] "GET /a?b=c HTTP/1.1" 200 612 "-" "curl/8 \x22x\x22" "1.2.3.4" rt=0.250 uct="0.001, 0.002" uht="0.1, 0.11" urt="0.1, 0.12" ua=10.0.0.1:80, 10.0.0.2:80 us=502, 200"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 10.0.0.9
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=c
+                  network_protocol_version: 1.1
+                  http_response_status_code: 200
+                  response_body_bytes: 612
+                  user_agent_original: curl/8 "x"
+                  duration_seconds: 0.25
+                  upstream_connect_seconds: 0.003
+                  upstream_header_seconds: 0.21
+                  upstream_response_seconds: 0.22
+                  upstream_address: 10.0.0.2:80
+                  upstream_status_code: 200
+                  upstream_tries: 2
+                  attrs: {remote_user: bob, http_x_forwarded_for: 1.2.3.4}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn request_without_upstream_tried_none() {
+        check_format(
+            nginx(MAIN),
+            r#"10.0.0.9 - - [20/Nov/2026:12:00:00 +0000] "\x16\x03\x01" 400 157 "-" "-" "-" rt=0.000 uct="-" uht="-" urt="-" ua=- us=-"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 10.0.0.9
+                  http_response_status_code: 400
+                  response_body_bytes: 157
+                  duration_seconds: 0.0
+                  upstream_tries: 0
+                  attrs: {request: \x16\x03\x01}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn line_of_another_format_is_rejected() {
+        check_format(
+            nginx(MAIN),
+            "10.0.0.9 - - hello\n",
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: no ` [` behind `remote_user`, which begins at byte 11
+              raw: 10.0.0.9 - - hello
+        "#]],
+        );
+        check_format(
+            nginx("$status end"),
+            "200 end of it\n",
+            expect![[r#"
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: no ` end` behind `status`, which begins at byte 0
+                  raw: 200 end of it
+            "#]],
+        );
+        check_format(
+            nginx("<$status"),
+            "200\n",
+            expect![[r#"
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: the line does not begin with `<`
+              raw: 200
+        "#]],
+        );
+    }
+
+    #[test]
+    fn path_of_uri_and_args_is_split_again() {
+        check_format(
+            nginx("$msec $connection_requests $uri$is_args$args $host$request_uri"),
+            "1795176000.250 7 /a?b=1 h/a?b=1\n",
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00.250Z
+                  url_path: /a
+                  url_query: b=1
+                  connection_requests: 7
+                  attrs: {host+request_uri: h/a?b=1}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn json_format_gets_its_meaning_from_the_template() {
+        let template = r#"{"t":"$time_iso8601","rt":$request_time,"urt":$upstream_response_time,"u":"$upstream_addr","st":$status,"req":"$request","h":"$host","n":"$server_name","p":"$server_port","tls":"$ssl_protocol","k":"$scheme://$host"}"#;
+        check_format(
+            nginx(template),
+            r#"{"t":"2026-11-20T12:00:00+00:00","rt":0.250,"urt":0.1, 0.15,"u":"10.0.0.1:80, 10.0.0.2:80","st":200,"req":"POST /x HTTP/2.0","h":"a.example:8443","n":"a.example","p":"8443","tls":"TLSv1.3","k":"https://a.example"}
+{"t":"2026-11-20T12:00:00+00:00","rt":0.250,"urt":-,"u":"-","st":499,"req":"GET /\xff","h":"a","n":"_","p":"80","tls":"-","k":"http://a"}
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  server_address: a.example
+                  server_port: 8443
+                  http_request_method: POST
+                  url_path: /x
+                  network_protocol_version: 2
+                  http_response_status_code: 200
+                  duration_seconds: 0.25
+                  upstream_response_seconds: 0.25
+                  upstream_address: 10.0.0.2:80
+                  upstream_tries: 2
+                  repair: loose_json
+                  attrs: {tls: TLSv1.3, k: https://a.example}
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  server_address: a
+                  server_port: 80
+                  http_request_method: GET
+                  url_path: /\xFF
+                  http_response_status_code: 499
+                  duration_seconds: 0.25
+                  upstream_tries: 0
+                  repair: hex_escape,invalid_utf8,loose_json
+                  attrs: {k: http://a}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn values_of_a_format_without_escape_are_taken_as_they_are() {
+        let format = LogFormat::NginxTemplate {
+            template: r#""$request_uri" "$http_user_agent""#.into(),
+            escape: JsonEscape::None,
+        };
+        check_format(
+            format,
+            r#""/new\x22" "C:\new "x" y""#,
+            expect![[r#"
+            request
+              ts: 2026-11-20T12:00:00Z
+              url_path: /new\x22
+              user_agent_original: C:\new "x" y
+        "#]],
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! Texts to numbers, exact and without allocation; what is not a number is `None`, never zero.
+
+/// Powers of ten that a float holds exactly.
+const POWERS: [f64; 16] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// A whole number, with an optional sign.
+pub(crate) fn integer(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes.len() > 18 || !bytes.iter().all(u8::is_ascii_digit) {
+        return text.parse().ok();
+    }
+    Some(bytes.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
+}
+
+/// A finite number of decimal digits.
+///
+/// Up to 15 digits the mantissa and the power of ten are exact, so one division rounds once, as the standard
+/// library does; the rest is left to it.
+pub(crate) fn float(text: &str) -> Option<f64> {
+    short_float(text.as_bytes()).or_else(|| {
+        let is_decimal = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+        text.parse::<f64>().ok().filter(|value| is_decimal && value.is_finite())
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "15 digits are below 2^53")]
+fn short_float(bytes: &[u8]) -> Option<f64> {
+    if bytes.is_empty() || bytes.len() > 16 {
+        return None;
+    }
+    let (mut mantissa, mut digit_count, mut point) = (0u64, 0, None);
+    for &byte in bytes {
+        match byte {
+            b'0'..=b'9' => {
+                mantissa = mantissa * 10 + u64::from(byte - b'0');
+                digit_count += 1;
+            }
+            b'.' if point.is_none() => point = Some(digit_count),
+            _ => return None,
+        }
+    }
+    if digit_count == 0 || digit_count > 15 {
+        return None;
+    }
+    Some(mantissa as f64 / POWERS[digit_count - point.unwrap_or(digit_count)])
+}
+
+/// Seconds: a float that is not negative.
+pub(crate) fn seconds(text: &str) -> Option<f64> {
+    float(text).filter(|value| *value >= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_what_the_standard_library_says() {
+        arbtest::arbtest(|u| {
+            let text = match u.int_in_range(0..=2)? {
+                0 => format!("{}", u.arbitrary::<i64>()?),
+                1 => format!("{}.{:03}", u.arbitrary::<u32>()?, u.int_in_range(0..=999)?),
+                _ => format!("{:e}", u.arbitrary::<f32>()?),
+            };
+            assert_eq!(integer(&text), text.parse().ok());
+            let expected = text.parse::<f64>().ok().filter(|value| value.is_finite());
+            assert_eq!(float(&text), expected, "{text}");
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for text in ["", "-", ".", "1.2.3", "inf", "nan", "0x1", "12a", " 1"] {
+            assert_eq!((integer(text), float(text)), (None, None), "{text}");
+        }
+        assert_eq!(seconds("-1"), None);
+    }
+}

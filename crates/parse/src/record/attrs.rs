@@ -1,0 +1,62 @@
+//! What has no column: attributes with unique keys, and a budget for lines that bring too many.
+
+use super::Record;
+
+/// Most attributes of one row; what is above goes into one attribute as JSON.
+pub(super) const MAX_ATTRS: usize = 256;
+
+impl<'a> Record<'a> {
+    /// Attribute keys stay unique: the second `a` becomes `a#2`, since readers of maps refuse equal keys.
+    pub(super) fn keep_attr(&mut self, key: &'a str, value: &'a str) {
+        let is_known = |name: &str| self.attrs.iter().any(|(other, _)| *other == name);
+        if self.attrs.len() >= MAX_ATTRS || !is_known(key) {
+            return self.attrs.push((key, value));
+        }
+        let is_numbered =
+            |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('#'));
+        let earlier = self.attrs.iter().filter(|(other, _)| is_numbered(other)).count();
+        let mut names = (earlier + 2..).map(|number| format!("{key}#{number}"));
+        let name = names.find(|name| !is_known(name)).expect("numbers go on");
+        self.attrs.push((self.arena.alloc_str(&name), value));
+    }
+
+    /// Attributes past the budget become one JSON text and a count.
+    pub(super) fn settle_budget(&mut self) {
+        if self.attrs.len() <= MAX_ATTRS {
+            return;
+        }
+        let mut json = String::from("{");
+        for (key, value) in &self.attrs[MAX_ATTRS..] {
+            if json.len() > 1 {
+                json.push(',');
+            }
+            push_json_text(&mut json, key);
+            json.push(':');
+            push_json_text(&mut json, value);
+        }
+        json.push('}');
+        let count = (self.attrs.len() - MAX_ATTRS).to_string();
+        self.attrs.truncate(MAX_ATTRS);
+        self.attrs.push(("weir.more", self.arena.alloc_str(&json)));
+        self.attrs.push(("weir.more_count", self.arena.alloc_str(&count)));
+    }
+}
+
+fn push_json_text(out: &mut String, text: &str) {
+    use std::fmt::Write as _;
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            control if control < ' ' => {
+                write!(out, "\\u{:04x}", u32::from(control))
+                    .expect("writing to a String does not fail");
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}

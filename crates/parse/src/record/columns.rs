@@ -1,0 +1,201 @@
+//! Named texts to columns: which field goes where, and when a text does not fit.
+//!
+//! The first text that fits a column gets it. `-` and the empty text are NULL, as proxies write them.
+
+use super::{Kind, Pair, Record};
+use crate::field::Field;
+use crate::{number, request_line, severity, upstream_list};
+
+impl<'a> Record<'a> {
+    /// Turns the texts into columns; what has no column becomes an attribute.
+    pub(crate) fn settle(&mut self, kind: Kind) {
+        let pairs = std::mem::take(&mut self.pairs);
+        for pair in &pairs {
+            let is_taken = match kind {
+                Kind::Request => self.take_request(pair),
+                Kind::Log => self.take_log(pair),
+            };
+            if !is_taken {
+                self.keep_attr(pair.key, pair.value);
+            }
+        }
+        self.pairs = pairs;
+        if kind == Kind::Request {
+            self.settle_server();
+        }
+        self.settle_budget();
+    }
+
+    fn take_log(&mut self, pair: &Pair<'a>) -> bool {
+        let value = pair.value;
+        match pair.field {
+            Field::Time => self.take_time(value),
+            Field::Message => self.take_message(value),
+            Field::MessageOtherwise if self.seen & Field::Message.bit() == 0 => {
+                self.take_message(value)
+            }
+            Field::Severity => set(&mut self.log.severity, severity::of_word(value)),
+            Field::Program => set(&mut self.log.program, Some(value)),
+            Field::ProcessId => set(&mut self.log.process_id, number::integer(value)),
+            Field::Facility => set(&mut self.log.facility, Some(value)),
+            _ => false,
+        }
+    }
+
+    /// Containers' logs keep the line's end in the message.
+    fn take_message(&mut self, value: &'a str) -> bool {
+        let is_free = self.log.body.is_empty();
+        if is_free {
+            self.log.body = value.trim_end_matches(['\n', '\r']);
+        }
+        is_free
+    }
+
+    /// True when the text is in a column now, or says nothing (`-` or empty).
+    fn take_request(&mut self, pair: &Pair<'a>) -> bool {
+        let value = pair.value;
+        if value.is_empty() || value == "-" {
+            return self.take_nothing(pair.field);
+        }
+        let row = &mut self.request;
+        match pair.field {
+            Field::Attr
+            | Field::Message
+            | Field::MessageOtherwise
+            | Field::Severity
+            | Field::ProcessId
+            | Field::Facility => false,
+            Field::Time => self.take_time(value),
+            Field::ClientAddress => set(&mut row.client_address, Some(value)),
+            Field::ClientPort => set(&mut row.client_port, number::integer(value)),
+            Field::Host => self.take_host(value),
+            Field::ServerName => value == "_" || set(&mut self.server_name, Some(value)),
+            Field::ServerAddress => set(&mut self.server_address, Some(value)),
+            Field::ServerPort => set(&mut row.server_port, number::integer(value)),
+            Field::Scheme => set(&mut row.url_scheme, Some(value)),
+            Field::RequestLine => self.take_request_line(value),
+            Field::Method => set(&mut row.http_request_method, Some(value)),
+            Field::Target => self.take_target(&request_line::split_target(value)),
+            Field::Query => set(&mut row.url_query, Some(value.strip_prefix('?').unwrap_or(value))),
+            Field::Protocol => set(&mut row.network_protocol_version, request_line::version(value)),
+            Field::Status => set(&mut row.http_response_status_code, number::integer(value)),
+            Field::RequestBytes => set(&mut row.request_bytes, number::integer(value)),
+            Field::ResponseBytes => set(&mut row.response_bytes, number::integer(value)),
+            Field::ResponseBodyBytes | Field::ResponseBodyBytesOrDash => {
+                set(&mut row.response_body_bytes, number::integer(value))
+            }
+            Field::UserAgent => set(&mut row.user_agent_original, Some(value)),
+            Field::Referer => set(&mut row.http_request_header_referer, Some(value)),
+            Field::RequestId => set(&mut row.request_id, Some(value)),
+            Field::Program => set(&mut row.program, Some(value)),
+            Field::UpstreamName => set(&mut row.proxy_backend, Some(value)),
+            _ => self.take_measure(pair.field, value),
+        }
+    }
+
+    fn take_measure(&mut self, field: Field, value: &'a str) -> bool {
+        let row = &mut self.request;
+        match field {
+            Field::DurationSeconds => set(&mut row.duration_seconds, number::seconds(value)),
+            Field::DurationMillis => {
+                set(&mut row.duration_seconds, number::seconds(value).map(|span| span / 1e3))
+            }
+            Field::DurationMicros => {
+                set(&mut row.duration_seconds, number::seconds(value).map(|span| span / 1e6))
+            }
+            Field::UpstreamConnect => {
+                set(&mut row.upstream_connect_seconds, upstream_list::sum_seconds(value))
+            }
+            Field::UpstreamHeader => {
+                set(&mut row.upstream_header_seconds, upstream_list::sum_seconds(value))
+            }
+            Field::UpstreamResponse => {
+                set(&mut row.upstream_response_seconds, upstream_list::sum_seconds(value))
+            }
+            Field::UpstreamStatus => {
+                let last = upstream_list::last(value).and_then(number::integer);
+                set(&mut row.upstream_status_code, last)
+            }
+            Field::UpstreamAddress => {
+                row.upstream_tries = Some(upstream_list::count(value));
+                set(&mut row.upstream_address, upstream_list::last(value))
+            }
+            Field::ConnectionRequests => set(&mut row.connection_requests, number::integer(value)),
+            Field::EarlierRequests => {
+                set(&mut row.connection_requests, number::integer(value).map(|count| count + 1))
+            }
+            _ => false,
+        }
+    }
+
+    /// A `-` is NULL, but two of them are measured zeros: no byte of body, no upstream tried.
+    fn take_nothing(&mut self, field: Field) -> bool {
+        match field {
+            Field::UpstreamAddress => set(&mut self.request.upstream_tries, Some(0)),
+            Field::ResponseBodyBytesOrDash => set(&mut self.request.response_body_bytes, Some(0)),
+            _ => true,
+        };
+        true
+    }
+
+    fn take_time(&mut self, value: &str) -> bool {
+        let value =
+            value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(value);
+        self.ts.is_none() && {
+            self.ts = self.times.read(value);
+            self.ts.is_some()
+        }
+    }
+
+    fn take_request_line(&mut self, line: &'a str) -> bool {
+        let Some(parts) = request_line::parse(line) else { return false };
+        let is_method = set(&mut self.request.http_request_method, Some(parts.method));
+        let is_target = self.take_target(&parts.target);
+        if parts.version.is_some() {
+            set(&mut self.request.network_protocol_version, parts.version);
+        }
+        is_method && is_target
+    }
+
+    fn take_target(&mut self, target: &request_line::Target<'a>) -> bool {
+        if let Some(host) = target.authority {
+            self.take_host(host);
+        }
+        let is_path = set(&mut self.request.url_path, Some(target.path));
+        let is_query = target.query.is_none() || set(&mut self.request.url_query, target.query);
+        is_path && is_query
+    }
+
+    /// `example.com:8080`: the port is kept when the line has no better one.
+    fn take_host(&mut self, host: &'a str) -> bool {
+        match host.rsplit_once(':') {
+            Some((name, port)) if !name.ends_with(':') && number::integer(port).is_some() => {
+                set(&mut self.request.server_port, number::integer(port));
+                set(&mut self.request.server_address, Some(name))
+            }
+            _ => set(&mut self.request.server_address, Some(host)),
+        }
+    }
+
+    fn settle_server(&mut self) {
+        for (key, value) in
+            [("server_name", self.server_name), ("server_addr", self.server_address)]
+        {
+            if let Some(value) = value
+                && !set(&mut self.request.server_address, Some(value))
+            {
+                self.keep_attr(key, value);
+            }
+        }
+    }
+}
+
+/// Sets a column that is free; true when the column holds `value` now.
+#[inline]
+fn set<T: PartialEq + Copy>(column: &mut Option<T>, value: Option<T>) -> bool {
+    if value.is_some() && column.is_none() {
+        *column = value;
+        return true;
+    }
+    value.is_some() && *column == value
+}

@@ -1,0 +1,75 @@
+//! The many names of severities to the nine of the column `severity`; facilities of syslog (RFC 5424 §6.2.1).
+
+/// The severity of a syslog number, 0 to 7.
+pub(crate) fn of_syslog(number: i64) -> Option<&'static str> {
+    const NAMES: [&str; 8] =
+        ["emergency", "alert", "critical", "error", "warn", "notice", "info", "debug"];
+    usize::try_from(number).ok().and_then(|index| NAMES.get(index).copied())
+}
+
+/// The facility of a syslog number, 0 to 23.
+pub(crate) fn facility(number: i64) -> Option<&'static str> {
+    const NAMES: [&str; 24] = [
+        "kern",
+        "user",
+        "mail",
+        "daemon",
+        "auth",
+        "syslog",
+        "lpr",
+        "news",
+        "uucp",
+        "cron",
+        "authpriv",
+        "ftp",
+        "ntp",
+        "security",
+        "console",
+        "solaris-cron",
+        "local0",
+        "local1",
+        "local2",
+        "local3",
+        "local4",
+        "local5",
+        "local6",
+        "local7",
+    ];
+    usize::try_from(number).ok().and_then(|index| NAMES.get(index).copied())
+}
+
+/// The severity that a word or a number means.
+///
+/// Numbers below 10 are syslog's; 10, 20, … 60 are those of pino and bunyan.
+pub(crate) fn of_word(word: &str) -> Option<&'static str> {
+    let mut lower = [0u8; 12];
+    let target = lower.get_mut(..word.len())?;
+    target.copy_from_slice(word.as_bytes());
+    target.make_ascii_lowercase();
+    Some(match &*target {
+        b"trace" | b"trace1" | b"trace2" | b"finest" | b"finer" | b"10" => "trace",
+        b"debug" | b"dbg" | b"debug1" | b"fine" | b"verbose" | b"7" | b"20" => "debug",
+        b"info" | b"information" | b"inf" | b"informational" | b"6" | b"30" => "info",
+        b"notice" | b"5" => "notice",
+        b"warn" | b"warning" | b"wrn" | b"4" | b"40" => "warn",
+        b"error" | b"err" | b"severe" | b"3" | b"50" => "error",
+        b"crit" | b"critical" | b"fatal" | b"2" | b"60" | b"dpanic" => "critical",
+        b"alert" | b"1" => "alert",
+        b"emerg" | b"emergency" | b"panic" | b"0" => "emergency",
+        _ if target.starts_with(b"trace") => "trace",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_many_houses_are_known() {
+        let known = ["WARN", "Warning", "err", "FATAL", "INF", "7", "40", "trace8"].map(of_word);
+        let expected = ["warn", "warn", "error", "critical", "info", "debug", "warn", "trace"];
+        assert_eq!(known, expected.map(Some));
+        assert_eq!(["", "failed", "averyveryverylongword", "11"].map(of_word), [None; 4]);
+    }
+}

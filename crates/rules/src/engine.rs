@@ -1,0 +1,153 @@
+//! Which rules are due, and what their answers change. Alert words and `for` are those of Prometheus.
+//!
+//! The surprising thing: an answer may have a column `opens`. A row with `opens = false` keeps a finding open that is
+//! open already, but opens none; so a rule can have a lower bound for going on than for beginning, and a fault that
+//! has become its own baseline does not resolve by itself.
+
+mod answer;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use weir_tables::Micros;
+
+use crate::{OpenFinding, Rule, RuleSet, State, Transition};
+use answer::group;
+pub(crate) use answer::key_values;
+use turn::Turn;
+
+/// Beyond this (or three times `every`) between two answers, nobody knows what was in between.
+const GAP_SECONDS: f64 = 30.0;
+
+/// What a finding of a rule is about: host and key columns as JSON.
+pub(crate) type Subject = (String, String);
+
+/// Holds every rule's findings and says what changes.
+#[derive(Debug, Default)]
+pub struct Engine {
+    pub(crate) rules: Vec<Arc<Rule>>,
+    pub(crate) states: BTreeMap<String, RuleState>,
+    /// When findings began to fire, newest last.
+    pub(crate) fires: BTreeMap<(String, Subject), Vec<Micros>>,
+}
+
+/// How one rule fares.
+#[derive(Debug, Default)]
+pub(crate) struct RuleState {
+    pub(crate) last_run: Option<Micros>,
+    pub(crate) last_answer: Option<Micros>,
+    pub(crate) error: Option<String>,
+    pub(crate) uncounted: usize,
+    pub(crate) open: BTreeMap<Subject, OpenFinding>,
+}
+
+/// How one rule fares, for the API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleStatus {
+    /// The worst state of its findings.
+    pub state: State,
+    /// Pending and firing findings.
+    pub open_findings: usize,
+    /// Subjects beyond the limit of 1,000 open findings.
+    pub findings_over_limit: usize,
+    /// When it last ran, well or not.
+    pub last_run_ts: Option<Micros>,
+    /// Why it failed the last time; `None` when it did not.
+    pub error: Option<String>,
+}
+
+impl Engine {
+    /// An engine without findings.
+    pub fn new(rules: &RuleSet) -> Self {
+        Self { rules: rules.iter().cloned().collect(), ..Self::default() }
+    }
+
+    /// The rules that should run now.
+    pub fn due(&self, now: Micros) -> Vec<Arc<Rule>> {
+        let is_due =
+            |rule: &&Arc<Rule>| match self.states.get(&rule.id).and_then(|state| state.last_run) {
+                // A tenth of a second of slack: a timer of 2 s that comes early must not skip a turn.
+                Some(last) => {
+                    now < last || now.seconds_since(last) + 0.1 >= span(rule.every_seconds)
+                }
+                None => true,
+            };
+        self.rules.iter().filter(is_due).cloned().collect()
+    }
+
+    /// Every rule, in the order of the set.
+    pub fn rules(&self) -> &[Arc<Rule>] {
+        &self.rules
+    }
+
+    /// How a rule fares; a rule that has never run is inactive.
+    pub fn status(&self, rule_id: &str) -> RuleStatus {
+        let unrun = RuleState::default();
+        let state = self.states.get(rule_id).unwrap_or(&unrun);
+        RuleStatus {
+            state: state
+                .open
+                .values()
+                .map(|finding| finding.state)
+                .max()
+                .unwrap_or(State::Inactive),
+            open_findings: state.open.len(),
+            findings_over_limit: state.uncounted,
+            last_run_ts: state.last_run,
+            error: state.error.clone(),
+        }
+    }
+
+    /// Every pending and firing finding, by rule.
+    pub fn open(&self) -> impl Iterator<Item = &OpenFinding> {
+        self.states.values().flat_map(|state| state.open.values())
+    }
+
+    /// Takes in that a rule's query failed: its findings stay as they are.
+    pub fn failed(&mut self, rule: &Rule, now: Micros, error: &str) {
+        let state = self.states.entry(rule.id.clone()).or_default();
+        state.last_run = Some(now);
+        state.error = Some(error.to_owned());
+    }
+
+    /// Takes in a rule's answer: one row per subject (rows of one key are one subject).
+    pub fn observe(&mut self, rule: &Rule, now: Micros, answer: &[RecordBatch]) -> Vec<Transition> {
+        let groups = match group(rule, answer) {
+            Ok(groups) => groups,
+            Err(error) => {
+                self.failed(rule, now, &error);
+                return Vec::new();
+            }
+        };
+        let causes = self.causes(rule);
+        let state = self.states.entry(rule.id.clone()).or_default();
+        let is_gap = state.last_answer.is_some_and(|last| {
+            now < last || now.seconds_since(last) > GAP_SECONDS.max(3.0 * span(rule.every_seconds))
+        });
+        (state.last_run, state.last_answer, state.error) = (Some(now), Some(now), None);
+        let mut turn =
+            Turn { rule, now, is_gap, causes: &causes, fires: &mut self.fires, out: Vec::new() };
+        turn.present(state, &groups);
+        turn.absent(state, &groups);
+        turn.out
+    }
+
+    /// Firing findings of the rules that explain `rule`.
+    fn causes(&self, rule: &Rule) -> Vec<OpenFinding> {
+        rule.explained_by
+            .iter()
+            .filter_map(|id| self.states.get(id))
+            .flat_map(|state| state.open.values())
+            .filter(|finding| finding.state == State::Firing)
+            .cloned()
+            .collect()
+    }
+}
+
+/// Seconds of a rule's head as a float.
+#[expect(clippy::cast_precision_loss, reason = "a rule's spans are below 7 days")]
+fn span(seconds: u64) -> f64 {
+    seconds as f64
+}

@@ -1,0 +1,219 @@
+//! One answer taken in: findings begin, go on, fire and end.
+//!
+//! What flaps stays firing, what a deeper finding explains becomes a note, and the table hears of moving numbers only
+//! every half minute: a finding that fires all night must not fill it.
+
+use std::collections::BTreeMap;
+
+use weir_tables::Micros;
+
+use super::answer::{Group, describe, key_values};
+use super::{RuleState, Subject, span};
+use crate::finding::{Written, finding_id};
+use crate::{Cell, Class, OpenFinding, Row, Rule, State, Transition};
+
+/// Open findings per rule; what is beyond is counted.
+const MAX_OPEN_PER_RULE: usize = 1_000;
+/// Numbers that move are written at most this often.
+const RENEW_SECONDS: f64 = 30.0;
+/// While a finding has not fired for half a minute its picture still changes, and somebody reads it: renew it sooner.
+const YOUNG_RENEW_SECONDS: f64 = 6.0;
+/// A number has moved when it differs by more than this share.
+const RENEW_SHARE: f64 = 0.25;
+const FLAP_WINDOW_SECONDS: f64 = 600.0;
+const FLAP_REOPENINGS: usize = 3;
+const FLAP_CLEAR_SECONDS: f64 = 300.0;
+const MAX_FLAP_MEMORY: usize = 10_000;
+
+/// One answer being taken in.
+pub(super) struct Turn<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) now: Micros,
+    pub(super) is_gap: bool,
+    pub(super) causes: &'a [OpenFinding],
+    pub(super) fires: &'a mut BTreeMap<(String, Subject), Vec<Micros>>,
+    pub(super) out: Vec<Transition>,
+}
+
+impl Turn<'_> {
+    pub(super) fn present(&mut self, state: &mut RuleState, groups: &BTreeMap<Subject, Group>) {
+        state.uncounted = 0;
+        for (subject, group) in groups {
+            if let Some(finding) = state.open.get_mut(subject) {
+                self.go_on(finding, subject, group);
+            } else if group.opens && state.open.len() < MAX_OPEN_PER_RULE {
+                let finding = self.begin(subject, group);
+                state.open.insert(subject.clone(), finding);
+            } else if group.opens {
+                state.uncounted += 1;
+            }
+        }
+        let (uncounted, last) = (state.uncounted, self.out.last_mut());
+        if let (1.., Some(transition)) = (uncounted, last) {
+            let more = format!(" (and {uncounted} more that are not listed)");
+            transition.finding.details.summary.push_str(&more);
+        }
+    }
+
+    fn begin(&mut self, subject: &Subject, group: &Group) -> OpenFinding {
+        let (details, class) = describe(self.rule, &group.rows);
+        let key_values = key_values(&subject.1);
+        let mut finding = OpenFinding {
+            finding_id: finding_id(&self.rule.id, &subject.0, &subject.1, self.now),
+            rule: self.rule.id.clone(),
+            host: subject.0.clone(),
+            key: subject.1.clone(),
+            class,
+            state: State::Pending,
+            started_ts: self.now,
+            fired_ts: None,
+            resolved_ts: None,
+            details,
+            key_values,
+            highest_class: class,
+            is_flapping: false,
+            absent_since: None,
+            written: Written { ts: self.now, class, row: None, summary: String::new() },
+        };
+        self.explain(&mut finding);
+        if self.rule.for_seconds == 0 {
+            self.fire(&mut finding, subject);
+        }
+        self.write(&mut finding, State::Inactive);
+        finding
+    }
+
+    fn go_on(&mut self, finding: &mut OpenFinding, subject: &Subject, group: &Group) {
+        let (details, class) = describe(self.rule, &group.rows);
+        finding.details = details;
+        finding.highest_class = finding.highest_class.max(class);
+        finding.class = finding.highest_class;
+        finding.absent_since = None;
+        self.explain(finding);
+        if finding.state == State::Firing {
+            if finding.is_flapping {
+                finding.details.summary.push_str(" (comes and goes)");
+            }
+            if is_news(finding, self.now) {
+                self.write(finding, State::Firing);
+            }
+            return;
+        }
+        if self.is_gap {
+            finding.started_ts = self.now;
+        }
+        if self.now.seconds_since(finding.started_ts) >= span(self.rule.for_seconds) {
+            self.fire(finding, subject);
+            self.write(finding, State::Pending);
+        }
+    }
+
+    pub(super) fn absent(&mut self, state: &mut RuleState, groups: &BTreeMap<Subject, Group>) {
+        let gone: Vec<Subject> = state
+            .open
+            .iter_mut()
+            .filter(|(subject, _)| !groups.contains_key(*subject))
+            .filter_map(|(subject, finding)| self.is_over(finding).then(|| subject.clone()))
+            .collect();
+        for subject in gone {
+            if let Some(mut finding) = state.open.remove(&subject) {
+                let from = finding.state;
+                finding.state = State::Resolved;
+                finding.resolved_ts = Some(self.now);
+                self.write(&mut finding, from);
+            }
+        }
+    }
+
+    /// Whether a finding whose condition is not true now has been so for long enough.
+    fn is_over(&self, finding: &mut OpenFinding) -> bool {
+        let since = match finding.absent_since {
+            Some(since) if since <= self.now && !self.is_gap => since,
+            _ => self.now,
+        };
+        finding.absent_since = Some(since);
+        let mut clear = span(self.rule.clear_seconds);
+        if finding.is_flapping {
+            clear = clear.max(FLAP_CLEAR_SECONDS);
+        }
+        finding.state == State::Pending || self.now.seconds_since(since) >= clear
+    }
+
+    fn fire(&mut self, finding: &mut OpenFinding, subject: &Subject) {
+        finding.state = State::Firing;
+        finding.fired_ts = Some(self.now);
+        let now = self.now;
+        if self.fires.len() >= MAX_FLAP_MEMORY {
+            self.fires.retain(|_, times| times.iter().any(|at| is_recent(*at, now)));
+        }
+        if self.fires.len() < MAX_FLAP_MEMORY {
+            let times = self.fires.entry((self.rule.id.clone(), subject.clone())).or_default();
+            times.retain(|at| is_recent(*at, now));
+            times.push(now);
+            finding.is_flapping = times.len() > FLAP_REOPENINGS;
+        }
+    }
+
+    /// Lowers a finding to a note while a deeper one fires on the same subject.
+    fn explain(&self, finding: &mut OpenFinding) {
+        let Some(cause) = self.causes.iter().find(|cause| explains(cause, finding)) else { return };
+        finding.class = Class::Note;
+        let words = format!(" (explained by {} on {})", cause.rule, cause.details.subject);
+        finding.details.summary.push_str(&words);
+    }
+
+    fn write(&mut self, finding: &mut OpenFinding, from: State) {
+        finding.mark_written(self.now);
+        self.out.push(Transition { ts: self.now, from, finding: finding.clone() });
+    }
+}
+
+fn is_recent(at: Micros, now: Micros) -> bool {
+    now.seconds_since(at) <= FLAP_WINDOW_SECONDS
+}
+
+/// Whether a cause and a finding are about the same: same host, and equal where both have a key column.
+fn explains(cause: &OpenFinding, finding: &OpenFinding) -> bool {
+    let same_host = cause.host == finding.host || cause.host.is_empty();
+    same_host
+        && finding.key_values.iter().all(|(name, value)| {
+            cause
+                .key_values
+                .iter()
+                .all(|(other, cause_value)| other != name || cause_value == value)
+        })
+}
+
+/// Whether the table should learn of a firing finding's class or evidence.
+fn is_news(finding: &OpenFinding, now: Micros) -> bool {
+    if finding.class > finding.written.class {
+        return true;
+    }
+    let is_young = finding.fired_ts.is_some_and(|at| now.seconds_since(at) < RENEW_SECONDS);
+    let renew = if is_young { YOUNG_RENEW_SECONDS } else { RENEW_SECONDS };
+    if now.seconds_since(finding.written.ts) < renew {
+        return false;
+    }
+    finding.class != finding.written.class
+        || match (&finding.details.row, &finding.written.row) {
+            (Some(new), Some(old)) => differ(new, old),
+            _ => finding.details.summary != finding.written.summary,
+        }
+}
+
+/// Whether a text differs, or a number by more than a quarter. Times do not count: they always move.
+fn differ(new: &Row, old: &Row) -> bool {
+    new.iter().any(|(name, cell)| match (cell, old.get(name)) {
+        (Cell::Time(_), Some(_)) => false,
+        (Cell::Int(_) | Cell::Float(_), Some(before)) => {
+            match (cell.as_number(), before.as_number()) {
+                (Some(new), Some(old)) => {
+                    (new - old).abs() > RENEW_SHARE * new.abs().max(old.abs())
+                }
+                _ => true,
+            }
+        }
+        (cell, Some(before)) => cell != before,
+        (_, None) => true,
+    })
+}

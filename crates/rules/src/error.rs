@@ -1,0 +1,39 @@
+//! What can be wrong with a rule or a test file: always a place, a reason and, where there is one, a way out.
+
+use std::fmt;
+
+/// A rule or test file that cannot be used. The fault is the author's; other files are not affected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleError {
+    /// The file, or `built in`.
+    pub origin: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl RuleError {
+    pub(crate) fn new(origin: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { origin: origin.to_owned(), line, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use `{}:{}`: {}", self.origin, self.line, self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for RuleError {}

@@ -1,0 +1,410 @@
+//! Reads a rule file into a [`Rule`]; every complaint names the line.
+//!
+//! The TOML is walked by hand and not through serde, because an unknown key must be pointed at and answered with the
+//! nearest known one.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::RuleError;
+use crate::rule::{Chart, Class, Rule, TIERS};
+use crate::suggest::nearest;
+
+const OPEN: &str = "/*---";
+const CLOSE: &str = "---*/";
+const MAX_FILE_BYTES: usize = 256 * 1024;
+const MAX_SPAN_SECONDS: u64 = 7 * 86_400;
+
+const KEYS: &[&str] = &[
+    "id",
+    "title",
+    "tier",
+    "class",
+    "for",
+    "every",
+    "clear",
+    "key",
+    "subject",
+    "summary",
+    "why",
+    "look_at",
+    "silent_when",
+    "fix",
+    "source",
+    "explained_by",
+    "needs",
+    "when",
+    "chart",
+];
+const CHART_KEYS: &[&str] = &["title", "sql", "unit"];
+
+/// Reads a whole rule file.
+pub(crate) fn parse(origin: &str, text: &str) -> Result<Rule, RuleError> {
+    if text.len() > MAX_FILE_BYTES {
+        return Err(RuleError::new(origin, 1, "the file is larger than 256 KiB"));
+    }
+    let (head_text, head_line, sql) = split(origin, text)?;
+    let head = Head::read(origin, head_text, head_line)?;
+    let rule = head.rule(sql)?;
+    check_sql(&rule, text)?;
+    Ok(rule)
+}
+
+/// The head's text, the line that it starts on, and the query.
+fn split<'a>(origin: &str, text: &'a str) -> Result<(&'a str, usize, &'a str), RuleError> {
+    let start = text.find(OPEN).filter(|at| text[..*at].trim().is_empty()).ok_or_else(|| {
+        RuleError::new(origin, 1, "the file does not begin with a head")
+            .hint("start it with a line `/*---`, the TOML keys, and a line `---*/`")
+    })?;
+    let body = start + OPEN.len();
+    let length = text[body..].find(CLOSE).ok_or_else(|| {
+        RuleError::new(origin, line_of(text, start), "the head is not closed")
+            .hint("end it with `---*/`")
+    })?;
+    let sql = text[body + length + CLOSE.len()..].trim().trim_end_matches(';').trim_end();
+    Ok((&text[body..body + length], line_of(text, body), sql))
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn check_sql(rule: &Rule, text: &str) -> Result<(), RuleError> {
+    let line = text.find(CLOSE).map_or(1, |at| line_of(text, at));
+    let fail =
+        |message: &str, hint: &str| Err(RuleError::new(&rule.origin, line, message).hint(hint));
+    if rule.sql.is_empty() {
+        return fail("there is no query after the head", "write one SELECT below `---*/`");
+    }
+    if !rule.sql.contains("$now") {
+        return fail(
+            "the query does not use `$now`, so it would read every row ever kept",
+            "bound it: `where ts > $now - interval '10 seconds' and ts <= $now`",
+        );
+    }
+    Ok(())
+}
+
+/// The head with everything that is needed to point into it.
+struct Head<'a> {
+    origin: &'a str,
+    text: &'a str,
+    first_line: usize,
+    table: DeTable<'a>,
+}
+
+impl<'a> Head<'a> {
+    fn read(origin: &'a str, text: &'a str, first_line: usize) -> Result<Self, RuleError> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = first_line + error.span().map_or(0, |span| line_of(text, span.start) - 1);
+            RuleError::new(origin, line, error.message().trim().to_owned())
+        })?;
+        let head = Self { origin, text, first_line, table: table.into_inner() };
+        head.refuse_unknown(&head.table, KEYS)?;
+        Ok(head)
+    }
+
+    fn refuse_unknown(&self, table: &DeTable<'a>, known: &[&str]) -> Result<(), RuleError> {
+        for key in table.keys() {
+            let name: &str = key.get_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let error = self.error(key.span().start, format!("unknown key `{name}`"));
+            return Err(match nearest(name, known) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint(format!("known keys: {}", known.join(", "))),
+            });
+        }
+        Ok(())
+    }
+
+    fn error(&self, offset: usize, message: String) -> RuleError {
+        RuleError::new(self.origin, self.first_line + line_of(self.text, offset) - 1, message)
+    }
+
+    fn rule(&self, sql: &str) -> Result<Rule, RuleError> {
+        let every_seconds = self.span("every")?.ok_or_else(|| self.missing("every"))?;
+        let for_seconds = self.span("for")?.ok_or_else(|| self.missing("for"))?;
+        let clear_seconds = self.span("clear")?.unwrap_or(3 * every_seconds);
+        Ok(Rule {
+            id: self.id()?,
+            title: self.text("title")?,
+            tier: self.tier()?,
+            class: self.class()?,
+            for_seconds,
+            every_seconds: every_seconds.max(1),
+            clear_seconds,
+            key: self.list("key")?.ok_or_else(|| self.missing("key"))?,
+            subject: self.text("subject")?,
+            summary: self.text("summary")?,
+            why: self.text("why")?,
+            look_at: self.text("look_at")?,
+            silent_when: self.text("silent_when")?,
+            fix: self.text("fix")?,
+            source: self.text("source")?,
+            explained_by: self.list("explained_by")?.unwrap_or_default(),
+            needs: self.needs()?,
+            when: self.when()?,
+            chart: self.chart()?,
+            sql: sql.to_owned(),
+            origin: self.origin.to_owned(),
+        })
+    }
+
+    fn missing(&self, key: &str) -> RuleError {
+        self.error(0, format!("the head lacks the key `{key}`"))
+    }
+
+    fn id(&self) -> Result<String, RuleError> {
+        let id = self.text("id")?;
+        let is_word = |part: &str| {
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        };
+        match id.split_once('.') {
+            Some((family, name)) if is_word(family) && is_word(name) => Ok(id),
+            _ => Err(self
+                .bad("id", format!("`{id}` is no rule id"))
+                .hint("write `family.name` in lower case, such as `tcp.listen_overflow`")),
+        }
+    }
+
+    fn tier(&self) -> Result<String, RuleError> {
+        let tier = self.text("tier")?;
+        if TIERS.contains(&tier.as_str()) {
+            return Ok(tier);
+        }
+        Err(self
+            .bad("tier", format!("unknown tier `{tier}`"))
+            .hint(format!("one of {}", TIERS.join(", "))))
+    }
+
+    fn class(&self) -> Result<Class, RuleError> {
+        let word = self.text("class")?;
+        Class::parse(&word).ok_or_else(|| {
+            self.bad("class", format!("unknown class `{word}`")).hint("page, mail or note")
+        })
+    }
+
+    fn needs(&self) -> Result<Vec<String>, RuleError> {
+        let needs = self.list("needs")?.unwrap_or_default();
+        let known: Vec<&str> = weir_tables::TABLES.iter().map(|spec| spec.name).collect();
+        for table in &needs {
+            if !known.contains(&table.as_str()) {
+                let error = self.bad("needs", format!("there is no table `{table}`"));
+                return Err(match nearest(table, &known) {
+                    Some(near) => error.hint(format!("did you mean `{near}`?")),
+                    None => error.hint("`weir tables` lists them"),
+                });
+            }
+        }
+        Ok(needs)
+    }
+
+    fn when(&self) -> Result<Option<String>, RuleError> {
+        if self.table.get("when").is_none() {
+            return Ok(None);
+        }
+        let sql = self.text("when")?;
+        if !sql.contains("$now") {
+            return Err(self
+                .bad("when", "`when` does not use `$now`".to_owned())
+                .hint("bound it as the query is bound, and at least as wide"));
+        }
+        Ok(Some(sql))
+    }
+
+    fn chart(&self) -> Result<Option<Chart>, RuleError> {
+        let Some(value) = self.table.get("chart") else { return Ok(None) };
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.error(value.span().start, "`chart` is no table".to_owned()));
+        };
+        self.refuse_unknown(table, CHART_KEYS)?;
+        let get = |key: &str| match table.get(key) {
+            Some(value) => self.text_of(&format!("chart.{key}"), value),
+            None => Err(self.error(value.span().start, format!("`chart` lacks the key `{key}`"))),
+        };
+        Ok(Some(Chart { title: get("title")?, sql: get("sql")?, unit: get("unit")? }))
+    }
+
+    /// A complaint about the value of a key that is there.
+    fn bad(&self, key: &str, message: String) -> RuleError {
+        self.error(self.table.get(key).map_or(0, |value| value.span().start), message)
+    }
+
+    fn text(&self, key: &str) -> Result<String, RuleError> {
+        self.text_of(key, self.table.get(key).ok_or_else(|| self.missing(key))?)
+    }
+
+    fn text_of(&self, key: &str, value: &Spanned<DeValue<'a>>) -> Result<String, RuleError> {
+        match value.get_ref().as_str() {
+            Some(text) if !text.trim().is_empty() || key == "chart.unit" => {
+                Ok(text.trim().to_owned())
+            }
+            Some(_) => Err(self.error(value.span().start, format!("`{key}` is empty"))),
+            None => Err(self.error(value.span().start, format!("`{key}` is no text"))),
+        }
+    }
+
+    fn list(&self, key: &str) -> Result<Option<Vec<String>>, RuleError> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let array = value.get_ref().as_array().ok_or_else(|| {
+            self.bad(key, format!("`{key}` is no list")).hint(format!("write `{key} = [\"…\"]`"))
+        })?;
+        array.iter().map(|item| self.text_of(key, item)).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn span(&self, key: &str) -> Result<Option<u64>, RuleError> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let text = self.text_of(key, value)?;
+        let seconds =
+            seconds_of(&text).filter(|seconds| *seconds <= MAX_SPAN_SECONDS).ok_or_else(|| {
+                self.bad(key, format!("`{key} = \"{text}\"` is no time span"))
+                    .hint("a whole number with s, m, h or d, at most 7d: \"10s\", \"5m\"")
+            })?;
+        Ok(Some(seconds))
+    }
+}
+
+/// `10s`, `5m`, `2h`, `7d` in seconds.
+pub(crate) fn seconds_of(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use crate::Rule;
+
+    const GOOD: &str = r#"/*---
+id = "tcp.demo"
+title = "demo"
+tier = "kernel"
+class = "mail"
+for = "2s"
+every = "2s"
+key = ["netns"]
+subject = "{netns}"
+summary = "{n} drops"
+why = "because"
+look_at = "there"
+silent_when = "nothing drops"
+fix = "mend it"
+source = "test"
+needs = ["tcp_stat"]
+---*/
+select host, netns, 1 as n from tcp_stat where ts > $now - interval '10 seconds' and ts <= $now;
+"#;
+
+    fn check(text: &str, expected: Expect) {
+        let shown = match Rule::parse("rules/tcp.demo.sql", text) {
+            Ok(rule) => {
+                format!("{} for {} clear {}", rule.id, rule.for_seconds, rule.clear_seconds)
+            }
+            Err(error) => error.to_string(),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn good_rule_is_read() {
+        check(GOOD, expect!["tcp.demo for 2 clear 6"]);
+    }
+
+    #[test]
+    fn query_ends_without_semicolon_and_now_becomes_a_literal() {
+        let rule = Rule::parse("x", GOOD).unwrap();
+        expect![[r#"select host, netns, 1 as n from tcp_stat where ts > arrow_cast('1970-01-01T00:00:00.000000Z', 'Timestamp(Microsecond, Some("+00:00"))') - interval '10 seconds' and ts <= arrow_cast('1970-01-01T00:00:00.000000Z', 'Timestamp(Microsecond, Some("+00:00"))')"#]].assert_eq(&rule.sql_at(weir_tables::Micros(0)));
+    }
+
+    #[test]
+    fn faults_name_the_line_and_the_way_out() {
+        check(
+            "select 1",
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:1`: the file does not begin with a head
+            hint: start it with a line `/*---`, the TOML keys, and a line `---*/`"#]],
+        );
+        check(
+            "/*---\nid = \"a.b\"\n",
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:1`: the head is not closed
+            hint: end it with `---*/`"#]],
+        );
+        check(
+            &GOOD.replace("summary", "sumary"),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:10`: unknown key `sumary`
+            hint: did you mean `summary`?"#]],
+        );
+        check(
+            &GOOD.replace("summary = \"{n} drops\"\n", ""),
+            expect!["cannot use `rules/tcp.demo.sql:1`: the head lacks the key `summary`"],
+        );
+        check(
+            &GOOD.replace("\"kernel\"", "\"kernal\""),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:4`: unknown tier `kernal`
+            hint: one of client, edge, wire, kernel, proxy, app, db, host, disk, log, weir"#]],
+        );
+        check(
+            &GOOD.replace("\"mail\"", "\"sms\""),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:5`: unknown class `sms`
+            hint: page, mail or note"#]],
+        );
+        check(
+            &GOOD.replace("for = \"2s\"", "for = \"2 fortnights\""),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:6`: `for = "2 fortnights"` is no time span
+            hint: a whole number with s, m, h or d, at most 7d: "10s", "5m""#]],
+        );
+        check(
+            &GOOD.replace("[\"tcp_stat\"]", "[\"tcp_stats\"]"),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:16`: there is no table `tcp_stats`
+            hint: did you mean `tcp_stat`?"#]],
+        );
+        check(
+            &GOOD.replace("why = \"because\"", "why = because"),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:11`: string values must be quoted, expected literal string"#]],
+        );
+        check(
+            &GOOD.replace("$now", "now()"),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:17`: the query does not use `$now`, so it would read every row ever kept
+            hint: bound it: `where ts > $now - interval '10 seconds' and ts <= $now`"#]],
+        );
+        check(
+            &GOOD.replace("tcp.demo", "Demo"),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:2`: `Demo` is no rule id
+            hint: write `family.name` in lower case, such as `tcp.listen_overflow`"#]],
+        );
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_without_panic() {
+        arbtest::arbtest(|u| {
+            let cut: usize = u.int_in_range(0..=GOOD.len())?;
+            let junk: String = u.arbitrary()?;
+            let text = format!("{}{junk}{}", &GOOD[..cut], &GOOD[cut..]);
+            let _ = Rule::parse("x", &text);
+            let _ = Rule::parse("x", &junk);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,104 @@
+//! Goes on after a restart: the open findings come back from the rows of the table `finding`.
+//!
+//! The newest row of a `finding_id` holds. Rows may come in any order and with resolved findings among them.
+
+use std::collections::BTreeMap;
+
+use arrow_array::RecordBatch;
+use weir_tables::Micros;
+
+use crate::engine::{Engine, key_values};
+use crate::finding::{Details, Written};
+use crate::{Cell, Class, OpenFinding, Row, State, Transition, rows_of};
+
+/// Rows that are read when restoring; 1,000 findings of 20 rules with some rows each.
+const MAX_ROWS: usize = 200_000;
+
+impl Engine {
+    /// Takes up the findings that are open in `finding_rows` (columns of the table `finding`).
+    pub fn restore(&mut self, finding_rows: &[RecordBatch]) {
+        let mut newest: BTreeMap<String, (Micros, OpenFinding)> = BTreeMap::new();
+        for row in rows_of(finding_rows, MAX_ROWS) {
+            let Some((ts, finding)) = read(&row) else { continue };
+            let is_newer = newest.get(&finding.finding_id).is_none_or(|(before, kept)| {
+                (ts, finding.state == State::Resolved) >= (*before, kept.state == State::Resolved)
+            });
+            if is_newer {
+                newest.insert(finding.finding_id.clone(), (ts, finding));
+            }
+        }
+        for (_, finding) in newest.into_values() {
+            let subject = (finding.host.clone(), finding.key.clone());
+            if let Some(fired) = finding.fired_ts {
+                let times = self.fires.entry((finding.rule.clone(), subject.clone())).or_default();
+                times.push(fired);
+                times.sort();
+            }
+            if finding.state != State::Resolved {
+                self.states.entry(finding.rule.clone()).or_default().open.insert(subject, finding);
+            }
+        }
+    }
+
+    /// Resolves the findings of rules that no longer exist. To be called once after [`Engine::restore`].
+    pub fn retire(&mut self, now: Micros) -> Vec<Transition> {
+        let mut out = Vec::new();
+        let rules = &self.rules;
+        self.states.retain(|id, state| {
+            if rules.iter().any(|rule| rule.id == *id) {
+                return true;
+            }
+            for (_, mut finding) in std::mem::take(&mut state.open) {
+                let from = finding.state;
+                finding.state = State::Resolved;
+                finding.resolved_ts = Some(now);
+                finding.details.summary.push_str(" (the rule no longer exists)");
+                out.push(Transition { ts: now, from, finding });
+            }
+            false
+        });
+        out
+    }
+}
+
+fn read(row: &Row) -> Option<(Micros, OpenFinding)> {
+    let text = |column: &str| row.text(column).unwrap_or_default().to_owned();
+    let time = |column: &str| match row.get(column) {
+        Some(Cell::Time(at)) => Some(*at),
+        _ => None,
+    };
+    let state = match row.text("state")? {
+        "pending" => State::Pending,
+        "firing" => State::Firing,
+        "resolved" => State::Resolved,
+        _ => return None,
+    };
+    let (ts, class) = (time("ts")?, Class::parse(row.text("class")?)?);
+    let summary = text("summary");
+    let finding = OpenFinding {
+        finding_id: row.text("finding_id")?.to_owned(),
+        rule: row.text("rule")?.to_owned(),
+        host: text("host"),
+        key: text("key"),
+        class,
+        state,
+        started_ts: time("started_ts")?,
+        fired_ts: time("fired_ts"),
+        resolved_ts: time("resolved_ts"),
+        details: Details {
+            tier: text("tier"),
+            subject: text("subject"),
+            summary: summary.clone(),
+            why: text("why"),
+            fix: text("fix"),
+            evidence: text("evidence"),
+            row: None,
+        },
+        key_values: key_values(row.text("key").unwrap_or_default()),
+        highest_class: class,
+        is_flapping: false,
+        absent_since: None,
+        written: Written { ts, class, row: None, summary },
+    };
+    Some((ts, finding))
+}

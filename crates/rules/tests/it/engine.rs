@@ -1,0 +1,366 @@
+//! The life of findings: pending, firing, resolved, flapping, explained, restored.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch, StringArray};
+use expect_test::{Expect, expect};
+use weir_rules::{Class, Engine, Rule, RuleSet, State, Transition};
+use weir_tables::{Finding, FindingRows, Micros, Rows};
+
+/// A rule `test.NAME` with these lines in its head.
+fn rule(name: &str, head: &str) -> Rule {
+    let text = format!(
+        "/*---\nid = \"test.{name}\"\ntitle = \"t\"\ntier = \"kernel\"\nclass = \"mail\"\nkey = [\"netns\"]\n\
+         subject = \"{{netns}}\"\nsummary = \"{{n}} drops in {{netns}}\"\nwhy = \"w\"\nlook_at = \"l\"\n\
+         silent_when = \"s\"\nfix = \"f\"\nsource = \"x\"\n{head}\n---*/\nselect $now"
+    );
+    Rule::parse("test", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn plain() -> Rule {
+    rule("plain", "for = \"4s\"\nevery = \"2s\"")
+}
+
+/// An answer with one row per (netns, n, class, opens).
+fn answer(rows: &[(&str, i64, &str, bool)]) -> Vec<RecordBatch> {
+    let text = |column: Vec<&str>| Arc::new(StringArray::from(column)) as Arc<dyn Array>;
+    let batch = RecordBatch::try_from_iter([
+        ("host", text(vec!["web1"; rows.len()])),
+        ("netns", text(rows.iter().map(|row| row.0).collect())),
+        ("n", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("class", text(rows.iter().map(|row| row.2).collect())),
+        ("opens", Arc::new(BooleanArray::from(rows.iter().map(|row| row.3).collect::<Vec<_>>()))),
+    ]);
+    vec![batch.expect("columns have one length")]
+}
+
+fn yes() -> Vec<RecordBatch> {
+    answer(&[("a", 5, "mail", true)])
+}
+
+fn at(second: i64) -> Micros {
+    Micros(1_000_000_000 + second * 1_000_000)
+}
+
+fn show(transitions: &[Transition]) -> String {
+    let line = |change: &Transition| {
+        let finding = &change.finding;
+        format!(
+            "{}: {} > {} {}",
+            finding.key,
+            change.from.as_str(),
+            finding.state.as_str(),
+            finding.summary()
+        )
+    };
+    transitions.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What is written at each of the seconds 0, 2, 4 … when the answers are these.
+fn check(rule: &Rule, answers: &[Vec<RecordBatch>], expected: Expect) {
+    let mut engine = Engine::new(&RuleSet::default());
+    let mut out = String::new();
+    for (index, answer) in answers.iter().enumerate() {
+        let second = 2 * i64::try_from(index).expect("small");
+        for line in show(&engine.observe(rule, at(second), answer)).lines() {
+            out.push_str(&format!("{second} {line}\n"));
+        }
+    }
+    expected.assert_eq(&out);
+}
+
+#[test]
+fn finding_goes_from_pending_to_firing_to_resolved() {
+    let no = || answer(&[]);
+    check(
+        &plain(),
+        &[no(), yes(), yes(), yes(), yes(), no(), yes(), no(), no(), no(), no(), no()],
+        expect![[r#"
+            2 {"netns":"a"}: inactive > pending 5 drops in a
+            6 {"netns":"a"}: pending > firing 5 drops in a
+            20 {"netns":"a"}: firing > resolved 5 drops in a
+        "#]],
+    );
+}
+
+#[test]
+fn pending_finding_that_goes_away_never_fires() {
+    check(
+        &plain(),
+        &[yes(), yes(), answer(&[]), yes(), yes(), answer(&[])],
+        expect![[r#"
+            0 {"netns":"a"}: inactive > pending 5 drops in a
+            4 {"netns":"a"}: pending > resolved 5 drops in a
+            6 {"netns":"a"}: inactive > pending 5 drops in a
+            10 {"netns":"a"}: pending > resolved 5 drops in a
+        "#]],
+    );
+}
+
+#[test]
+fn subjects_are_apart_and_for_zero_fires_at_once() {
+    check(
+        &rule("now", "for = \"0s\"\nevery = \"2s\"\nclear = \"0s\""),
+        &[
+            answer(&[("b", 1, "note", true), ("a", 2, "page", true)]),
+            answer(&[("a", 2, "page", true)]),
+        ],
+        expect![[r#"
+             0 {"netns":"a"}: inactive > firing 2 drops in a
+             0 {"netns":"b"}: inactive > firing 1 drops in b
+             2 {"netns":"b"}: firing > resolved 1 drops in b
+        "#]],
+    );
+}
+
+#[test]
+fn row_that_does_not_open_keeps_an_open_finding() {
+    let keeps = || answer(&[("a", 5, "mail", false)]);
+    check(
+        &rule("keep", "for = \"2s\"\nevery = \"2s\"\nclear = \"2s\""),
+        &[keeps(), yes(), keeps(), keeps(), keeps(), keeps(), answer(&[]), answer(&[])],
+        expect![[r#"
+            2 {"netns":"a"}: inactive > pending 5 drops in a
+            4 {"netns":"a"}: pending > firing 5 drops in a
+            14 {"netns":"a"}: firing > resolved 5 drops in a
+        "#]],
+    );
+}
+
+#[test]
+fn rising_class_is_written_at_once_and_does_not_fall() {
+    let mut engine = Engine::new(&RuleSet::default());
+    let rule = rule("class", "for = \"0s\"\nevery = \"2s\"");
+    let mut classes = Vec::new();
+    for (second, class) in [(0, "note"), (2, "page"), (4, "note"), (6, "mail")] {
+        for change in engine.observe(&rule, at(second), &answer(&[("a", 5, class, true)])) {
+            classes.push((second, change.finding.class, change.is_state_change()));
+        }
+    }
+    assert_eq!(classes, [(0, Class::Note, true), (2, Class::Page, false)]);
+}
+
+#[test]
+fn moving_evidence_is_written_every_thirty_seconds_and_still_evidence_is_not() {
+    let rule = rule("move", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let mut written = Vec::new();
+    for second in (0..=120).step_by(2) {
+        let n = if second < 60 { 100 + second / 10 } else { 100 + second };
+        for change in engine.observe(&rule, at(second), &answer(&[("a", n, "mail", true)])) {
+            written.push((second, change.finding.summary().to_owned()));
+        }
+    }
+    let seconds: Vec<i64> = written.iter().map(|row| row.0).collect();
+    assert_eq!(seconds, [0, 60, 114], "{written:?}");
+}
+
+#[test]
+fn young_finding_is_renewed_sooner() {
+    let rule = rule("young", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let mut written = Vec::new();
+    for second in (0..=100).step_by(2) {
+        let rows = answer(&[("a", 1 << (second / 2), "mail", true)]);
+        written.extend(engine.observe(&rule, at(second), &rows).iter().map(|_| second));
+    }
+    assert_eq!(written, [0, 6, 12, 18, 24, 54, 84]);
+}
+
+#[test]
+fn finding_that_comes_and_goes_stays_firing_until_it_is_calm() {
+    let rule = rule("flap", "for = \"0s\"\nevery = \"2s\"\nclear = \"0s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let mut states = Vec::new();
+    for second in (0..600).step_by(2) {
+        let rows = if second < 200 && second % 20 == 0 { yes() } else { answer(&[]) };
+        for change in engine.observe(&rule, at(second), &rows) {
+            if change.is_state_change() {
+                states.push((second, change.finding.state));
+            }
+        }
+    }
+    let (firing, resolved) = (State::Firing, State::Resolved);
+    expect![[r#"[(0, Firing), (2, Resolved), (20, Firing), (22, Resolved), (40, Firing), (42, Resolved), (60, Firing), (482, Resolved)]"#]]
+        .assert_eq(&format!("{states:?}"));
+    assert_eq!(states.iter().filter(|state| state.1 == firing).count(), 4);
+    assert_eq!(states.last(), Some(&(482, resolved)));
+}
+
+#[test]
+fn failing_query_keeps_findings_and_says_why() {
+    let rule = rule("fail", "for = \"0s\"\nevery = \"2s\"\nclear = \"4s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&rule, at(0), &yes());
+    for second in (2..100).step_by(2) {
+        engine.failed(&rule, at(second), "no such table");
+    }
+    let status = engine.status("test.fail");
+    assert_eq!((status.state, status.open_findings), (State::Firing, 1));
+    assert_eq!(status.error.as_deref(), Some("no such table"));
+    assert_eq!(
+        engine.observe(&rule, at(100), &answer(&[])),
+        [],
+        "absence counts from the first good answer"
+    );
+    assert_eq!(engine.observe(&rule, at(102), &answer(&[])), []);
+    assert_eq!(
+        show(&engine.observe(&rule, at(104), &answer(&[]))),
+        "{\"netns\":\"a\"}: firing > resolved 5 drops in a"
+    );
+    assert_eq!(engine.status("test.fail").error, None);
+}
+
+#[test]
+fn answer_without_the_key_column_is_a_failure() {
+    let rule = rule("key", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let batch =
+        RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![1])) as Arc<dyn Array>)]);
+    assert_eq!(engine.observe(&rule, at(0), &[batch.expect("one column")]), []);
+    expect!["the answer of `test.key` lacks the key column `netns`"]
+        .assert_eq(&engine.status("test.key").error.unwrap_or_default());
+}
+
+#[test]
+fn time_for_which_nobody_looked_does_not_count_as_pending() {
+    let rule = plain();
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&rule, at(0), &yes());
+    assert_eq!(
+        engine.observe(&rule, at(3600), &yes()),
+        [],
+        "a sleeping machine saw nothing for an hour"
+    );
+    assert_eq!(
+        show(&engine.observe(&rule, at(3604), &yes())),
+        "{\"netns\":\"a\"}: pending > firing 5 drops in a"
+    );
+}
+
+#[test]
+fn clock_that_goes_back_neither_fires_nor_resolves_early() {
+    let rule = plain();
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&rule, at(1000), &yes());
+    engine.observe(&rule, at(1004), &yes());
+    assert_eq!(engine.observe(&rule, at(0), &answer(&[])), []);
+    assert_eq!(engine.observe(&rule, at(4), &answer(&[])), []);
+    assert_eq!(
+        show(&engine.observe(&rule, at(6), &answer(&[]))),
+        "{\"netns\":\"a\"}: firing > resolved 5 drops in a"
+    );
+}
+
+#[test]
+fn explained_finding_is_a_note_while_its_cause_fires() {
+    let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"\nclear = \"0s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&cause, at(0), &yes());
+    let both = answer(&[("a", 1, "page", true), ("b", 1, "page", true)]);
+    let changes = engine.observe(&symptom, at(0), &both);
+    expect![[r#"
+        {"netns":"a"}: inactive > firing 1 drops in a (explained by test.cause on a)
+        {"netns":"b"}: inactive > firing 1 drops in b"#]]
+    .assert_eq(&show(&changes));
+    let classes: Vec<Class> = changes.iter().map(|change| change.finding.class).collect();
+    assert_eq!(classes, [Class::Note, Class::Page]);
+    engine.observe(&cause, at(2), &answer(&[]));
+    let changes = engine.observe(&symptom, at(2), &both);
+    expect![[r#"{"netns":"a"}: firing > firing 1 drops in a"#]].assert_eq(&show(&changes));
+    assert_eq!(changes[0].finding.class, Class::Page);
+}
+
+#[test]
+fn more_than_a_thousand_subjects_are_counted_and_not_kept() {
+    let rule = rule("many", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let names: Vec<String> = (0..1500).map(|number| format!("n{number:04}")).collect();
+    let rows: Vec<(&str, i64, &str, bool)> =
+        names.iter().map(|name| (name.as_str(), 1, "mail", true)).collect();
+    let changes = engine.observe(&rule, at(0), &answer(&rows));
+    assert_eq!(changes.len(), 1000);
+    let status = engine.status("test.many");
+    assert_eq!((status.open_findings, status.findings_over_limit), (1000, 500));
+    let last = changes.last().expect("there are some").finding.summary().to_owned();
+    expect!["1 drops in n0999 (and 500 more that are not listed)"].assert_eq(&last);
+}
+
+#[test]
+fn evidence_has_at_most_fifty_rows() {
+    let rule = rule("rows", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let rows: Vec<(&str, i64, &str, bool)> = (0..200).map(|n| ("a", n, "mail", true)).collect();
+    engine.observe(&rule, at(0), &answer(&rows));
+    let finding = engine.open().next().expect("one is open").clone();
+    assert_eq!(finding.evidence().matches("{\"host\"").count(), 50);
+    let row: Finding<'_> = finding.row(at(0));
+    assert_eq!((row.rule, row.host, row.state, row.class), ("test.rows", "web1", "firing", "mail"));
+    assert_eq!(row.finding_id.len(), 32);
+}
+
+/// The table `finding` after these changes.
+fn table(changes: &[Transition]) -> RecordBatch {
+    let mut rows = FindingRows::default();
+    changes.iter().for_each(|change| rows.push(&change.row()));
+    rows.finish()
+}
+
+#[test]
+fn open_findings_go_on_after_a_restart() {
+    let rule = rule("again", "for = \"2s\"\nevery = \"2s\"\nclear = \"2s\"");
+    let mut before = Engine::new(&RuleSet::default());
+    let two = answer(&[("a", 1, "page", true), ("b", 1, "mail", true)]);
+    let mut changes = before.observe(&rule, at(0), &two);
+    changes.extend(before.observe(&rule, at(2), &two));
+    changes.extend(before.observe(&rule, at(4), &yes()));
+    changes.extend(before.observe(&rule, at(6), &yes()));
+    let id = before.open().next().expect("a is open").finding_id.clone();
+    changes.reverse();
+
+    let mut after = Engine::new(&RuleSet::default());
+    after.restore(&[table(&changes)]);
+    let open: Vec<(&str, &str, State)> = after
+        .open()
+        .map(|finding| (finding.finding_id.as_str(), finding.key.as_str(), finding.state))
+        .collect();
+    assert_eq!(open, [(id.as_str(), "{\"netns\":\"a\"}", State::Firing)]);
+    assert_eq!(
+        after.observe(&rule, at(60), &answer(&[("a", 1, "page", true)])),
+        [],
+        "it goes on without a new row"
+    );
+    assert_eq!(after.observe(&rule, at(62), &answer(&[])), []);
+    let end = after.observe(&rule, at(64), &answer(&[]));
+    assert_eq!(end[0].finding.finding_id, id);
+    assert_eq!(end[0].finding.state, State::Resolved);
+}
+
+#[test]
+fn finding_of_a_rule_that_is_gone_is_resolved() {
+    let rule = rule("gone", "for = \"0s\"\nevery = \"2s\"");
+    let mut before = Engine::new(&RuleSet::default());
+    let changes = before.observe(&rule, at(0), &yes());
+    let mut after = Engine::new(&RuleSet::built_in());
+    after.restore(&[table(&changes)]);
+    let retired = after.retire(at(10));
+    expect![[r#"{"netns":"a"}: firing > resolved 5 drops in a (the rule no longer exists)"#]]
+        .assert_eq(&show(&retired));
+    assert_eq!(after.open().count(), 0);
+    assert_eq!(after.retire(at(12)), []);
+}
+
+#[test]
+fn rules_are_due_when_their_time_has_come() {
+    let mut engine = Engine::new(&RuleSet::built_in());
+    let all = engine.due(at(0)).len();
+    assert_eq!(all, RuleSet::built_in().iter().count());
+    for rule in engine.due(at(0)) {
+        engine.observe(&rule, at(0), &[]);
+    }
+    assert_eq!(engine.due(at(1)).len(), 0);
+    let every_two = engine.rules().iter().filter(|rule| rule.every_seconds == 2).count();
+    assert_eq!(engine.due(at(2)).len(), every_two);
+    assert_eq!(engine.due(at(-5)).len(), all, "a clock that went back does not stop the rules");
+}

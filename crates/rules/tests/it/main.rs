@@ -1,0 +1,3 @@
+//! The engine as its callers see it: answers and times in, changes of state out.
+
+mod engine;

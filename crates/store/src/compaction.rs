@@ -1,0 +1,101 @@
+//! Merges the many small files of a day into few, in the table's order, without holding them in memory.
+//!
+//! Every file is sorted, so a merge reads each from front to back and keeps one batch of each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_tables::TableSpec;
+
+use crate::data_file::FileMaker;
+use crate::error::StoreError;
+use crate::manifest::DataFile;
+use crate::options::StoreOptions;
+use crate::query::QueryEngine;
+
+/// One merge takes at most this many files: each holds a batch and a file handle.
+const MERGE_FILES_MAX: usize = 64;
+/// And at most this many bytes of them, so that it ends within seconds.
+const MERGE_BYTES_MAX: u64 = 256 << 20;
+
+/// Groups of files of one day that are to become one file each.
+pub(crate) fn plan(files: &[Arc<DataFile>], options: &StoreOptions) -> Vec<Vec<Arc<DataFile>>> {
+    let mut days: BTreeMap<i64, Vec<Arc<DataFile>>> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.byte_count < options.small_file_bytes) {
+        days.entry(file.day).or_default().push(Arc::clone(file));
+    }
+    days.into_values()
+        .filter(|small| small.len() > options.small_file_count)
+        .map(first_group)
+        .collect()
+}
+
+/// The smallest files first, within the limits of one merge.
+fn first_group(mut small: Vec<Arc<DataFile>>) -> Vec<Arc<DataFile>> {
+    small.sort_by_key(|file| (file.byte_count, file.id));
+    let mut bytes = 0;
+    let fitting = small.into_iter().take(MERGE_FILES_MAX).take_while(|file| {
+        bytes += file.byte_count;
+        bytes <= MERGE_BYTES_MAX
+    });
+    fitting.collect()
+}
+
+/// Writes the rows of `files` into one new file, durable, not yet in the manifest.
+///
+/// # Errors
+/// `Full`, `Io`, `Corrupt`.
+pub(crate) fn merge(
+    engine: &QueryEngine,
+    maker: &FileMaker,
+    table: &'static TableSpec,
+    files: &[Arc<DataFile>],
+) -> Result<Arc<DataFile>, StoreError> {
+    let day = files.iter().map(|file| file.day).min().expect("a group is not empty");
+    let mut draft = maker.draft(table, day)?;
+    engine.read_sorted(table, files, |rows| draft.push(rows))?;
+    draft.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_tables::{FixedClock, Log};
+
+    use super::*;
+
+    fn file(id: i64, day: i64, byte_count: u64) -> Arc<DataFile> {
+        let path = String::new();
+        Arc::new(DataFile {
+            id,
+            table: &Log::SPEC,
+            path,
+            day,
+            row_count: 1,
+            byte_count,
+            min_ts: 0,
+            max_ts: 0,
+        })
+    }
+
+    #[test]
+    fn only_days_with_too_many_small_files_are_merged() {
+        let options = StoreOptions {
+            small_file_count: 2,
+            small_file_bytes: 100,
+            ..StoreOptions::new("", Arc::new(FixedClock::default()))
+        };
+        let files = [
+            file(1, 5, 50),
+            file(2, 5, 20),
+            file(3, 5, 100),
+            file(4, 6, 1),
+            file(5, 6, 1),
+            file(6, 5, 99),
+        ];
+        let ids: Vec<Vec<i64>> = plan(&files, &options)
+            .iter()
+            .map(|group| group.iter().map(|file| file.id).collect())
+            .collect();
+        assert_eq!(ids, [[2, 1, 6]]);
+    }
+}

@@ -1,0 +1,150 @@
+//! The data directory: one weir at a time, one layout version, and the syncs that make names durable.
+//! Layout: `docs/formats/data-file.md`, `docs/formats/wal.md`, `docs/formats/manifest.md`.
+//!
+//! A file is durable only when its directory is synced too, after creating as after renaming.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{ErrorKind, StoreError};
+
+/// The layout that this weir writes.
+const VERSION: u32 = 1;
+
+/// A data directory that this process has for itself until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) root: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    /// Takes the directory; makes it when it is missing.
+    ///
+    /// # Errors
+    /// `NewerVersion` (nothing was touched), `Locked`, `Io`, `Full`.
+    pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
+        check_version(root)?;
+        std::fs::create_dir_all(root).map_err(|error| StoreError::io("make", root, &error))?;
+        let lock = lock(root)?;
+        write_version(root)?;
+        for part in ["wal", "data"] {
+            let path = root.join(part);
+            std::fs::create_dir_all(&path)
+                .map_err(|error| StoreError::io("make", &path, &error))?;
+        }
+        sync_dir(root)?;
+        Ok(Self { root: root.to_owned(), _lock: lock })
+    }
+
+    pub(crate) fn wal(&self) -> PathBuf {
+        self.root.join("wal")
+    }
+
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.root.join("manifest.sqlite")
+    }
+
+    /// Where the path of a [`crate::manifest::DataFile`] is.
+    pub(crate) fn file(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+fn check_version(root: &Path) -> Result<(), StoreError> {
+    let path = root.join("VERSION");
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StoreError::io("read", &path, &error)),
+    };
+    match text.trim().parse::<u32>() {
+        Ok(version) if version <= VERSION => Ok(()),
+        Ok(version) => {
+            let text = format!(
+                "cannot open `{}`: its layout is version {version}, this weir knows up to {VERSION}",
+                root.display()
+            );
+            let hint = "run the newer weir that wrote it, or name another directory with `--data`";
+            Err(StoreError::new(ErrorKind::NewerVersion, text).with_hint(hint))
+        }
+        Err(_) => {
+            let text = format!("cannot read `{}`: `{}` is no version", path.display(), text.trim());
+            Err(StoreError::new(ErrorKind::Corrupt, text)
+                .with_hint("is this a data directory of weir?"))
+        }
+    }
+}
+
+fn write_version(root: &Path) -> Result<(), StoreError> {
+    check_version(root)?;
+    let path = root.join("VERSION");
+    if path.exists() {
+        return Ok(());
+    }
+    let draft = root.join("VERSION.new");
+    let write = || {
+        let mut file = File::create(&draft)?;
+        file.write_all(format!("{VERSION}\n").as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&draft, &path)
+    };
+    write().map_err(|error| StoreError::io("write", &path, &error))
+}
+
+fn lock(root: &Path) -> Result<File, StoreError> {
+    let path = root.join("lock");
+    let fail = |error: &std::io::Error| StoreError::io("lock", &path, error);
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|error| fail(&error).with_hint("weir's user has to own its data directory"))?;
+    match try_lock_for_a_second(&file) {
+        Ok(()) => {
+            // Only a help for people: a full disk must not keep weir from starting.
+            drop(file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())));
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            drop(file.read_to_string(&mut pid));
+            let text = format!("cannot open `{}`: process {} has it", root.display(), pid.trim());
+            let hint = "stop that weir first, or name another directory with `--data`";
+            Err(StoreError::new(ErrorKind::Locked, text).with_hint(hint))
+        }
+        Err(TryLockError::Error(error)) => Err(fail(&error)),
+    }
+}
+
+/// A weir that was just stopped, or a child that has not yet got to its `exec`, holds the lock a moment longer.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file lock can only be polled, and only a start waits for it"
+)]
+fn try_lock_for_a_second(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..50 {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
+            other => return other,
+        }
+    }
+    file.try_lock()
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> Result<(), StoreError> {
+    let sync = File::open(path).and_then(|dir| dir.sync_all());
+    sync.map_err(|error| StoreError::io("sync", path, &error))
+}
+
+/// Bytes that are free for this process, and bytes of the whole file system.
+pub(crate) fn space(path: &Path) -> Option<(u64, u64)> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some((stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize)))
+}

@@ -1,0 +1,164 @@
+//! Turns DataFusion's errors into one message and one hint, with the nearest name where a name is wrong.
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use weir_tables::TABLES;
+
+use crate::error::{ErrorKind, StoreError};
+
+/// Messages longer than this are cut: some carry a whole plan.
+const MESSAGE_CHARS_MAX: usize = 400;
+
+/// What went wrong, for the person who wrote the SQL.
+pub(crate) fn explain(error: &DataFusionError, sql: &str) -> StoreError {
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => StoreError::new(
+            ErrorKind::QueryLimit,
+            "the query needs more memory than queries may use",
+        )
+        .with_hint("ask for a shorter range of `ts`, fewer columns or fewer groups"),
+        DataFusionError::SchemaError(schema, _) => explain_schema(schema),
+        DataFusionError::SQL(parser, _) => bad_query(&format!(
+            "cannot read the SQL: {}",
+            strip(&parser.to_string(), "sql parser error: ")
+        )),
+        DataFusionError::Plan(text) => explain_plan(text, sql),
+        DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
+            bad_query("only one statement is run at a time")
+                .with_hint("send the others by themselves")
+        }
+        root @ (DataFusionError::IoError(_)
+        | DataFusionError::ObjectStore(_)
+        | DataFusionError::ParquetError(_)) => StoreError::new(
+            ErrorKind::Io,
+            format!("cannot read files: {}", shorten(&root.strip_backtrace())),
+        ),
+        root => bad_query(&root.strip_backtrace()),
+    }
+}
+
+fn bad_query(text: &str) -> StoreError {
+    StoreError::new(ErrorKind::BadQuery, shorten(text))
+}
+
+fn explain_schema(error: &SchemaError) -> StoreError {
+    let SchemaError::FieldNotFound { field, valid_fields } = error else {
+        return bad_query(&error.to_string());
+    };
+    let error = bad_query(&format!("there is no column `{}`", field.name()));
+    match nearest(field.name(), valid_fields.iter().map(|valid| valid.name())) {
+        Some(name) => error.with_hint(format!("did you mean `{name}`?")),
+        None => error.with_hint("`weir tables NAME` lists the columns of a table"),
+    }
+}
+
+fn explain_plan(text: &str, sql: &str) -> StoreError {
+    let quoted = |text: &str| text.split('\'').nth(1).map(str::to_owned);
+    if let Some(name) =
+        text.strip_suffix(" not found").filter(|text| text.starts_with("table ")).and_then(quoted)
+    {
+        let name = name.strip_prefix("weir.public.").unwrap_or(&name).to_owned();
+        let error = bad_query(&format!("there is no table `{name}`"));
+        return match nearest(&name, TABLES.iter().map(|spec| spec.name)) {
+            Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+            None => error.with_hint("`weir tables` lists the tables"),
+        };
+    }
+    if text.contains(" not supported: ") {
+        let verb = sql.split_whitespace().next().unwrap_or_default().to_lowercase();
+        return bad_query(&format!("only queries are run, not `{verb}`")).with_hint(
+            "weir's tables are written by its collectors; begin with `select` or `with`",
+        );
+    }
+    match text.strip_prefix("Invalid function '").and_then(|rest| rest.split_once('\'')) {
+        Some((name, rest)) => explain_function(name, rest.split('\'').nth(1)),
+        None => bad_query(text),
+    }
+}
+
+/// DataFusion names the nearest function however far it is, and among equals any one.
+fn explain_function(name: &str, near: Option<&str>) -> StoreError {
+    let error = bad_query(&format!("there is no function `{name}`"));
+    match near.and_then(|near| nearest(name, std::iter::once(near))) {
+        Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+        None => error.with_hint("`show functions` lists them"),
+    }
+}
+
+fn strip<'a>(text: &'a str, prefix: &str) -> &'a str {
+    text.strip_prefix(prefix).unwrap_or(text)
+}
+
+/// The first lines, without the request to report a bug in DataFusion.
+fn shorten(text: &str) -> String {
+    let text =
+        ["Error during planning: ", "Execution error: ", "This feature is not implemented: "]
+            .iter()
+            .fold(text, |text, prefix| strip(text, prefix));
+    let text = text
+        .split("\nThis issue was likely caused")
+        .next()
+        .unwrap_or(text)
+        .trim_end_matches(['.', '\n']);
+    let mut chars = text.chars().take(MESSAGE_CHARS_MAX);
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    let mut short: String = first.into_iter().chain(chars).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// The name that differs least from `wanted`, if it differs little.
+fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = wanted.to_lowercase();
+    let limit = (wanted.chars().count() / 3).max(1);
+    let rated = names.map(|name| (unlikeness(&wanted, name), name.len(), name));
+    rated.min().filter(|rated| rated.0 <= limit).map(|rated| rated.2)
+}
+
+/// How much `wanted` differs from `name`, or from words of it: `status` stands for `http_response_status_code`.
+fn unlikeness(wanted: &str, name: &str) -> usize {
+    let words: Vec<&str> = name.split('_').collect();
+    let parts = words.windows(wanted.split('_').count().min(words.len()));
+    let part = parts.map(|part| distance(wanted, &part.join("_")) + 1).min();
+    distance(wanted, name).min(part.unwrap_or(usize::MAX))
+}
+
+/// Levenshtein's distance, with two neighbours swapped counted as one.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let mut before: Vec<usize> = vec![0; right.len() + 1];
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, a) in left.iter().enumerate() {
+        let mut next = vec![i + 1];
+        for (j, b) in right.iter().enumerate() {
+            let mut cost = (row[j] + usize::from(a != b)).min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && *a == right[j - 1] && left[i - 1] == *b {
+                cost = cost.min(before[j - 1] + 1);
+            }
+            next.push(cost);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_name_is_found_and_far_ones_are_not() {
+        let names = || ["request", "reject", "tcp_stat"].into_iter();
+        assert_eq!(nearest("requests", names()), Some("request"));
+        assert_eq!(nearest("TCP_STATS", names()), Some("tcp_stat"));
+        assert_eq!(nearest("reqeust", names()), Some("request"));
+        assert_eq!(
+            nearest("stauts", ["host", "http_response_status_code"].into_iter()),
+            Some("http_response_status_code")
+        );
+        assert_eq!(nearest("customers", names()), None);
+        assert_eq!(distance("", "abc"), 3);
+    }
+}

@@ -1,0 +1,133 @@
+//! What queries see: per table the hot rows in memory, the frozen rows that are on their way into files, the files.
+//!
+//! A [`View`] is a set of `Arc`s: cloning it is the snapshot that a query runs on. Writers copy a list only when a
+//! snapshot still holds it (`Arc::make_mut`), so appending is cheap while nobody asks.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
+use arrow_array::{Array, RecordBatch};
+use arrow_select::concat::concat_batches;
+use weir_tables::{Batch, TABLES, TableSpec};
+
+use crate::manifest::DataFile;
+
+/// Every table's rows at one moment; in the order of [`TABLES`].
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) tables: Vec<TableView>,
+}
+
+/// One table's rows at one moment. Every row is in exactly one of the three.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct TableView {
+    pub(crate) hot: Arc<Vec<HotBatch>>,
+    pub(crate) frozen: Arc<Vec<HotBatch>>,
+    pub(crate) files: Arc<Vec<Arc<DataFile>>>,
+}
+
+/// Rows in memory with what is needed to skip them.
+#[derive(Clone, Debug)]
+pub(crate) struct HotBatch {
+    pub(crate) rows: RecordBatch,
+    pub(crate) min_ts: i64,
+    pub(crate) max_ts: i64,
+    pub(crate) bytes: usize,
+}
+
+impl View {
+    pub(crate) fn new() -> Self {
+        Self { tables: vec![TableView::default(); TABLES.len()] }
+    }
+
+    /// Adds rows; gives the bytes that hot rows grew by.
+    pub(crate) fn push(&mut self, batch: &Batch) -> usize {
+        let Some(hot) = HotBatch::new(batch.rows.clone()) else { return 0 };
+        let bytes = hot.bytes;
+        let list = Arc::make_mut(&mut self.tables[table_index(batch.table)].hot);
+        list.push(hot);
+        merge_tail(list);
+        bytes
+    }
+
+    /// Moves all hot rows to frozen, where they stay until they are in files.
+    pub(crate) fn freeze(&mut self) {
+        for table in &mut self.tables {
+            debug_assert!(table.frozen.is_empty(), "one flush at a time");
+            table.frozen = std::mem::take(&mut table.hot);
+        }
+    }
+
+    /// Rows and bytes in memory, hot and frozen.
+    pub(crate) fn hot_totals(&self) -> (u64, u64) {
+        let batches = self.tables.iter().flat_map(|table| table.hot.iter().chain(&*table.frozen));
+        batches.fold((0, 0), |(rows, bytes), batch| {
+            (rows + batch.rows.num_rows() as u64, bytes + batch.bytes as u64)
+        })
+    }
+}
+
+impl TableView {
+    /// Rows in memory and in files.
+    pub(crate) fn row_count(&self) -> u64 {
+        let memory = self.hot.iter().chain(&*self.frozen).map(|batch| batch.rows.num_rows() as u64);
+        memory.chain(self.files.iter().map(|file| file.row_count)).sum()
+    }
+}
+
+impl HotBatch {
+    /// `None` for no rows.
+    pub(crate) fn new(rows: RecordBatch) -> Option<Self> {
+        let ts = timestamps(&rows);
+        let min_ts = ts.iter().copied().min()?;
+        let max_ts = ts.iter().copied().max()?;
+        let bytes = row_bytes(&rows);
+        Some(Self { rows, min_ts, max_ts, bytes })
+    }
+}
+
+/// The column `ts`, which every table has and which is never NULL.
+pub(crate) fn timestamps(rows: &RecordBatch) -> &[i64] {
+    let column = rows.column_by_name("ts").expect("every table has `ts`");
+    column.as_primitive::<TimestampMicrosecondType>().values()
+}
+
+/// Bytes that the rows take; buffers shared with other batches are counted by the slice used.
+fn row_bytes(rows: &RecordBatch) -> usize {
+    rows.columns()
+        .iter()
+        .map(|column| column.to_data().get_slice_memory_size().unwrap_or_default())
+        .sum()
+}
+
+/// Where `table` stands in [`TABLES`] and in a [`View`].
+pub(crate) fn table_index(table: &TableSpec) -> usize {
+    TABLES
+        .iter()
+        .position(|spec| spec.name == table.name)
+        .expect("a spec that is handed around is one of `TABLES`")
+}
+
+/// How many small neighbours are merged into one.
+const MERGE_COUNT: usize = 16;
+/// Batches with this many rows are left alone.
+const MERGE_ROWS_MAX: usize = 4096;
+
+/// Merges the last batches when enough small ones have gathered: samples come a few rows at a time, and a scan pays
+/// per batch. A batch is merged only when its neighbours at least double it, so a row is copied a few times at most.
+fn merge_tail(list: &mut Vec<HotBatch>) {
+    while let Some(start) = list.len().checked_sub(MERGE_COUNT) {
+        let tail = &list[start..];
+        let largest = tail.iter().map(|batch| batch.rows.num_rows()).max().unwrap_or_default();
+        let total: usize = tail.iter().map(|batch| batch.rows.num_rows()).sum();
+        if largest >= MERGE_ROWS_MAX || total < 2 * largest {
+            return;
+        }
+        let schema = tail[0].rows.schema();
+        let rows = concat_batches(&schema, tail.iter().map(|batch| &batch.rows));
+        let merged = HotBatch::new(rows.expect("batches of one table have one schema"));
+        list.truncate(start);
+        list.extend(merged);
+    }
+}

@@ -1,0 +1,229 @@
+//! The thread behind the writer: flushes hot rows to files, merges small files, deletes old ones.
+//!
+//! ```text
+//! freeze ─► sort, write, sync files ─► one manifest transaction ─► show files ─► remove log segments
+//!    ▲            kill here: orphans,         kill here: files and positions        kill here: segments below
+//!    └─ log and hot rows still complete       are in, the log below is skipped      the floor go at the next start
+//! ```
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use tokio::sync::oneshot;
+use weir_tables::TABLES;
+
+use crate::data_file::FileMaker;
+use crate::directory::Directory;
+use crate::error::StoreError;
+use crate::manifest::{Change, DataFile, Manifest};
+use crate::options::StoreOptions;
+use crate::query::QueryEngine;
+use crate::shared::Shared;
+use crate::writer::{Command, Frozen};
+use crate::{compaction, retention};
+
+/// What the thread is asked to do beside what it does by itself.
+pub(crate) enum Task {
+    Flush(oneshot::Sender<Result<(), StoreError>>),
+    Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// The thread's own state.
+pub(crate) struct Maintenance {
+    pub(crate) options: StoreOptions,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) engine: Arc<QueryEngine>,
+    pub(crate) commands: Option<Sender<Command>>,
+    pub(crate) tasks: Receiver<Task>,
+    pub(crate) maker: FileMaker,
+    pub(crate) manifest: Manifest,
+    pub(crate) directory: Directory,
+    pub(crate) writer: Option<JoinHandle<()>>,
+    /// Frozen rows that are not in files yet.
+    pub(crate) frozen: Option<Frozen>,
+    /// Files out of the manifest, until nobody reads them.
+    pub(crate) retired: Vec<(Arc<DataFile>, weir_tables::Micros)>,
+}
+
+/// How often sizes and ages are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// A failed flush is tried again after this.
+const RETRY: Duration = Duration::from_secs(2);
+
+impl Maintenance {
+    /// Runs until the store is closed or dropped; gives up the directory at its end.
+    pub(crate) fn run(mut self) {
+        let _ = rustix::process::nice(2);
+        let mut next_round = Instant::now();
+        let mut next_flush = Instant::now();
+        loop {
+            match self.tasks.recv_timeout(TICK.min(self.options.maintenance_interval)) {
+                Ok(Task::Flush(reply)) => drop(reply.send(self.flush())),
+                Ok(Task::Close(reply)) => {
+                    let outcome = self.flush();
+                    self.end();
+                    drop(reply.send(outcome));
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.end(),
+            }
+            if Instant::now() >= next_flush && self.is_flush_due() {
+                let is_done = self.flush().is_ok();
+                next_flush = Instant::now() + if is_done { Duration::ZERO } else { RETRY };
+            }
+            if Instant::now() >= next_round {
+                self.round();
+                next_round = Instant::now() + self.options.maintenance_interval;
+            }
+        }
+    }
+
+    /// Waits for the writer, whose last sender this is.
+    fn end(&mut self) {
+        self.commands.take();
+        drop(self.writer.take().map(JoinHandle::join));
+    }
+
+    fn is_flush_due(&self) -> bool {
+        let age = self.shared.hot_since().map(|since| self.shared.now().seconds_since(since));
+        self.frozen.is_some()
+            || self.shared.hot_bytes() > self.options.hot_bytes_max
+            || self.shared.wal_bytes() > self.options.wal_bytes_max
+            || age.is_some_and(|age| age > self.options.hot_age_max.as_secs_f64())
+    }
+
+    /// Brings all rows into files; also those of a flush that failed before.
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let outcome = self.flush_frozen().and_then(|()| {
+            self.frozen = self.freeze()?;
+            self.flush_frozen()
+        });
+        if let Err(error) = &outcome {
+            tracing::warn!("cannot write rows to files, they stay in the log: {error}");
+        }
+        self.shared.set_flush_failure(outcome.as_ref().err().map(ToString::to_string));
+        outcome
+    }
+
+    fn freeze(&self) -> Result<Option<Frozen>, StoreError> {
+        let (reply, answer) = channel();
+        self.command(Command::Freeze(reply))?;
+        answer.recv().map_err(|_| StoreError::closed())?
+    }
+
+    fn command(&self, command: Command) -> Result<(), StoreError> {
+        let sender = self.commands.as_ref().ok_or_else(StoreError::closed)?;
+        sender.send(command).map_err(|_| StoreError::closed())
+    }
+
+    fn flush_frozen(&mut self) -> Result<(), StoreError> {
+        let Some(frozen) = &self.frozen else { return Ok(()) };
+        let files = self.write_frozen()?;
+        let change = Change {
+            reason: "flush",
+            now: self.shared.now(),
+            add: &files,
+            positions: &frozen.positions,
+            wal_floor: Some(frozen.wal_floor),
+            ..Change::default()
+        };
+        self.manifest.commit(&change).inspect_err(|_| self.maker.discard(&files))?;
+        let floor = frozen.wal_floor;
+        self.shared.thaw(&files);
+        self.frozen = None;
+        self.command(Command::Release(floor))
+    }
+
+    fn write_frozen(&self) -> Result<Vec<Arc<DataFile>>, StoreError> {
+        let view = self.shared.view();
+        let mut files = Vec::new();
+        for (spec, table) in TABLES.iter().zip(&view.tables) {
+            let batches: Vec<RecordBatch> =
+                table.frozen.iter().map(|batch| batch.rows.clone()).collect();
+            if !batches.is_empty() {
+                files.extend(
+                    self.maker.write(spec, &batches).inspect_err(|_| self.maker.discard(&files))?,
+                );
+            }
+        }
+        Ok(files)
+    }
+
+    /// Compaction, retention, deletion; each may fail without stopping the others.
+    fn round(&mut self) {
+        self.expire().unwrap_or_else(|error| tracing::warn!("cannot apply the retention: {error}"));
+        self.compact().unwrap_or_else(|error| tracing::warn!("cannot merge small files: {error}"));
+        self.collect_garbage()
+            .unwrap_or_else(|error| tracing::warn!("cannot delete old files: {error}"));
+    }
+
+    fn expire(&mut self) -> Result<(), StoreError> {
+        let view = self.shared.view();
+        let files: Vec<_> =
+            view.tables.iter().flat_map(|table| table.files.iter().cloned()).collect();
+        let expired = retention::expired(&files, &self.options.retention, self.shared.now());
+        if expired.is_empty() { Ok(()) } else { self.replace("retention", expired, &[]) }
+    }
+
+    fn compact(&mut self) -> Result<(), StoreError> {
+        let view = self.shared.view();
+        for (spec, table) in TABLES.iter().zip(&view.tables) {
+            for group in compaction::plan(&table.files, &self.options) {
+                let merged = compaction::merge(&self.engine, &self.maker, spec, &group)?;
+                self.replace("compaction", group, &[merged])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One transaction, then the view, then the files wait for their last reader.
+    fn replace(
+        &mut self,
+        reason: &'static str,
+        remove: Vec<Arc<DataFile>>,
+        add: &[Arc<DataFile>],
+    ) -> Result<(), StoreError> {
+        let now = self.shared.now();
+        let change = Change { reason, now, add, remove: &remove, ..Change::default() };
+        self.manifest.commit(&change).inspect_err(|_| self.maker.discard(add))?;
+        self.shared.replace(&remove, add);
+        self.retired.extend(remove.into_iter().map(|file| (file, now)));
+        Ok(())
+    }
+
+    fn collect_garbage(&mut self) -> Result<(), StoreError> {
+        let now = self.shared.now();
+        let grace = self.options.gc_grace;
+        let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retired)
+            .into_iter()
+            .partition(|(file, since)| Arc::strong_count(file) == 1 && *since + grace <= now);
+        self.retired = kept;
+        let gone: Vec<i64> = due
+            .iter()
+            .filter(|(file, _)| self.delete(&file.path))
+            .map(|(file, _)| file.id)
+            .collect();
+        if gone.is_empty() { Ok(()) } else { self.manifest.forget(&gone) }
+    }
+
+    /// Whether the file is gone; what is not is deleted at the next start.
+    fn delete(&self, path: &str) -> bool {
+        delete(&self.directory, path)
+    }
+}
+
+/// Deletes a file below the data directory; whether it is gone.
+pub(crate) fn delete(directory: &Directory, path: &str) -> bool {
+    match std::fs::remove_file(directory.file(path)) {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+        Err(error) => {
+            tracing::warn!(path, %error, "cannot delete a file");
+            false
+        }
+    }
+}

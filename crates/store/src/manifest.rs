@@ -1,0 +1,266 @@
+//! The manifest: which files are the tables, where every stream stands, where the log begins. One SQLite transaction
+//! per change. Layout: `docs/formats/manifest.md`.
+//!
+//! It is the only truth: a file that it does not name does not exist, however complete it looks on the disk.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, Transaction, params};
+use weir_tables::{Micros, StreamId, TableSpec};
+
+use crate::error::{ErrorKind, StoreError};
+
+/// One Parquet file of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct DataFile {
+    pub(crate) id: i64,
+    pub(crate) table: &'static TableSpec,
+    /// Below the data directory, with `/`.
+    pub(crate) path: String,
+    /// Days since 1970-01-01 of the oldest row's `ts`.
+    pub(crate) day: i64,
+    pub(crate) row_count: u64,
+    pub(crate) byte_count: u64,
+    pub(crate) min_ts: i64,
+    pub(crate) max_ts: i64,
+}
+
+/// What the manifest says at start.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) files: Vec<Arc<DataFile>>,
+    pub(crate) positions: HashMap<StreamId, u64>,
+    pub(crate) wal_floor: u64,
+    /// Every path that the manifest names, also of tables that this weir does not know.
+    pub(crate) paths: Vec<String>,
+    pub(crate) next_file_id: i64,
+}
+
+/// What one transaction changes.
+#[derive(Debug, Default)]
+pub(crate) struct Change<'a> {
+    pub(crate) reason: &'static str,
+    pub(crate) now: Micros,
+    pub(crate) add: &'a [Arc<DataFile>],
+    pub(crate) remove: &'a [Arc<DataFile>],
+    pub(crate) positions: &'a [(StreamId, u64)],
+    pub(crate) wal_floor: Option<u64>,
+}
+
+/// The open manifest.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    connection: Connection,
+}
+
+/// `user_version` of the schema below.
+const SCHEMA_VERSION: i64 = 1;
+
+const SCHEMA: &str = "
+CREATE TABLE snapshot (id INTEGER PRIMARY KEY AUTOINCREMENT, made_ts INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE data_file (
+  id INTEGER PRIMARY KEY, table_name TEXT NOT NULL, path TEXT NOT NULL UNIQUE, tier TEXT NOT NULL DEFAULT 'local',
+  day INTEGER NOT NULL, row_count INTEGER NOT NULL, byte_count INTEGER NOT NULL,
+  min_ts INTEGER NOT NULL, max_ts INTEGER NOT NULL,
+  begin_snapshot INTEGER NOT NULL REFERENCES snapshot (id), end_snapshot INTEGER REFERENCES snapshot (id)
+);
+CREATE INDEX data_file_live ON data_file (table_name, day) WHERE end_snapshot IS NULL;
+CREATE TABLE stream_position (
+  stream BLOB PRIMARY KEY, position INTEGER NOT NULL, snapshot INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE gc_queue (file INTEGER PRIMARY KEY REFERENCES data_file (id), path TEXT NOT NULL, queued_ts INTEGER NOT NULL);
+CREATE TABLE setting (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO setting VALUES ('wal_floor', 0), ('next_file_id', 1);
+PRAGMA user_version = 1;
+";
+
+impl Manifest {
+    /// Opens the manifest at `path`; makes it when it is missing.
+    ///
+    /// # Errors
+    /// `NewerVersion`, `Corrupt`, `Io`, `Full`.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let open = || {
+            let connection = Connection::open(path)?;
+            connection.busy_timeout(std::time::Duration::from_secs(5))?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.pragma_update(None, "foreign_keys", "ON")?;
+            let version: i64 =
+                connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            Ok((connection, version))
+        };
+        let (connection, version) = open().map_err(|error| fail(&error, path))?;
+        match version {
+            0 => {
+                let text = format!("BEGIN IMMEDIATE; {SCHEMA} COMMIT;");
+                connection.execute_batch(&text).map_err(|error| fail(&error, path))?;
+            }
+            SCHEMA_VERSION => {}
+            _ => {
+                let text = format!("cannot open `{}`: it is of version {version}", path.display());
+                return Err(StoreError::new(ErrorKind::NewerVersion, text)
+                    .with_hint("run the newer weir that wrote it"));
+            }
+        }
+        Ok(Self { connection })
+    }
+
+    /// Everything that is needed to start.
+    pub(crate) fn load(&self) -> Result<Content, StoreError> {
+        let load = || {
+            Ok(Content {
+                files: self.live_files()?,
+                positions: self.positions()?,
+                wal_floor: self.setting("wal_floor")?.cast_unsigned(),
+                paths: self.column("SELECT path FROM data_file WHERE end_snapshot IS NULL")?,
+                next_file_id: self.setting("next_file_id")?,
+            })
+        };
+        load().map_err(|error| self.fail(&error))
+    }
+
+    fn live_files(&self) -> rusqlite::Result<Vec<Arc<DataFile>>> {
+        let mut statement = self.connection.prepare(
+            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts FROM data_file
+             WHERE end_snapshot IS NULL ORDER BY id",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let Some(table) = weir_tables::table(&row.get::<_, String>(1)?) else {
+                return Ok(None);
+            };
+            Ok(Some(Arc::new(DataFile {
+                id: row.get(0)?,
+                table,
+                path: row.get(2)?,
+                day: row.get(3)?,
+                row_count: row.get::<_, i64>(4)?.cast_unsigned(),
+                byte_count: row.get::<_, i64>(5)?.cast_unsigned(),
+                min_ts: row.get(6)?,
+                max_ts: row.get(7)?,
+            })))
+        })?;
+        rows.filter_map(Result::transpose).collect()
+    }
+
+    fn positions(&self) -> rusqlite::Result<HashMap<StreamId, u64>> {
+        let mut statement =
+            self.connection.prepare("SELECT stream, position FROM stream_position")?;
+        let rows = statement.query_map([], |row| {
+            let stream = StreamId(u128::from_be_bytes(row.get::<_, [u8; 16]>(0)?));
+            Ok((stream, row.get::<_, i64>(1)?.cast_unsigned()))
+        })?;
+        rows.collect()
+    }
+
+    fn setting(&self, name: &str) -> rusqlite::Result<i64> {
+        self.connection
+            .query_row("SELECT value FROM setting WHERE name = ?1", [name], |row| row.get(0))
+    }
+
+    fn column(&self, sql: &str) -> rusqlite::Result<Vec<String>> {
+        self.connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    }
+
+    /// Makes a change, all or nothing, durable when it returns.
+    ///
+    /// # Errors
+    /// `Full`, `Io`, `Corrupt`; nothing was changed.
+    pub(crate) fn commit(&mut self, change: &Change<'_>) -> Result<(), StoreError> {
+        let work = |connection: &mut Connection| {
+            let transaction = connection.transaction()?;
+            apply(&transaction, change)?;
+            transaction.commit()
+        };
+        work(&mut self.connection).map_err(|error| self.fail(&error))
+    }
+
+    /// Forgets files that were deleted.
+    pub(crate) fn forget(&mut self, ids: &[i64]) -> Result<(), StoreError> {
+        let work = |connection: &mut Connection| {
+            let transaction = connection.transaction()?;
+            for id in ids {
+                transaction.execute("DELETE FROM gc_queue WHERE file = ?1", [id])?;
+                transaction.execute("DELETE FROM data_file WHERE id = ?1", [id])?;
+            }
+            transaction.execute(
+                "DELETE FROM snapshot WHERE id < (SELECT max(id) FROM snapshot)
+                 AND id NOT IN (SELECT begin_snapshot FROM data_file)
+                 AND id NOT IN (SELECT end_snapshot FROM data_file WHERE end_snapshot IS NOT NULL)",
+                [],
+            )?;
+            transaction.commit()
+        };
+        work(&mut self.connection).map_err(|error| self.fail(&error))
+    }
+
+    /// Files that wait to be deleted: id and path.
+    pub(crate) fn gc_queue(&self) -> Result<Vec<(i64, String)>, StoreError> {
+        let load = || {
+            let mut statement = self.connection.prepare("SELECT file, path FROM gc_queue")?;
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()
+        };
+        load().map_err(|error| self.fail(&error))
+    }
+
+    fn fail(&self, error: &rusqlite::Error) -> StoreError {
+        fail(error, Path::new(self.connection.path().unwrap_or("manifest.sqlite")))
+    }
+}
+
+fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result<()> {
+    transaction.execute(
+        "INSERT INTO snapshot (made_ts, reason) VALUES (?1, ?2)",
+        params![change.now.0, change.reason],
+    )?;
+    let snapshot = transaction.last_insert_rowid();
+    for file in change.add {
+        transaction.execute(
+            "INSERT INTO data_file (id, table_name, path, day, row_count, byte_count, min_ts, max_ts, begin_snapshot)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![file.id, file.table.name, file.path, file.day, file.row_count.cast_signed(),
+                file.byte_count.cast_signed(), file.min_ts, file.max_ts, snapshot],
+        )?;
+        transaction.execute(
+            "UPDATE setting SET value = max(value, ?1) WHERE name = 'next_file_id'",
+            [file.id + 1],
+        )?;
+    }
+    for file in change.remove {
+        transaction.execute(
+            "UPDATE data_file SET end_snapshot = ?1 WHERE id = ?2",
+            params![snapshot, file.id],
+        )?;
+        transaction.execute(
+            "INSERT INTO gc_queue (file, path, queued_ts) VALUES (?1, ?2, ?3)",
+            params![file.id, file.path, change.now.0],
+        )?;
+    }
+    let mut upsert = transaction.prepare_cached(
+        "INSERT INTO stream_position VALUES (?1, ?2, ?3)
+         ON CONFLICT (stream) DO UPDATE SET position = excluded.position, snapshot = excluded.snapshot
+         WHERE position <> excluded.position",
+    )?;
+    for (stream, position) in change.positions {
+        upsert.execute(params![stream.0.to_be_bytes(), position.cast_signed(), snapshot])?;
+    }
+    if let Some(floor) = change.wal_floor {
+        transaction.execute(
+            "UPDATE setting SET value = ?1 WHERE name = 'wal_floor'",
+            [floor.cast_signed()],
+        )?;
+    }
+    Ok(())
+}
+
+fn fail(error: &rusqlite::Error, path: &Path) -> StoreError {
+    use rusqlite::ErrorCode as Code;
+    let kind = match error.sqlite_error_code() {
+        Some(Code::DiskFull) => ErrorKind::Full,
+        Some(Code::DatabaseCorrupt | Code::NotADatabase) => ErrorKind::Corrupt,
+        _ => ErrorKind::Io,
+    };
+    StoreError::new(kind, format!("cannot use `{}`: {error}", path.display()))
+}

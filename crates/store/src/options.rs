@@ -1,0 +1,105 @@
+//! What of the store can be set; every limit has a default, a unit and a reason.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_tables::Clock;
+
+/// Where the store lives and what it may use.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// The data directory; made when it is missing.
+    pub dir: PathBuf,
+    /// The time of day: ages and retention, never the order of rows.
+    pub clock: Arc<dyn Clock>,
+    /// Hot rows above this are flushed to files. Default 128 MiB: files of a few MiB each, seconds of replay.
+    pub hot_bytes_max: usize,
+    /// Appends wait while hot rows and rows being flushed are above this. Default 384 MiB.
+    pub hot_bytes_limit: usize,
+    /// Hot rows older than this are flushed. Default 5 min, so that other readers of the files are not far behind.
+    pub hot_age_max: Duration,
+    /// A write-ahead log above this is flushed. Default 512 MiB: bounds the replay after a crash.
+    pub wal_bytes_max: u64,
+    /// Segments of the write-ahead log roll above this. Default 64 MiB.
+    pub wal_segment_bytes: u64,
+    /// Writing stops while fewer bytes are free. Default: 256 MiB or 1 % of the file system, whichever is smaller.
+    pub min_free_bytes: Option<u64>,
+    /// What is deleted when.
+    pub retention: Retention,
+    /// Files below this count as small. Default 32 MiB.
+    pub small_file_bytes: u64,
+    /// More small files than this of one table and day are merged. Default 16.
+    pub small_file_count: usize,
+    /// Files that no query needs any more stay this long for other readers. Default 60 s.
+    pub gc_grace: Duration,
+    /// How often compaction, retention and deletion look for work. Default 60 s.
+    pub maintenance_interval: Duration,
+    /// Memory of all running queries together. Default 512 MiB.
+    pub query_memory_bytes: usize,
+    /// Threads that run queries. Default: the cores of the machine.
+    pub query_threads: usize,
+}
+
+impl StoreOptions {
+    /// The defaults for a store in `dir`.
+    pub fn new(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            dir: dir.into(),
+            clock,
+            hot_bytes_max: 128 << 20,
+            hot_bytes_limit: 384 << 20,
+            hot_age_max: Duration::from_secs(300),
+            wal_bytes_max: 512 << 20,
+            wal_segment_bytes: 64 << 20,
+            min_free_bytes: None,
+            retention: Retention::default(),
+            small_file_bytes: 32 << 20,
+            small_file_count: 16,
+            gc_grace: Duration::from_secs(60),
+            maintenance_interval: Duration::from_secs(60),
+            query_memory_bytes: 512 << 20,
+            query_threads: std::thread::available_parallelism().map_or(2, usize::from),
+        }
+    }
+}
+
+/// How long rows are kept: whole files, by the youngest row in them.
+#[derive(Clone, Debug)]
+pub struct Retention {
+    /// Days that rows of a table are kept. Default 30.
+    pub days: u32,
+    /// Tables that differ: name and days. Default: `finding` 400 days, since one looks back at last year's.
+    pub days_by_table: Vec<(String, u32)>,
+    /// All files together stay below this; the oldest go first, `finding` never. Default 100 GiB.
+    pub total_bytes: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { days: 30, days_by_table: vec![("finding".into(), 400)], total_bytes: 100 << 30 }
+    }
+}
+
+impl Retention {
+    /// Days that rows of `table` are kept.
+    pub(crate) fn days_of(&self, table: &str) -> u32 {
+        self.days_by_table.iter().find(|(name, _)| name == table).map_or(self.days, |entry| entry.1)
+    }
+}
+
+/// What one query may use.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryLimits {
+    /// Rows of the answer; more are cut and `is_truncated` is set.
+    pub rows: usize,
+    /// The query is stopped after this.
+    pub timeout: Duration,
+}
+
+/// 10,000 rows, 30 s.
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self { rows: 10_000, timeout: Duration::from_secs(30) }
+    }
+}

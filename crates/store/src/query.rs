@@ -1,0 +1,238 @@
+//! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider};
+use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider};
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::error::DataFusionError;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use futures::StreamExt;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use tokio::runtime::Runtime;
+use weir_tables::{TABLES, TableSpec};
+
+use crate::error::{ErrorKind, StoreError};
+use crate::explain::explain;
+use crate::hot::View;
+use crate::manifest::DataFile;
+use crate::options::{QueryLimits, StoreOptions};
+use crate::table_provider::{FileAccess, StoreTable, scan_files, sort_order};
+
+/// The answer to a query.
+#[derive(Clone, Debug)]
+pub struct QueryResult {
+    /// Names and types of the columns.
+    pub schema: SchemaRef,
+    /// The rows.
+    pub batches: Vec<RecordBatch>,
+    /// Whether rows were left out because of [`QueryLimits::rows`].
+    pub is_truncated: bool,
+    /// From the call to the last row.
+    pub elapsed: Duration,
+}
+
+impl QueryResult {
+    /// Rows of all batches together.
+    pub fn row_count(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+/// DataFusion with weir's settings and threads of its own.
+pub(crate) struct QueryEngine {
+    runtime: Option<Runtime>,
+    template: SessionState,
+    files: Option<FileAccess>,
+}
+
+impl QueryEngine {
+    /// An engine over the files below `dir`.
+    pub(crate) fn new(options: &StoreOptions, dir: Option<&Path>) -> Result<Self, StoreError> {
+        let threads = options.query_threads.max(1);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .max_blocking_threads(threads * 4)
+            .thread_name("weir-query")
+            .on_thread_start(yield_to_ingest)
+            .enable_time()
+            .build();
+        let fail = |error: &dyn std::fmt::Display| {
+            StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
+        };
+        let runtime = runtime.map_err(|error| fail(&error))?;
+        let template = session_state(threads, options.query_memory_bytes);
+        let files = dir.map(|dir| file_access(dir, template.runtime_env())).transpose();
+        Ok(Self { runtime: Some(runtime), template, files: files.map_err(|error| fail(&error))? })
+    }
+
+    /// Hands the rows of sorted files, merged into one order, to `sink`. Blocks; not for threads of a runtime.
+    pub(crate) fn read_sorted(
+        &self,
+        table: &'static TableSpec,
+        files: &[Arc<DataFile>],
+        mut sink: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let runtime = self.runtime.as_ref().ok_or_else(StoreError::closed)?;
+        let mut stream = self.merge_stream(table, files).map_err(|error| broken_files(&error))?;
+        while let Some(rows) = runtime.block_on(stream.next()) {
+            sink(&rows.map_err(|error| broken_files(&error))?)?;
+        }
+        Ok(())
+    }
+
+    fn merge_stream(
+        &self,
+        table: &'static TableSpec,
+        files: &[Arc<DataFile>],
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let access = self.files.as_ref().expect("only stores with files merge them");
+        let groups: Vec<_> = files.iter().map(|file| vec![Arc::clone(file)]).collect();
+        let scan = scan_files(access, table, &groups, None, None)?;
+        let order = sort_order(table).expect("every table is sorted");
+        let merge = SortPreservingMergeExec::new(order, scan);
+        merge.execute(0, self.template.task_ctx())
+    }
+
+    /// Runs `sql` over `view`. Dropping the future stops the query.
+    pub(crate) async fn query(
+        &self,
+        view: View,
+        sql: &str,
+        limits: QueryLimits,
+    ) -> Result<QueryResult, StoreError> {
+        let started = Instant::now();
+        let context = self.context(view);
+        let sql = sql.to_owned();
+        let work = async move { run(&context, &sql, limits.rows).await };
+        let runtime = self.runtime.as_ref().ok_or_else(StoreError::closed)?;
+        let task = runtime.spawn(async move { tokio::time::timeout(limits.timeout, work).await });
+        let _stop_when_dropped = Stop(task.abort_handle());
+        let outcome = task.await.map_err(|error| crash(&error))?;
+        let (schema, batches, is_truncated) = outcome.map_err(|_| timed_out(limits))??;
+        Ok(QueryResult { schema, batches, is_truncated, elapsed: started.elapsed() })
+    }
+
+    fn context(&self, view: View) -> SessionContext {
+        let schema = MemorySchemaProvider::new();
+        for (spec, table) in TABLES.iter().zip(view.tables) {
+            let provider = Arc::new(StoreTable::new(spec, table, self.files.clone()));
+            schema.register_table(spec.name.into(), provider).expect("names are unique");
+        }
+        let catalog = MemoryCatalogProvider::new();
+        catalog.register_schema(SCHEMA, Arc::new(schema)).expect("memory catalogs take schemas");
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
+        let state = SessionStateBuilder::new_from_existing(self.template.clone())
+            .with_catalog_list(Arc::new(catalogs))
+            .build();
+        SessionContext::new_with_state(state)
+    }
+}
+
+/// The runtime may not be waited for where waiting is forbidden (inside another runtime).
+impl Drop for QueryEngine {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+const CATALOG: &str = "weir";
+const SCHEMA: &str = "public";
+
+/// Queries wait for ingest, not the other way round. Best effort: without it they only compete.
+fn yield_to_ingest() {
+    let _ = rustix::process::nice(5);
+}
+
+fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(threads.max(1))
+        .with_information_schema(true)
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
+        .with_create_default_catalog_and_schema(false)
+        .with_collect_statistics(true);
+    let options = config.options_mut();
+    options.execution.time_zone = Some("+00:00".into());
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.parquet.reorder_filters = true;
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+        .with_disk_manager_builder(
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled),
+        )
+        .build_arc()
+        .expect("nothing here touches the disk");
+    SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .build()
+}
+
+fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {
+    let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
+    let url = ObjectStoreUrl::parse("weir://data")?;
+    runtime.register_object_store(url.as_ref(), Arc::clone(&store));
+    let footers = runtime.cache_manager.get_file_metadata_cache();
+    Ok(FileAccess { url, reader: Arc::new(CachedParquetFileReaderFactory::new(store, footers)) })
+}
+
+fn broken_files(error: &DataFusionError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot read files: {}", error.strip_backtrace()))
+}
+
+/// Aborts the task when the caller is gone.
+struct Stop(tokio::task::AbortHandle);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+type Answer = (SchemaRef, Vec<RecordBatch>, bool);
+
+async fn run(context: &SessionContext, sql: &str, rows_max: usize) -> Result<Answer, StoreError> {
+    let reads_only =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    let frame =
+        context.sql_with_options(sql, reads_only).await.map_err(|error| explain(&error, sql))?;
+    let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
+    let mut stream = frame.execute_stream().await.map_err(|error| explain(&error, sql))?;
+    let (mut batches, mut left) = (Vec::new(), rows_max);
+    while let Some(batch) = stream.next().await {
+        let batch = batch.map_err(|error| explain(&error, sql))?;
+        if batch.num_rows() > left {
+            batches.push(batch.slice(0, left));
+            return Ok((schema, batches, true));
+        }
+        left -= batch.num_rows();
+        batches.push(batch);
+    }
+    Ok((schema, batches, false))
+}
+
+fn timed_out(limits: QueryLimits) -> StoreError {
+    let text = format!("the query was stopped after {} s", limits.timeout.as_secs_f64());
+    StoreError::new(ErrorKind::QueryLimit, text)
+        .with_hint("ask for a shorter range of `ts`, or fewer columns")
+}
+
+fn crash(error: &tokio::task::JoinError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("the query broke off: {error}"))
+}

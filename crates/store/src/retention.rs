@@ -1,0 +1,80 @@
+//! Which files are too old or too many. Pure: files, limits and the time in, files out.
+
+use std::sync::Arc;
+
+use weir_tables::Micros;
+
+use crate::manifest::DataFile;
+use crate::options::Retention;
+
+/// Files whose youngest row is past its table's days, and then the oldest until the rest fits `total_bytes`. Findings
+/// never go for size: they are small, and they are the memory of what happened.
+pub(crate) fn expired(
+    files: &[Arc<DataFile>],
+    retention: &Retention,
+    now: Micros,
+) -> Vec<Arc<DataFile>> {
+    let (mut expired, mut kept): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| {
+        let days = i64::from(retention.days_of(file.table.name));
+        file.max_ts < now.0.saturating_sub(days * 86_400_000_000)
+    });
+    let mut bytes: u64 = kept.iter().map(|file| file.byte_count).sum();
+    kept.sort_by_key(|file| (file.max_ts, file.id));
+    for file in kept.into_iter().filter(|file| file.table.name != "finding") {
+        if bytes <= retention.total_bytes {
+            break;
+        }
+        bytes -= file.byte_count;
+        expired.push(file);
+    }
+    expired
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400_000_000;
+
+    fn file(id: i64, table: &str, max_day: i64, byte_count: u64) -> Arc<DataFile> {
+        let table = weir_tables::table(table).unwrap();
+        let max_ts = max_day * DAY;
+        Arc::new(DataFile {
+            id,
+            table,
+            path: String::new(),
+            day: max_day,
+            row_count: 1,
+            byte_count,
+            min_ts: max_ts,
+            max_ts,
+        })
+    }
+
+    fn check(files: &[Arc<DataFile>], retention: &Retention, expected: &[i64]) {
+        let ids: Vec<i64> =
+            expired(files, retention, Micros(1000 * DAY)).iter().map(|file| file.id).collect();
+        assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn old_files_go_by_the_days_of_their_table() {
+        let files = [
+            file(1, "log", 960, 1),
+            file(2, "log", 980, 1),
+            file(3, "finding", 960, 1),
+            file(4, "finding", 500, 1),
+        ];
+        check(&files, &Retention::default(), &[1, 4]);
+    }
+
+    #[test]
+    fn oldest_go_first_for_size_and_findings_never() {
+        let files =
+            [file(1, "finding", 980, 50), file(2, "log", 990, 50), file(3, "request", 985, 50)];
+        let retention = |total_bytes| Retention { total_bytes, ..Retention::default() };
+        check(&files, &retention(150), &[]);
+        check(&files, &retention(149), &[3]);
+        check(&files, &retention(1), &[3, 2]);
+    }
+}

@@ -1,0 +1,161 @@
+//! What the writer, maintenance and queries share: the view, the positions, and a few figures.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use tokio::sync::Notify;
+use weir_tables::{Clock, Micros, Parcel};
+
+use crate::hot::{View, table_index};
+use crate::manifest::DataFile;
+use crate::streams::Positions;
+
+/// Shared state; every lock is held for moments only, never over I/O.
+pub(crate) struct Shared {
+    view: RwLock<View>,
+    positions: Mutex<Positions>,
+    clock: Arc<dyn Clock>,
+    /// Bytes of hot rows.
+    hot_bytes: AtomicUsize,
+    /// Bytes of frozen rows.
+    frozen_bytes: AtomicUsize,
+    wal_bytes: AtomicU64,
+    /// When the oldest hot row was taken in.
+    hot_since: Mutex<Option<Micros>>,
+    /// Why appends are refused.
+    full: Mutex<Option<String>>,
+    /// Why the last flush failed.
+    flush_failure: Mutex<Option<String>>,
+    /// Told when memory is free again.
+    pub(crate) room: Notify,
+}
+
+const NO_PANIC: &str = "no thread panics while it holds the lock";
+
+impl Shared {
+    pub(crate) fn new(view: View, positions: Positions, clock: Arc<dyn Clock>) -> Self {
+        let (_, hot_bytes) = view.hot_totals();
+        let hot_bytes = usize::try_from(hot_bytes).unwrap_or(usize::MAX);
+        let hot_since = (hot_bytes > 0).then(|| clock.now());
+        Self {
+            view: RwLock::new(view),
+            positions: Mutex::new(positions),
+            clock,
+            hot_bytes: AtomicUsize::new(hot_bytes),
+            frozen_bytes: AtomicUsize::new(0),
+            wal_bytes: AtomicU64::new(0),
+            hot_since: Mutex::new(hot_since),
+            full: Mutex::new(None),
+            flush_failure: Mutex::new(None),
+            room: Notify::new(),
+        }
+    }
+
+    /// The snapshot that a query runs on.
+    pub(crate) fn view(&self) -> View {
+        self.view.read().expect(NO_PANIC).clone()
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    pub(crate) fn positions(&self) -> MutexGuard<'_, Positions> {
+        self.positions.lock().expect(NO_PANIC)
+    }
+
+    /// Shows durable rows to queries and their positions to senders.
+    pub(crate) fn publish<'a>(&self, parcels: impl Iterator<Item = &'a Parcel>) {
+        let mut view = self.view.write().expect(NO_PANIC);
+        let grown: usize =
+            parcels.flat_map(|parcel| &parcel.batches).map(|batch| view.push(batch)).sum();
+        self.hot_bytes.fetch_add(grown, Ordering::Relaxed);
+        drop(view);
+        self.positions().commit();
+        if grown > 0 {
+            self.hot_since.lock().expect(NO_PANIC).get_or_insert_with(|| self.clock.now());
+        }
+    }
+
+    /// Moves hot rows to frozen.
+    pub(crate) fn freeze(&self) {
+        self.view.write().expect(NO_PANIC).freeze();
+        let bytes = self.hot_bytes.swap(0, Ordering::Relaxed);
+        self.frozen_bytes.store(bytes, Ordering::Relaxed);
+        *self.hot_since.lock().expect(NO_PANIC) = None;
+    }
+
+    /// Replaces frozen rows by the files that hold them now.
+    pub(crate) fn thaw(&self, files: &[Arc<DataFile>]) {
+        let mut view = self.view.write().expect(NO_PANIC);
+        for table in &mut view.tables {
+            table.frozen = Arc::default();
+        }
+        add(&mut view, files);
+        drop(view);
+        self.frozen_bytes.store(0, Ordering::Relaxed);
+        self.room.notify_waiters();
+    }
+
+    /// Puts files in the place of others, at once for every query that starts afterwards.
+    pub(crate) fn replace(&self, remove: &[Arc<DataFile>], files: &[Arc<DataFile>]) {
+        let mut view = self.view.write().expect(NO_PANIC);
+        for file in remove {
+            let list = Arc::make_mut(&mut view.tables[table_index(file.table)].files);
+            list.retain(|other| other.id != file.id);
+        }
+        add(&mut view, files);
+    }
+
+    pub(crate) fn hot_bytes(&self) -> usize {
+        self.hot_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Hot and frozen.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.hot_bytes() + self.frozen_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn wal_bytes(&self) -> u64 {
+        self.wal_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_wal_bytes(&self, bytes: u64) {
+        self.wal_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hot_since(&self) -> Option<Micros> {
+        *self.hot_since.lock().expect(NO_PANIC)
+    }
+
+    /// Why appends are refused for want of room; `None`: they are not.
+    pub(crate) fn set_message(&self, why: Option<String>) {
+        let mut full = self.full.lock().expect(NO_PANIC);
+        match (&*full, &why) {
+            (None, Some(why)) => tracing::error!("{why}"),
+            (Some(_), None) => tracing::info!("there is room on the disk again"),
+            _ => {}
+        }
+        *full = why;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.lock().expect(NO_PANIC).is_some()
+    }
+
+    pub(crate) fn set_flush_failure(&self, why: Option<String>) {
+        *self.flush_failure.lock().expect(NO_PANIC) = why;
+    }
+
+    /// What a person should know.
+    pub(crate) fn message(&self) -> Option<String> {
+        let full = self.full.lock().expect(NO_PANIC).clone();
+        full.or_else(|| self.flush_failure.lock().expect(NO_PANIC).clone())
+    }
+}
+
+fn add(view: &mut View, files: &[Arc<DataFile>]) {
+    for file in files {
+        Arc::make_mut(&mut view.tables[table_index(file.table)].files).push(Arc::clone(file));
+    }
+}

@@ -1,0 +1,47 @@
+//! How far the store is: what `weir status`, `/api/status` and `/metrics` show of it.
+
+use weir_tables::TABLES;
+
+use crate::hot::View;
+
+/// The store's own figures at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Rows in memory that are not in files yet.
+    pub hot_rows: u64,
+    /// Their bytes.
+    pub hot_bytes: u64,
+    /// Bytes of the write-ahead log.
+    pub wal_bytes: u64,
+    /// Parquet files that queries read.
+    pub file_count: u64,
+    /// Their bytes.
+    pub file_bytes: u64,
+    /// Their rows.
+    pub file_rows: u64,
+    /// Whether appends are refused for want of room.
+    pub is_full: bool,
+    /// What a person should know: why the store is full, or why the last flush failed.
+    pub message: Option<String>,
+    /// Rows of each table, in memory and in files, in the order of [`TABLES`].
+    pub row_counts: Vec<(&'static str, u64)>,
+}
+
+impl StoreStats {
+    /// What a view tells; the rest stays empty.
+    pub(crate) fn of(view: &View) -> Self {
+        let (hot_rows, hot_bytes) = view.hot_totals();
+        let files = || view.tables.iter().flat_map(|table| &*table.files);
+        let row_counts =
+            TABLES.iter().zip(&view.tables).map(|(spec, table)| (spec.name, table.row_count()));
+        Self {
+            hot_rows,
+            hot_bytes,
+            file_count: files().count() as u64,
+            file_bytes: files().map(|file| file.byte_count).sum(),
+            file_rows: files().map(|file| file.row_count).sum(),
+            row_counts: row_counts.collect(),
+            ..Self::default()
+        }
+    }
+}

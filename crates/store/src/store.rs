@@ -1,0 +1,326 @@
+//! The store as the other rooms see it.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use weir_tables::{Clock, Parcel, StreamId};
+
+use crate::adapt::adapt;
+use crate::data_file::FileMaker;
+use crate::directory::{Directory, space};
+use crate::error::{ErrorKind, StoreError};
+use crate::hot::{View, table_index};
+use crate::maintenance::{Maintenance, Task, delete};
+use crate::manifest::{Content, Manifest};
+use crate::options::{QueryLimits, StoreOptions};
+use crate::query::{QueryEngine, QueryResult};
+use crate::shared::Shared;
+use crate::stats::StoreStats;
+use crate::streams::Positions;
+use crate::wal::{RECORD_BYTES_MAX, Wal};
+use crate::writer::{Appended, Command, Log, Request, Writer};
+
+/// Keeps rows, answers SQL. One per data directory.
+pub struct Store {
+    shared: Arc<Shared>,
+    engine: Arc<QueryEngine>,
+    memory_limit: usize,
+    has_files: bool,
+    /// Bytes that may wait for the writer, in KiB.
+    queue: Arc<Semaphore>,
+    threads: Mutex<Threads>,
+}
+
+/// Ways to the threads; taken when the store closes.
+#[derive(Default)]
+struct Threads {
+    commands: Option<Sender<Command>>,
+    tasks: Option<Sender<Task>>,
+    /// Maintenance, which waits for the writer; or the writer itself when there are no files.
+    last: Option<JoinHandle<()>>,
+}
+
+const NO_PANIC: &str = "no thread panics while it holds the lock";
+/// Parcels that wait for the writer together take at most this many KiB.
+const QUEUE_KIB: usize = 64 << 10;
+/// An append waits this long for memory or for the queue.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Store {
+    /// Opens the store in `options.dir`, reads back what the last run left in its log, and starts its threads.
+    ///
+    /// # Errors
+    /// `Locked`, `NewerVersion`, `Corrupt`, `Io`, `Full`; the message says what to do.
+    pub fn open(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
+        let directory = Directory::open(&options.dir)?;
+        let manifest = Manifest::open(&directory.manifest())?;
+        let mut manifest = manifest;
+        clean(&directory, &mut manifest)?;
+        let content = manifest.load()?;
+        let maker = FileMaker::new(options.dir.clone(), content.next_file_id);
+        let (shared, wal) = recover(&options, &directory, content)?;
+        let min_free_bytes =
+            options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
+        let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
+
+        let engine = Arc::new(QueryEngine::new(&options, Some(&options.dir))?);
+        let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log));
+        let writer = spawn("weir-writer", move || writer.run())?;
+        let (task_sender, tasks) = std::sync::mpsc::channel();
+        let maintenance = Maintenance {
+            shared: Arc::clone(&shared),
+            engine: Arc::clone(&engine),
+            commands: Some(commands.clone()),
+            tasks,
+            maker,
+            manifest,
+            directory,
+            writer: Some(writer),
+            frozen: None,
+            retired: Vec::new(),
+            options: options.clone(),
+        };
+        let last = spawn("weir-files", move || maintenance.run())?;
+        let threads =
+            Threads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
+        Ok(Arc::new(Self::assemble(&options, shared, engine, threads, true)))
+    }
+
+    /// A store without files: rows live in memory until it is dropped.
+    ///
+    /// # Panics
+    /// When the system refuses to start threads.
+    pub fn in_memory(clock: Arc<dyn Clock>) -> Arc<Self> {
+        let options = StoreOptions::new(PathBuf::new(), clock);
+        let engine = Arc::new(QueryEngine::new(&options, None).expect("threads can be started"));
+        let shared =
+            Arc::new(Shared::new(View::new(), Positions::default(), Arc::clone(&options.clock)));
+        let (writer, commands) = Writer::new(Arc::clone(&shared), None);
+        let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
+        let threads = Threads { commands: Some(commands), tasks: None, last: Some(last) };
+        Arc::new(Self::assemble(&options, shared, engine, threads, false))
+    }
+
+    fn assemble(
+        options: &StoreOptions,
+        shared: Arc<Shared>,
+        engine: Arc<QueryEngine>,
+        threads: Threads,
+        has_files: bool,
+    ) -> Self {
+        Self {
+            shared,
+            engine,
+            memory_limit: options.hot_bytes_limit,
+            has_files,
+            queue: Arc::new(Semaphore::new(QUEUE_KIB)),
+            threads: Mutex::new(threads),
+        }
+    }
+
+    /// Stores a parcel; returns when its rows and its stream's position survive a power loss and queries see them.
+    ///
+    /// # Errors
+    /// `Behind`, `Full`, `Busy`, `BadParcel`, `Io`, `Closed`; nothing of the parcel is stored then.
+    pub async fn append(&self, parcel: Parcel) -> Result<Appended, StoreError> {
+        let parcel = adapt(parcel)?;
+        let encoded = if self.has_files { parcel.encode(false) } else { Vec::new() };
+        self.submit(parcel, encoded).await
+    }
+
+    /// Stores a parcel as [`Parcel::encode`] wrote it; the same bytes go to the log.
+    ///
+    /// # Errors
+    /// As [`Store::append`]; `BadParcel` when the bytes are not a parcel.
+    pub async fn append_encoded(&self, bytes: Vec<u8>) -> Result<Appended, StoreError> {
+        let parcel = Parcel::decode(&bytes).map_err(StoreError::bad_parcel)?;
+        self.submit(adapt(parcel)?, bytes).await
+    }
+
+    async fn submit(&self, parcel: Parcel, encoded: Vec<u8>) -> Result<Appended, StoreError> {
+        if encoded.len() > RECORD_BYTES_MAX {
+            let text =
+                format!("the parcel has {} bytes, more than {RECORD_BYTES_MAX}", encoded.len());
+            return Err(StoreError::bad_parcel(text));
+        }
+        let room = tokio::time::timeout(PATIENCE, self.room(encoded.len())).await;
+        let room = room.map_err(|_| busy())??;
+        let (reply, answer) = oneshot::channel();
+        let encoded = if self.has_files { encoded } else { Vec::new() };
+        self.send(Command::Append(Request { parcel, encoded, reply, _room: room }))?;
+        answer.await.map_err(|_| StoreError::closed())?
+    }
+
+    /// Waits until memory and the queue have room.
+    async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, StoreError> {
+        loop {
+            let freed = self.shared.room.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if self.shared.memory_bytes() < self.memory_limit {
+                break;
+            }
+            if !self.has_files {
+                return Err(busy());
+            }
+            freed.await;
+        }
+        let share = u32::try_from((bytes >> 10).clamp(1, QUEUE_KIB)).expect("clamped");
+        Arc::clone(&self.queue).acquire_many_owned(share).await.map_err(|_| StoreError::closed())
+    }
+
+    fn send(&self, command: Command) -> Result<(), StoreError> {
+        let threads = self.threads.lock().expect(NO_PANIC);
+        let sender = threads.commands.as_ref().ok_or_else(StoreError::closed)?;
+        sender.send(command).map_err(|_| StoreError::closed())
+    }
+
+    /// Where streams stand for sure; streams not seen before are left out.
+    pub fn positions(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
+        let positions = self.shared.positions();
+        streams.iter().filter_map(|stream| Some((*stream, positions.durable(*stream)?))).collect()
+    }
+
+    /// Runs one query over all rows that were acknowledged before the call. Dropping the future stops it.
+    ///
+    /// # Errors
+    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when time or memory run out.
+    pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
+        self.engine.query(self.shared.view(), sql, limits).await
+    }
+
+    /// Writes all rows to files now. Nothing to do without files.
+    ///
+    /// # Errors
+    /// `Full`, `Io`, `Closed`; the rows stay in the log and in memory, and it is tried again.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let tasks = self.threads.lock().expect(NO_PANIC).tasks.clone();
+        if self.has_files { ask(tasks, Task::Flush).await } else { Ok(()) }
+    }
+
+    /// The store's own figures now.
+    pub fn stats(&self) -> StoreStats {
+        StoreStats {
+            wal_bytes: self.shared.wal_bytes(),
+            is_full: self.shared.is_full(),
+            message: self.shared.message(),
+            ..StoreStats::of(&self.shared.view())
+        }
+    }
+
+    /// Flushes, ends the threads and gives up the directory; later appends answer `Closed`.
+    ///
+    /// # Errors
+    /// As [`Store::flush`]; the store is closed all the same, and the log keeps the rows.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let Threads { commands, tasks, last } =
+            std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
+        drop(commands);
+        let outcome = if tasks.is_some() { ask(tasks, Task::Close).await } else { Ok(()) };
+        if let Some(last) = last {
+            drop(tokio::task::spawn_blocking(move || last.join()).await);
+        }
+        outcome
+    }
+}
+
+/// Without [`Store::close`] the rows stay in the log; the directory is free afterwards.
+impl Drop for Store {
+    fn drop(&mut self) {
+        let Threads { commands, tasks, last } =
+            std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
+        drop((commands, tasks));
+        drop(last.map(JoinHandle::join));
+    }
+}
+
+async fn ask(
+    tasks: Option<Sender<Task>>,
+    task: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Task,
+) -> Result<(), StoreError> {
+    let (reply, answer) = oneshot::channel();
+    let tasks = tasks.ok_or_else(StoreError::closed)?;
+    tasks.send(task(reply)).map_err(|_| StoreError::closed())?;
+    drop(tasks);
+    answer.await.map_err(|_| StoreError::closed())?
+}
+
+fn busy() -> StoreError {
+    let text =
+        "the store has more rows in memory than it may: they come faster than they can be written";
+    StoreError::new(ErrorKind::Busy, text).with_hint("send the same rows again in a few seconds")
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread
+        .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}")))
+}
+
+/// 256 MiB or 1 % of the file system, whichever is smaller.
+fn default_reserve(dir: &Path) -> u64 {
+    space(dir).map_or(0, |(_, total)| (total / 100).min(256 << 20))
+}
+
+/// Deletes what a killed run left: files that are out of the manifest, and files that never got into it.
+fn clean(directory: &Directory, manifest: &mut Manifest) -> Result<(), StoreError> {
+    let queue = manifest.gc_queue()?;
+    let gone: Vec<i64> =
+        queue.iter().filter(|(_, path)| delete(directory, path)).map(|(id, _)| *id).collect();
+    if !gone.is_empty() {
+        manifest.forget(&gone)?;
+    }
+    let known: HashSet<String> = manifest.load()?.paths.into_iter().collect();
+    for table in weir_tables::TABLES {
+        for day in entries(&directory.root.join("data").join(table.name)) {
+            for file in entries(&day) {
+                let path = file
+                    .strip_prefix(&directory.root)
+                    .map(|path| path.to_string_lossy().into_owned());
+                let Ok(path) = path else { continue };
+                if path.ends_with(".parquet") && !known.contains(&path) {
+                    delete(directory, &path);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+/// Rows and positions as they were acknowledged: from the manifest, then from the log.
+fn recover(
+    options: &StoreOptions,
+    directory: &Directory,
+    content: Content,
+) -> Result<(Arc<Shared>, Wal), StoreError> {
+    let mut view = View::new();
+    let mut positions = Positions::new(content.positions);
+    for file in content.files {
+        let table = &mut view.tables[table_index(file.table)];
+        Arc::make_mut(&mut table.files).push(file);
+    }
+    let wal = Wal::open(&directory.wal(), content.wal_floor, options.wal_segment_bytes, |bytes| {
+        let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
+        for batch in &parcel.batches {
+            view.push(batch);
+        }
+        if let Some(range) = parcel.range {
+            positions.stage(range);
+        }
+        Ok(())
+    })?;
+    positions.commit();
+    let shared = Shared::new(view, positions, Arc::clone(&options.clock));
+    shared.set_wal_bytes(wal.byte_count());
+    Ok((Arc::new(shared), wal))
+}

@@ -1,0 +1,124 @@
+//! Where every stream stands, and what of a parcel is new. This is what makes sending twice harmless.
+//!
+//! ```text
+//!            position P
+//! ──────────────┼──────────────►
+//! [from, to)    │                 to ≤ P: known, answered, not stored
+//!         [from,│  to)            rows below P are cut off, the rest is stored
+//!               │[from, to)       from = P (or the stream is new): stored
+//!               │    [from, to)   from > P: refused, go back to P
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use weir_tables::{Batch, Parcel, StreamId, StreamRange};
+
+use crate::error::{ErrorKind, StoreError};
+
+/// What is to be done with a parcel.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// All of it is known already.
+    Duplicate {
+        /// The stream's position.
+        position: u64,
+    },
+    /// Store it as it is.
+    Whole,
+    /// Store this instead.
+    Trimmed(Parcel),
+}
+
+/// Judges `parcel` against the stream's position, `None` for a stream not seen before.
+///
+/// # Errors
+/// `Behind` when rows between the position and the parcel are missing, or when the parcel overlaps the position and
+/// has rows without an offset to cut by; `BadParcel` when the range is not one.
+pub(crate) fn judge(parcel: &Parcel, position: Option<u64>) -> Result<Verdict, StoreError> {
+    let Some(range) = parcel.range else { return Ok(Verdict::Whole) };
+    if range.from > range.to || i64::try_from(range.to).is_err() {
+        let text = format!("the parcel's range {}..{} is not one", range.from, range.to);
+        return Err(StoreError::bad_parcel(text));
+    }
+    match position {
+        Some(position) if range.to <= position => Ok(Verdict::Duplicate { position }),
+        Some(position) if range.from < position => trim(parcel, range, position),
+        Some(position) if range.from > position => Err(behind(range.stream, range.from, position)),
+        _ => Ok(Verdict::Whole),
+    }
+}
+
+fn behind(stream: StreamId, from: u64, expected: u64) -> StoreError {
+    let text =
+        format!("cannot take stream `{stream}` from {from}: the store has it up to {expected}");
+    StoreError::new(ErrorKind::Behind { expected }, text)
+}
+
+fn trim(parcel: &Parcel, range: StreamRange, position: u64) -> Result<Verdict, StoreError> {
+    let batches: Option<Vec<Batch>> =
+        parcel.batches.iter().map(|batch| trim_batch(batch, position)).collect();
+    let batches = batches.ok_or_else(|| behind(range.stream, range.from, position))?;
+    let range = StreamRange { from: position, ..range };
+    Ok(Verdict::Trimmed(Parcel { range: Some(range), batches }))
+}
+
+/// Rows at and after `position`; `None` when a row has no offset.
+fn trim_batch(batch: &Batch, position: u64) -> Option<Batch> {
+    let offsets = batch.rows.column_by_name("source_offset")?.as_primitive_opt::<Int64Type>()?;
+    if offsets.null_count() > 0 {
+        return None;
+    }
+    let position = i64::try_from(position).unwrap_or(i64::MAX);
+    let keep: BooleanArray =
+        offsets.values().iter().map(|offset| Some(*offset >= position)).collect();
+    let rows: RecordBatch = filter_record_batch(&batch.rows, &keep).expect("as long as the rows");
+    Some(Batch { table: batch.table, rows })
+}
+
+/// Positions of all streams: what is durable, and what the group being written adds to it.
+#[derive(Debug, Default)]
+pub(crate) struct Positions {
+    durable: HashMap<StreamId, u64>,
+    pending: HashMap<StreamId, u64>,
+}
+
+impl Positions {
+    pub(crate) fn new(durable: HashMap<StreamId, u64>) -> Self {
+        Self { durable, pending: HashMap::new() }
+    }
+
+    /// The position that the next parcel of the group meets.
+    pub(crate) fn next(&self, stream: StreamId) -> Option<u64> {
+        self.pending.get(&stream).or_else(|| self.durable.get(&stream)).copied()
+    }
+
+    /// Notes that the group holds `range`.
+    pub(crate) fn stage(&mut self, range: StreamRange) {
+        self.pending.insert(range.stream, range.to);
+    }
+
+    /// The group is durable.
+    pub(crate) fn commit(&mut self) {
+        self.durable.extend(self.pending.drain());
+    }
+
+    /// The group was not written.
+    pub(crate) fn roll_back(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Where streams stand for sure.
+    pub(crate) fn durable(&self, stream: StreamId) -> Option<u64> {
+        self.durable.get(&stream).copied()
+    }
+
+    /// All of them, for the manifest.
+    pub(crate) fn all(&self) -> Arc<[(StreamId, u64)]> {
+        self.durable.iter().map(|(stream, position)| (*stream, *position)).collect()
+    }
+}

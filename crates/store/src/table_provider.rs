@@ -1,0 +1,260 @@
+//! A table as DataFusion sees it: hot rows from memory, frozen rows, and the manifest's files, as one union.
+//!
+//! Files and hot batches whose range of `ts` cannot match are left out here, before anything is opened; inside a file
+//! row groups and pages are skipped by Parquet's own statistics.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt64Array};
+use arrow_schema::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::pruning::PruningStatistics;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Column, ColumnStatistics, DFSchema, Result, ScalarValue, Statistics};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column as ColumnExpr;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::union::UnionExec;
+use weir_tables::TableSpec;
+
+use crate::data_file::SORT;
+use crate::hot::TableView;
+use crate::manifest::DataFile;
+
+/// One table in one query.
+#[derive(Debug)]
+pub(crate) struct StoreTable {
+    spec: &'static TableSpec,
+    schema: SchemaRef,
+    view: TableView,
+    files: Option<FileAccess>,
+}
+
+/// How the files of a store are read.
+#[derive(Clone, Debug)]
+pub(crate) struct FileAccess {
+    /// Stands for the data directory, so that plans and messages hold short names.
+    pub(crate) url: ObjectStoreUrl,
+    /// Keeps footers, which every rule would otherwise read again every few seconds.
+    pub(crate) reader: Arc<dyn ParquetFileReaderFactory>,
+}
+
+/// Read at once from a file's end; most footers fit.
+const FOOTER_BYTES_HINT: usize = 64 << 10;
+
+impl StoreTable {
+    pub(crate) fn new(
+        spec: &'static TableSpec,
+        view: TableView,
+        files: Option<FileAccess>,
+    ) -> Self {
+        Self { spec, schema: spec.schema(), view, files }
+    }
+
+    /// The predicate that tells from the range of `ts` whether a container can hold a match.
+    fn pruning(&self, session: &dyn Session, filters: &[Expr]) -> Option<PruningPredicate> {
+        let filter = conjunction(filters.to_vec())?;
+        let schema = DFSchema::try_from(Arc::clone(&self.schema)).ok()?;
+        let filter = session.create_physical_expr(filter, &schema).ok()?;
+        PruningPredicateBuilder::new()
+            .with_file_schema(Arc::clone(&self.schema))
+            .try_build(filter)
+            .ok()
+    }
+
+    fn hot_batches(&self, pruning: Option<&PruningPredicate>) -> Vec<RecordBatch> {
+        let batches: Vec<_> = self.view.frozen.iter().chain(&*self.view.hot).collect();
+        let ranges =
+            batches.iter().map(|batch| (batch.min_ts, batch.max_ts, batch.rows.num_rows() as u64));
+        let keep = kept(pruning, ranges);
+        batches
+            .iter()
+            .zip(keep)
+            .filter(|(_, keep)| *keep)
+            .map(|(batch, _)| batch.rows.clone())
+            .collect()
+    }
+}
+
+impl StoreTable {
+    fn kept_files(&self, pruning: Option<&PruningPredicate>) -> Vec<Arc<DataFile>> {
+        let files = &self.view.files;
+        let keep =
+            kept(pruning, files.iter().map(|file| (file.min_ts, file.max_ts, file.row_count)));
+        files.iter().zip(keep).filter(|(_, keep)| *keep).map(|(file, _)| Arc::clone(file)).collect()
+    }
+}
+
+/// Reads files; each group is one partition of the plan.
+pub(crate) fn scan_files(
+    access: &FileAccess,
+    table: &'static TableSpec,
+    groups: &[Vec<Arc<DataFile>>],
+    projection: Option<Vec<usize>>,
+    limit: Option<usize>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = table.schema();
+    let source = ParquetSource::new(Arc::clone(&schema))
+        .with_metadata_size_hint(FOOTER_BYTES_HINT)
+        .with_parquet_file_reader_factory(Arc::clone(&access.reader))
+        .with_pushdown_filters(true);
+    let groups =
+        groups.iter().map(|files| files.iter().map(|file| partitioned(file, &schema)).collect());
+    let config = FileScanConfigBuilder::new(access.url.clone(), Arc::new(source))
+        .with_file_groups(groups.map(FileGroup::new).collect())
+        .with_output_ordering(sort_order(table).into_iter().collect())
+        .with_projection_indices(projection)?
+        .with_limit(limit)
+        .build();
+    Ok(DataSourceExec::from_data_source(config))
+}
+
+/// The order of rows within every file of `table`.
+pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
+    let place = |name: &str| table.columns.iter().position(|column| column.name == name);
+    let exprs = table.sort.iter().filter_map(|name| {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(name, place(name)?));
+        Some(PhysicalSortExpr::new(column, SORT))
+    });
+    LexOrdering::new(exprs)
+}
+
+/// A file with what the manifest knows of it; from the counts alone `count(*)` needs no file.
+fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
+    let rows = usize::try_from(file.row_count).unwrap_or(usize::MAX);
+    let mut statistics = Statistics::new_unknown(schema).with_num_rows(Precision::Exact(rows));
+    let instant =
+        |ts| Precision::Exact(ScalarValue::TimestampMicrosecond(Some(ts), Some("+00:00".into())));
+    let ts = schema.index_of("ts").expect("every table has `ts`");
+    statistics.column_statistics[ts] = ColumnStatistics::new_unknown()
+        .with_null_count(Precision::Exact(0))
+        .with_min_value(instant(file.min_ts))
+        .with_max_value(instant(file.max_ts));
+    // The extension keeps the file from being deleted while the plan lives.
+    PartitionedFile::new(file.path.clone(), file.byte_count)
+        .with_statistics(Arc::new(statistics))
+        .with_extension(Arc::clone(file))
+}
+
+#[async_trait]
+impl TableProvider for StoreTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let pruning = self.pruning(session, filters);
+        let threads = session.config().target_partitions();
+        let parts = spread(self.hot_batches(pruning.as_ref()), threads);
+        let schema = Arc::clone(&self.schema);
+        let memory = MemorySourceConfig::try_new(&parts, schema, projection.cloned())?
+            .with_show_sizes(false)
+            .with_limit(limit);
+        let memory = DataSourceExec::from_data_source(memory);
+        let files = self.kept_files(pruning.as_ref());
+        let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) else {
+            return Ok(memory);
+        };
+        let groups = spread(files, threads);
+        let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
+        if parts.iter().all(Vec::is_empty) {
+            Ok(cold)
+        } else {
+            UnionExec::try_new(vec![memory, cold])
+        }
+    }
+
+    /// `Inexact`: what passes here is still filtered above, the filters only say what can be left out.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+}
+
+/// Deals batches or files out to at most `count` partitions; at least one, maybe empty.
+fn spread<T: Clone>(batches: Vec<T>, count: usize) -> Vec<Vec<T>> {
+    let count = batches.len().clamp(1, count.max(1));
+    let mut parts = vec![Vec::new(); count];
+    for (at, batch) in batches.into_iter().enumerate() {
+        parts[at % count].push(batch);
+    }
+    parts
+}
+
+/// Which containers can hold a match, by (min ts, max ts, rows) of each.
+fn kept(
+    pruning: Option<&PruningPredicate>,
+    ranges: impl Iterator<Item = (i64, i64, u64)>,
+) -> Vec<bool> {
+    let ranges: Vec<_> = ranges.collect();
+    let all = vec![true; ranges.len()];
+    let Some(pruning) = pruning else { return all };
+    pruning.prune(&TimeRanges(ranges)).unwrap_or(all)
+}
+
+/// Statistics of containers: the range of `ts` and nothing else.
+struct TimeRanges(Vec<(i64, i64, u64)>);
+
+impl TimeRanges {
+    fn column(&self, column: &Column, pick: impl Fn(&(i64, i64, u64)) -> i64) -> Option<ArrayRef> {
+        (column.name == "ts").then(|| {
+            let values: TimestampMicrosecondArray =
+                self.0.iter().map(|range| Some(pick(range))).collect();
+            Arc::new(values.with_timezone("+00:00")) as ArrayRef
+        })
+    }
+}
+
+impl PruningStatistics for TimeRanges {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.column(column, |range| range.0)
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.column(column, |range| range.1)
+    }
+
+    fn num_containers(&self) -> usize {
+        self.0.len()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        (column.name == "ts")
+            .then(|| Arc::new(UInt64Array::from(vec![0; self.0.len()])) as ArrayRef)
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        let counts: Vec<u64> = self.0.iter().map(|range| range.2).collect();
+        Some(Arc::new(UInt64Array::from(counts)))
+    }
+
+    fn contained(
+        &self,
+        _: &Column,
+        _: &std::collections::HashSet<ScalarValue>,
+    ) -> Option<BooleanArray> {
+        None
+    }
+}

@@ -1,0 +1,236 @@
+//! The one thread that writes: it takes appends in groups, makes each group durable with one write and one sync, shows
+//! its rows to queries, and answers.
+//!
+//! A group is whatever gathered while the previous one was being synced (group commit), so a hundred senders cost
+//! about as many syncs as one. Positions of a group count for the parcels behind it in the same group, and are rolled
+//! back with it when it cannot be written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use weir_tables::{Parcel, StreamId};
+
+use crate::directory::space;
+use crate::error::{ErrorKind, StoreError};
+use crate::shared::Shared;
+use crate::streams::{Verdict, judge};
+use crate::wal::Wal;
+
+/// What [`crate::Store::append`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Rows that were new.
+    pub rows: u64,
+    /// Where the parcel's stream stands now; `None` for a parcel without a range.
+    pub position: Option<u64>,
+}
+
+/// A group stops growing at this many bytes.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+
+/// How often a full disk is looked at again when nobody appends.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One append on its way.
+pub(crate) struct Request {
+    pub(crate) parcel: Parcel,
+    /// The record to log; empty when the store has no log.
+    pub(crate) encoded: Vec<u8>,
+    pub(crate) reply: oneshot::Sender<Result<Appended, StoreError>>,
+    /// Its share of the queue, given back when it is answered.
+    pub(crate) _room: OwnedSemaphorePermit,
+}
+
+/// What the thread is asked to do.
+pub(crate) enum Command {
+    Append(Request),
+    /// Freeze all hot rows for a flush; `None` when nothing changed since the last.
+    Freeze(Sender<Result<Option<Frozen>, StoreError>>),
+    /// Log segments below this are in files.
+    Release(u64),
+}
+
+/// What a flush has to make durable together with the frozen rows of the view.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    /// Every record below this segment is in the frozen rows or in files.
+    pub(crate) wal_floor: u64,
+    pub(crate) positions: Arc<[(StreamId, u64)]>,
+}
+
+/// The log and when to stop filling its disk.
+pub(crate) struct Log {
+    pub(crate) wal: Wal,
+    pub(crate) dir: PathBuf,
+    pub(crate) min_free_bytes: u64,
+}
+
+/// The thread's own state.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    commands: Receiver<Command>,
+    log: Option<Log>,
+}
+
+/// An append that passed the positions.
+struct Accepted {
+    parcel: Parcel,
+    encoded: Vec<u8>,
+    reply: oneshot::Sender<Result<Appended, StoreError>>,
+    answer: Appended,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, log: Option<Log>) -> (Self, Sender<Command>) {
+        let (sender, commands) = channel();
+        (Self { shared, commands, log }, sender)
+    }
+
+    /// Runs until every sender is gone.
+    pub(crate) fn run(mut self) {
+        let mut next = None;
+        loop {
+            let command = match next.take() {
+                Some(command) => command,
+                None => match self.commands.recv_timeout(PROBE_INTERVAL) {
+                    Ok(command) => command,
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.probe();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                },
+            };
+            match command {
+                Command::Append(first) => next = self.append_group(first),
+                Command::Freeze(reply) => drop(reply.send(self.freeze())),
+                Command::Release(floor) => self.release(floor),
+            }
+        }
+    }
+
+    /// Takes what has gathered behind `first`; gives the command that ended the group.
+    fn append_group(&mut self, first: Request) -> Option<Command> {
+        let mut bytes = first.encoded.len();
+        let mut group = vec![first];
+        let mut next = None;
+        while bytes < GROUP_BYTES_MAX && next.is_none() {
+            match self.commands.try_recv() {
+                Ok(Command::Append(request)) => {
+                    bytes += request.encoded.len();
+                    group.push(request);
+                }
+                Ok(other) => next = Some(other),
+                Err(_) => break,
+            }
+        }
+        self.commit(group);
+        next
+    }
+
+    fn commit(&mut self, group: Vec<Request>) {
+        let mut accepted: Vec<Accepted> =
+            group.into_iter().filter_map(|request| self.accept(request)).collect();
+        if let Err(error) = self.write(&mut accepted) {
+            self.shared.positions().roll_back();
+            self.shared.set_message((error.kind == ErrorKind::Full).then(|| error.to_string()));
+            for append in accepted {
+                drop(append.reply.send(Err(error.repeat())));
+            }
+            return;
+        }
+        self.shared.publish(accepted.iter().map(|append| &append.parcel));
+        for append in accepted {
+            drop(append.reply.send(Ok(append.answer)));
+        }
+    }
+
+    /// Judges a parcel; `None` when it was refused and answered.
+    fn accept(&self, request: Request) -> Option<Accepted> {
+        let Request { mut parcel, mut encoded, reply, _room } = request;
+        let mut positions = self.shared.positions();
+        let position = parcel.range.and_then(|range| positions.next(range.stream));
+        let mut end = parcel.range.map(|range| range.to);
+        match judge(&parcel, position) {
+            Ok(Verdict::Whole) => {}
+            Ok(Verdict::Trimmed(rest)) => {
+                encoded = if self.log.is_some() { rest.encode(false) } else { Vec::new() };
+                parcel = rest;
+            }
+            Ok(Verdict::Duplicate { position }) => {
+                // Answered with its group: what makes it a duplicate may be in the same group.
+                (parcel, encoded) = (Parcel::default(), Vec::new());
+                end = Some(position);
+            }
+            Err(error) => {
+                drop(reply.send(Err(error)));
+                return None;
+            }
+        }
+        if let Some(range) = parcel.range {
+            positions.stage(range);
+        }
+        let answer = Appended { rows: parcel.row_count() as u64, position: end };
+        Some(Accepted { parcel, encoded, reply, answer, _room })
+    }
+
+    fn write(&mut self, accepted: &mut [Accepted]) -> Result<(), StoreError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.check_room()?;
+        let records = accepted.iter().map(|append| append.encoded.as_slice());
+        log.wal.write_group(records.filter(|record| !record.is_empty()))?;
+        self.shared.set_wal_bytes(log.wal.byte_count());
+        self.shared.set_message(None);
+        Ok(())
+    }
+
+    /// Notices that a full disk has room again.
+    fn probe(&self) {
+        if self.shared.is_full()
+            && let Some(log) = &self.log
+            && log.check_room().is_ok()
+        {
+            self.shared.set_message(None);
+        }
+    }
+
+    fn freeze(&mut self) -> Result<Option<Frozen>, StoreError> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        if !log.wal.has_records() && self.shared.hot_bytes() == 0 {
+            return Ok(None);
+        }
+        let wal_floor = log.wal.roll()?;
+        self.shared.freeze();
+        Ok(Some(Frozen { wal_floor, positions: self.shared.positions().all() }))
+    }
+
+    fn release(&mut self, floor: u64) {
+        let Some(log) = &mut self.log else { return };
+        log.wal.release(floor);
+        self.shared.set_wal_bytes(log.wal.byte_count());
+    }
+}
+
+impl Log {
+    /// # Errors
+    /// `Full` when fewer bytes are free than have to stay free.
+    fn check_room(&self) -> Result<(), StoreError> {
+        // A file system that does not tell is written to until it refuses.
+        let Some((free, _)) = space(&self.dir) else { return Ok(()) };
+        if free >= self.min_free_bytes {
+            return Ok(());
+        }
+        let text = format!(
+            "cannot write to `{}`: {} MiB are free, {} MiB have to stay free",
+            self.dir.display(),
+            free >> 20,
+            self.min_free_bytes >> 20
+        );
+        let hint = "free some space or shorten the retention; weir goes on by itself, nothing that was taken is lost";
+        Err(StoreError::new(ErrorKind::Full, text).with_hint(hint))
+    }
+}

@@ -1,0 +1,10 @@
+//! The store from outside: appends, queries, restarts, crashes, full disks.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod crash;
+mod disk;
+mod full;
+mod memory;
+mod model;
+mod refusal;
+mod tool;

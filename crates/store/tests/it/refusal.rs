@@ -1,0 +1,154 @@
+//! What the store refuses, and how it says so: one message, one hint, nothing touched.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use weir_store::{ErrorKind, QueryLimits, Store, StoreOptions};
+
+use crate::tool::{clock, options, parcel};
+
+fn refused(options: StoreOptions) -> weir_store::StoreError {
+    Store::open(options).err().expect("refused")
+}
+
+#[test]
+fn a_directory_belongs_to_one_weir() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Store::open(options(dir.path())).unwrap();
+    let error = refused(options(dir.path()));
+    assert_eq!(error.kind, ErrorKind::Locked);
+    let pid = format!("process {} has it", std::process::id());
+    assert!(error.message.contains(&pid) && error.hint.is_some(), "{error}");
+    drop(first);
+    Store::open(options(dir.path())).unwrap();
+}
+
+#[test]
+fn a_newer_layout_is_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("VERSION"), "2\n").unwrap();
+    let error = refused(options(dir.path()));
+    assert_eq!(error.kind, ErrorKind::NewerVersion);
+    assert!(error.message.ends_with("its layout is version 2, this weir knows up to 1"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let error = refused(options(std::path::Path::new("/proc/weir")));
+    assert_eq!(error.kind, ErrorKind::Io);
+    assert!(error.message.starts_with("cannot make `/proc/weir`: "), "{error}");
+}
+
+#[tokio::test]
+async fn damage_in_the_log_names_file_and_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    for at in 0..3 {
+        store.append(parcel(7, at, at + 1)).await.unwrap();
+    }
+    drop(store);
+    let path = dir.path().join("wal/0000000000.wal");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = refused(options(dir.path()));
+    assert_eq!(error.kind, ErrorKind::Corrupt);
+    assert!(error.message.contains("0000000000.wal` at byte 16: "), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "what is damaged is not made worse");
+}
+
+async fn check(sql: &str, message: Expect) {
+    let store = Store::in_memory(clock());
+    let error = store.query(sql, QueryLimits::default()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BadQuery);
+    message.assert_eq(&error.to_string());
+}
+
+#[tokio::test]
+async fn mistakes_in_sql_come_with_the_nearest_name() {
+    check(
+        "select * from requests",
+        expect![[r#"
+        there is no table `requests`
+        hint: did you mean `request`?"#]],
+    )
+    .await;
+    check(
+        "select stauts from request",
+        expect![[r#"
+            there is no column `stauts`
+            hint: did you mean `upstream_status_code`?"#]],
+    )
+    .await;
+    check(
+        "select l.boddy from log l",
+        expect![[r#"
+        there is no column `boddy`
+        hint: did you mean `body`?"#]],
+    )
+    .await;
+    check(
+        "selec 1",
+        expect![
+            "cannot read the SQL: Expected: an SQL statement, found: selec at Line: 1, Column: 1"
+        ],
+    )
+    .await;
+    check(
+        "select conut(1)",
+        expect![[r#"
+        there is no function `conut`
+        hint: `show functions` lists them"#]],
+    )
+    .await;
+    check(
+        "select nosuchfunction(1)",
+        expect![[r#"
+            there is no function `nosuchfunction`
+            hint: `show functions` lists them"#]],
+    )
+    .await;
+    check(
+        "delete from log",
+        expect![[r#"
+            only queries are run, not `delete`
+            hint: weir's tables are written by its collectors; begin with `select` or `with`"#]],
+    )
+    .await;
+    check(
+        "set x = 1",
+        expect![[r#"
+            only queries are run, not `set`
+            hint: weir's tables are written by its collectors; begin with `select` or `with`"#]],
+    )
+    .await;
+    check(
+        "select 1; select 2",
+        expect![[r#"
+            only one statement is run at a time
+            hint: send the others by themselves"#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_query_without_end_is_stopped() {
+    let store = Store::in_memory(clock());
+    let limits = QueryLimits { timeout: Duration::from_millis(50), ..QueryLimits::default() };
+    let sql = "select count(*) from generate_series(1, 1000000) a cross join generate_series(1, 1000000) b
+               where a.value % 7 = b.value % 11";
+    let error = store.query(sql, limits).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::QueryLimit);
+    assert!(error.hint.is_some(), "{error}");
+}
+
+#[tokio::test]
+async fn a_query_that_needs_too_much_memory_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let store =
+        Store::open(StoreOptions { query_memory_bytes: 1 << 20, ..options(dir.path()) }).unwrap();
+    let sql = "select value, count(*) from generate_series(1, 3000000) group by value order by 2";
+    let error = store.query(sql, QueryLimits::default()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::QueryLimit, "{error}");
+}

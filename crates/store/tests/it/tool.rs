@@ -1,0 +1,78 @@
+//! Rows, parcels and answers as short as tests want them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_cast::pretty::pretty_format_batches;
+use weir_store::{QueryLimits, Store, StoreOptions};
+use weir_tables::{Batch, FixedClock, Log, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
+
+/// 2026-11-20T12:00:00Z.
+pub(crate) const NOON: Micros = Micros(1_795_176_000_000_000);
+
+/// A clock that stands at noon.
+pub(crate) fn clock() -> Arc<FixedClock> {
+    Arc::new(FixedClock::new(NOON))
+}
+
+/// `log` rows whose offset and body are the numbers, one millisecond apart from noon on.
+pub(crate) fn numbered(numbers: impl IntoIterator<Item = u64>) -> Batch {
+    let mut rows = LogRows::default();
+    for number in numbers {
+        let body = number.to_string();
+        let number = i64::try_from(number).unwrap();
+        rows.push(&Log {
+            ts: Micros(NOON.0 + number * 1000),
+            observed_ts: NOON,
+            host: "web1",
+            source: "/var/log/app.log",
+            source_offset: Some(number),
+            body: &body,
+            attrs: &[("level", "low")],
+            ..Default::default()
+        });
+    }
+    Batch { table: LogRows::SPEC, rows: rows.finish() }
+}
+
+/// Rows `from..to` of stream `stream`.
+pub(crate) fn parcel(stream: u128, from: u64, to: u64) -> Parcel {
+    let range = StreamRange { stream: StreamId(stream), from, to };
+    Parcel { range: Some(range), batches: vec![numbered(from..to)] }
+}
+
+/// The answer as the table that `psql` would print.
+pub(crate) async fn ask(store: &Store, sql: &str) -> String {
+    match store.query(sql, QueryLimits::default()).await {
+        Ok(answer) => pretty_format_batches(&answer.batches).unwrap().to_string(),
+        Err(error) => format!("{:?}: {error}", error.kind),
+    }
+}
+
+/// Options for `dir` that never do anything by themselves: flushes and the like are asked for.
+pub(crate) fn options(dir: &Path) -> StoreOptions {
+    StoreOptions {
+        maintenance_interval: Duration::from_secs(3600),
+        ..StoreOptions::new(dir, clock())
+    }
+}
+
+/// The first column of the first row, as a number.
+pub(crate) async fn number(store: &Store, sql: &str) -> i64 {
+    let answer = store.query(sql, QueryLimits::default()).await.unwrap();
+    let rows = answer.batches.iter().find(|rows| rows.num_rows() > 0).expect("a row");
+    rows.column(0).as_primitive::<Int64Type>().value(0)
+}
+
+/// Asks until the answer is right: for what happens in the background. Fails after 20 s.
+pub(crate) async fn eventually(mut is_right: impl AsyncFnMut() -> bool) {
+    let work = async {
+        while !is_right().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), work).await.expect("within 20 s");
+}

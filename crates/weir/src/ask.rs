@@ -1,0 +1,175 @@
+//! `weir query`: one query to the running weir, answered as a table, JSON, NDJSON or CSV.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::cells::plain;
+use crate::cli::{QueryArgs, QueryFormat};
+use crate::client::Client;
+use crate::config::place::read_token;
+use crate::failure::Failure;
+use crate::terminal::{Paint, complain, say, write_all};
+
+/// A cell of a table is cut here; the other formats give it whole.
+const MAX_CELL_CHARS: usize = 100;
+/// Exit code of a query that was not answered.
+const EXIT_QUERY: u8 = 2;
+
+/// Runs the command.
+pub(crate) fn run(args: &QueryArgs) -> Result<(), Failure> {
+    ask(args).map_err(|failure| failure.code(EXIT_QUERY))
+}
+
+fn ask(args: &QueryArgs) -> Result<(), Failure> {
+    let url = args.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
+    let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
+    let token = args.token_file.as_deref().map(read_token).transpose()?;
+    let client = Client::new(&url, token.as_deref(), Duration::from_secs(300))?;
+    let sql = if args.sql == "-" { from_stdin()? } else { args.sql.clone() };
+    let format = match args.format {
+        QueryFormat::Csv => "csv",
+        QueryFormat::Ndjson => "ndjson",
+        QueryFormat::Table | QueryFormat::Json => "json",
+    };
+    let body = json!({"sql": sql, "limit": args.limit}).to_string();
+    let answer = client
+        .post(&format!("/api/sql?format={format}"), "application/json", body.as_bytes())
+        .map_err(|error| unreachable_weir(&client, &error))?;
+    if answer.status != 200 {
+        return Err(answer.failure());
+    }
+    match args.format {
+        QueryFormat::Csv | QueryFormat::Ndjson => write_all(&answer.body),
+        QueryFormat::Json => say(&objects(&read(&answer.body)?)),
+        QueryFormat::Table => {
+            let answer = read(&answer.body)?;
+            say(&table(&answer, Paint::for_stdout()));
+            if answer["is_truncated"] == true {
+                complain(&format!("only the first {} rows are shown; raise --limit", args.limit));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn from_stdin() -> Result<String, Failure> {
+    let mut sql = String::new();
+    std::io::stdin()
+        .read_to_string(&mut sql)
+        .map_err(|error| Failure::new(format!("cannot read the query from stdin: {error}")))?;
+    Ok(sql)
+}
+
+fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
+    let failure = Failure::new(format!("cannot ask weir at `{}`: {error}", client.base()));
+    match error {
+        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => failure
+            .hint("nothing listens there; start it with `weir up`, or name another with --url"),
+        ureq::Error::Timeout(_) => {
+            failure.hint("is the address right, and may this host reach it?")
+        }
+        _ => failure,
+    }
+}
+
+fn read(body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?")
+    })
+}
+
+fn cells(answer: &Value) -> (Vec<&str>, &[Value]) {
+    let columns = answer["columns"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names = columns.iter().map(|column| column["name"].as_str().unwrap_or_default()).collect();
+    (names, answer["rows"].as_array().map(Vec::as_slice).unwrap_or_default())
+}
+
+/// One array of objects, one object a line.
+fn objects(answer: &Value) -> String {
+    let (names, rows) = cells(answer);
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let values = row.as_array().into_iter().flatten().cloned();
+            let pairs = names.iter().map(|name| (*name).to_owned()).zip(values);
+            Value::Object(pairs.collect::<Map<_, _>>()).to_string()
+        })
+        .collect();
+    if lines.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", lines.join(",\n")) }
+}
+
+fn table(answer: &Value, paint: Paint) -> String {
+    let (names, rows) = cells(answer);
+    let text: Vec<Vec<String>> =
+        rows.iter().map(|row| row.as_array().into_iter().flatten().map(shown).collect()).collect();
+    let mut widths: Vec<usize> = names.iter().map(|name| name.chars().count()).collect();
+    for row in &text {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let is_number =
+        |at: usize| matches!(answer["columns"][at]["kind"].as_str(), Some("integer" | "float"));
+    let line = |cells: &[String]| {
+        let padded = cells.iter().enumerate().map(|(at, cell)| {
+            let pad = " ".repeat(widths[at].saturating_sub(cell.chars().count()));
+            if is_number(at) { pad + cell } else { cell.clone() + &pad }
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let head: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut out = paint.bold(&line(&head)) + "\n";
+    for row in &text {
+        out += &(line(row) + "\n");
+    }
+    let elapsed = answer["elapsed_seconds"].as_f64().unwrap_or_default();
+    let count = match rows.len() {
+        1 => "1 row".to_owned(),
+        count => format!("{count} rows"),
+    };
+    out + &paint.dim(&format!("({count}, {elapsed:.3} s)"))
+}
+
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "NULL".to_owned(),
+        other => plain(other).replace(['\n', '\r', '\t'], " "),
+    };
+    // Text comes from logs: what moves a terminal's cursor must not reach it.
+    let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    match clean.char_indices().nth(MAX_CELL_CHARS) {
+        Some((at, _)) => format!("{}…", &clean[..at]),
+        None => clean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+
+    use super::{objects, table};
+    use crate::terminal::Paint;
+
+    #[test]
+    fn an_answer_is_a_table_or_objects() {
+        let answer = json!({
+            "columns": [{"name": "host", "kind": "text"}, {"name": "n", "kind": "integer"}],
+            "rows": [["web1", 7], ["\u{1b}[31m", null]], "elapsed_seconds": 0.0041,
+        });
+        expect![[r#"
+            host      n
+            web1      7
+            �[31m  NULL
+            (2 rows, 0.004 s)"#]]
+        .assert_eq(&table(&answer, Paint::off()));
+        expect![[r#"
+            [
+            {"host":"web1","n":7},
+            {"host":"\u001b[31m","n":null}
+            ]"#]]
+        .assert_eq(&objects(&answer));
+    }
+}

@@ -1,0 +1,307 @@
+//! The command line: every command, flag and its help. Help teaches by example.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Watches the traffic of a web fleet, names the tier that hurts, and says what to change.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, disable_help_subcommand = true, max_term_width = 110)]
+#[command(after_help = "Examples:
+  weir up                                        watch this host; the page is on http://127.0.0.1:4770
+  weir doctor                                    look at this host for five seconds, say what hurts
+  weir query 'select * from finding limit 5'     ask the running weir
+  weir tables request                            what the columns mean")]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Configuration file (TOML) instead of the usual places.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How much weir says about itself on stderr: error, warn, info, debug or trace.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Up(UpArgs),
+    Hub(HubArgs),
+    Agent(AgentArgs),
+    Doctor(DoctorArgs),
+    Query(QueryArgs),
+    Tables(TablesArgs),
+    Rules(RulesArgs),
+    Config(ConfigArgs),
+    Completions(CompletionsArgs),
+    /// Print the version.
+    Version,
+}
+
+/// Watch this host: collect, keep, judge, and show the page.
+///
+/// Finds nginx, HAProxy, Apache, syslog files and the journal by itself, samples the kernel once a second, runs the
+/// rules, and serves the page and the API. Ends cleanly on Ctrl-C or SIGTERM.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir up                                        everything by itself
+  weir up --tail '/srv/app/log/*.json'           read these logs too, from their beginning
+  weir up --listen 127.0.0.1:0 --data /tmp/w     any free port, own data directory
+  weir up --listen 0.0.0.0:4770                  refused unless `api.token_file` is set")]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+}
+
+/// Keep rows that agents send, judge them, and show the page; watches nothing itself.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir hub --data /srv/weir
+  weir agent --hub http://127.0.0.1:4770         on the same host: what `weir up` does, as two programs")]
+pub(crate) struct HubArgs {
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// Watch this host and send what is seen to a hub.
+///
+/// Keeps no state: where each log file stands is known by the hub, so an agent can be killed and replaced at any time.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir agent --hub http://10.0.0.5:4770
+  weir agent --hub http://10.0.0.5:4770 --tail '/srv/app/log/*.json'")]
+pub(crate) struct AgentArgs {
+    /// The hub's address.
+    #[arg(long, value_name = "URL")]
+    pub(crate) hub: Option<String>,
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+}
+
+/// Flags of the commands that keep and serve rows.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Where rows are kept.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where the page and the API are served.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Serve the page from this directory (for those who edit it).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) ui_dir: Option<PathBuf>,
+    /// Rules that add to or replace the built-in ones.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rules: Option<PathBuf>,
+}
+
+/// Flags of the commands that watch a host.
+#[derive(Args, Debug)]
+pub(crate) struct WatchArgs {
+    /// Log file to read besides those found by themselves; may be given more than once.
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) tail: Vec<String>,
+    /// The root below which the host's files are read.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// The name of this host in every row.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+}
+
+/// Look at this host for a few seconds and say what hurts; needs no hub and no configuration.
+///
+/// Exit code: 0 nothing to act on (notes may be shown), 1 a finding of class mail, 2 a finding of class page,
+/// 64 and above when doctor itself failed.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir doctor                                    text for a person, worst first
+  weir doctor --format json | jq '.[].fix'       for programs
+  weir doctor --record /tmp/host --seconds 30    record this host (secrets redacted), to look at elsewhere
+  weir doctor /tmp/host                          the same rules over a recorded host")]
+pub(crate) struct DoctorArgs {
+    /// A recorded host instead of this one.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// text for a person, json for a program.
+    #[arg(long, value_enum, default_value_t = DoctorFormat::Text)]
+    pub(crate) format: DoctorFormat,
+    /// How long to look.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=3600))]
+    pub(crate) seconds: u32,
+    /// Record this host into a new directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    pub(crate) record: Option<PathBuf>,
+    /// Rules that add to or replace the built-in ones.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rules: Option<PathBuf>,
+    /// The root below which the host's files are read.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+}
+
+/// How doctor answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DoctorFormat {
+    /// For a person.
+    Text,
+    /// An array of objects.
+    Json,
+}
+
+/// Ask the running weir in SQL.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir query 'select rule, subject, state from finding order by ts desc limit 10'
+  weir query --format csv 'select * from listener' > listener.csv
+  echo 'select count(*) from request' | weir query -
+  weir query \"select date_trunc('minute', ts) as minute, count(*) as requests,
+              approx_percentile_cont(duration_seconds, 0.95) as p95_seconds
+              from request where ts > now() - interval '1 hour' group by 1 order by 1\"")]
+pub(crate) struct QueryArgs {
+    /// The query; `-` reads it from stdin.
+    #[arg(value_name = "SQL")]
+    pub(crate) sql: String,
+    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// table for a person; json, ndjson or csv (with a header line) for a program.
+    #[arg(long, value_enum, default_value_t = QueryFormat::Table)]
+    pub(crate) format: QueryFormat,
+    /// Most rows to answer.
+    #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+    /// A file whose first line is the login.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// How a query's answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QueryFormat {
+    /// Columns side by side.
+    Table,
+    /// One array of objects.
+    Json,
+    /// One object a line.
+    Ndjson,
+    /// RFC 4180 with a header line.
+    Csv,
+}
+
+/// List the tables, or describe one.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir tables
+  weir tables request")]
+pub(crate) struct TablesArgs {
+    /// The table to describe.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// List, show and test rules.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir rules                                     list them
+  weir rules show tcp.listen_overflow            one with its reason, fix and SQL
+  weir rules test my-rules/                      run every .test file below a directory")]
+pub(crate) struct RulesArgs {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub(crate) action: Option<RulesAction>,
+    /// Rules that add to or replace the built-in ones.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) rules: Option<PathBuf>,
+}
+
+/// What to do with rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesAction {
+    /// List every rule.
+    List,
+    /// Show one rule in full.
+    Show {
+        /// Its id, such as tcp.listen_overflow.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Run `.test` files; directories are searched. Exit code 1 when one fails.
+    Test {
+        /// Files or directories.
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+}
+
+/// Print every value of the configuration and where it comes from.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir config                                    what is in force
+  weir config --format toml > weir.toml          a file to start from")]
+pub(crate) struct ConfigArgs {
+    /// text with origins, toml as a file to start from, json for programs.
+    #[arg(long, value_enum, default_value_t = ConfigFormat::Text)]
+    pub(crate) format: ConfigFormat,
+}
+
+/// How the configuration is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConfigFormat {
+    /// One line a key with its origin.
+    Text,
+    /// A configuration file with the reason of each key.
+    Toml,
+    /// An array of objects.
+    Json,
+}
+
+/// Print completions for a shell.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir completions bash > /etc/bash_completion.d/weir
+  weir completions fish > ~/.config/fish/completions/weir.fish")]
+pub(crate) struct CompletionsArgs {
+    /// bash, zsh, fish, elvish or powershell.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    /// `docs/cli.md`: the help of every command, as it is printed.
+    fn page() -> String {
+        let mut out = "# Commands\n\nThe help of every command, as `weir COMMAND --help` prints it. This page is generated \
+             (`UPDATE_EXPECT=1 cargo test -p weir`).\n"
+            .to_owned();
+        let mut root = Cli::command().term_width(120);
+        root.build();
+        out += &section("weir", &mut root.clone());
+        for command in root.get_subcommands_mut() {
+            let name = format!("weir {}", command.get_name());
+            *command = command.clone().term_width(120);
+            out += &section(&name, command);
+        }
+        out
+    }
+
+    fn section(name: &str, command: &mut clap::Command) -> String {
+        let help = command.render_long_help().to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        format!("\n## {name}\n\n```text\n{}\n```\n", lines.join("\n").trim_end())
+    }
+
+    #[test]
+    fn commands_make_sense_and_docs_show_their_help() {
+        Cli::command().debug_assert();
+        expect_test::expect_file!["../../../docs/cli.md"].assert_eq(&page());
+    }
+}

@@ -1,0 +1,86 @@
+//! Asking a weir over HTTP: for `weir query` and for agents. Blocking, without TLS (`link` brings that).
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// One weir to ask.
+pub(crate) struct Client {
+    agent: ureq::Agent,
+    base: String,
+    login: Option<String>,
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+/// Bodies larger than this are not read.
+const MAX_ANSWER_BYTES: u64 = 1 << 30;
+/// Connections that wait for the next request.
+const IDLE: usize = 2;
+
+impl Client {
+    /// A client for the weir at `url`, such as `http://127.0.0.1:4770`.
+    pub(crate) fn new(url: &str, token: Option<&str>, timeout: Duration) -> Result<Self, Failure> {
+        let url = url.trim_end_matches('/');
+        let base = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        if !base.starts_with("http://") {
+            return Err(Failure::new(format!("cannot ask `{url}`: only http:// is spoken"))
+                .hint("write it as http://127.0.0.1:4770"));
+        }
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(5)))
+            .timeout_global(Some(timeout))
+            .max_idle_connections(IDLE)
+            .proxy(None)
+            .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let login = token.map(|token| format!("Bearer {token}"));
+        Ok(Self { agent: config.into(), base, login })
+    }
+
+    /// The address that is asked.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// POSTs a body; an error when no whole answer came.
+    pub(crate) fn post(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<Answer, ureq::Error> {
+        let mut request =
+            self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
+        if let Some(login) = &self.login {
+            request = request.header("authorization", login);
+        }
+        let mut response = request.send(body)?;
+        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
+        Ok(Answer { status: response.status().as_u16(), body })
+    }
+}
+
+impl Answer {
+    /// The error and hint of a refusal, for a person.
+    pub(crate) fn failure(&self) -> Failure {
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+        let message = text("error")
+            .unwrap_or_else(|| format!("cannot ask weir: it answered {}", self.status));
+        let hint = match self.status {
+            401 => Some("name the login: --token-file FILE, or `agent.token_file`".to_owned()),
+            _ => text("hint"),
+        };
+        Failure::new(message).hint(hint.unwrap_or_default())
+    }
+}

@@ -1,0 +1,65 @@
+//! Flags into the configuration: a flag that is given wins over file and environment.
+
+use std::path::PathBuf;
+
+use super::Config;
+use crate::cli::{ServeArgs, WatchArgs};
+
+impl Config {
+    /// Flags of commands that keep and serve rows.
+    pub(crate) fn apply_serve(&mut self, args: &ServeArgs) {
+        if let Some(dir) = &args.data {
+            self.values.store.dir.clone_from(dir);
+            self.note_flag("store", "dir", "--data");
+        }
+        if let Some(listen) = &args.listen {
+            self.values.api.listen.clone_from(listen);
+            self.note_flag("api", "listen", "--listen");
+        }
+        if args.ui_dir.is_some() {
+            self.values.api.ui_dir.clone_from(&args.ui_dir);
+            self.note_flag("api", "ui_dir", "--ui-dir");
+        }
+        self.apply_rules(args.rules.as_ref());
+    }
+
+    /// The flag `--rules`.
+    pub(crate) fn apply_rules(&mut self, dir: Option<&PathBuf>) {
+        if dir.is_some() {
+            self.values.rules.dir = dir.cloned();
+            self.note_flag("rules", "dir", "--rules");
+        }
+    }
+
+    /// Flags of commands that watch a host.
+    pub(crate) fn apply_watch(&mut self, args: &WatchArgs) {
+        if !args.tail.is_empty() {
+            self.values.collect.tail.extend(args.tail.iter().cloned());
+            self.note_flag("collect", "tail", "--tail");
+        }
+        if let Some(root) = &args.root {
+            self.values.collect.root.clone_from(root);
+            self.note_flag("collect", "root", "--root");
+        }
+        if let Some(host) = &args.host {
+            self.values.collect.host.clone_from(host);
+            self.note_flag("collect", "host", "--host");
+        }
+    }
+
+    /// The flag `--hub`.
+    pub(crate) fn apply_hub(&mut self, hub: Option<&String>) {
+        if let Some(hub) = hub {
+            self.values.agent.hub.clone_from(hub);
+            self.note_flag("agent", "hub", "--hub");
+        }
+    }
+
+    /// The flag `--log-level`.
+    pub(crate) fn apply_log_level(&mut self, level: Option<&String>) {
+        if let Some(level) = level {
+            self.values.log.level.clone_from(level);
+            self.note_flag("log", "level", "--log-level");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Every key of the configuration file: name, kind, default, unit, reason. A new key is one entry here.
+
+use std::path::PathBuf;
+
+use toml::Value;
+
+use super::setting::Setting;
+
+/// What docs, `weir config` and messages need to know of one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    /// The section, such as `api`.
+    pub(crate) section: &'static str,
+    /// The name in the section, such as `listen`.
+    pub(crate) name: &'static str,
+    /// Kind of the value, for a person.
+    pub(crate) kind: &'static str,
+    /// Unit of the value; empty when it has none.
+    pub(crate) unit: &'static str,
+    /// What it does, and why the default is what it is.
+    pub(crate) doc: &'static str,
+}
+
+macro_rules! keys {
+    ($($(#[doc = $section_doc:literal])+ $section:ident: $Section:ident {
+        $($(#[doc = $doc:literal])+ $key:ident: $Kind:ty = $default:expr, $unit:literal;)+
+    })+) => {
+        $(
+            $(#[doc = $section_doc])+
+            #[derive(Clone, Debug)]
+            pub(crate) struct $Section { $($(#[doc = $doc])+ pub(crate) $key: $Kind,)+ }
+
+            impl Default for $Section {
+                fn default() -> Self {
+                    Self { $($key: $default,)+ }
+                }
+            }
+        )+
+
+        /// The effective values.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Values { $($(#[doc = $section_doc])+ pub(crate) $section: $Section,)+ }
+
+        /// Every key, in the order of the docs.
+        pub(crate) const KEYS: &[Key] = &[$($(Key {
+            section: stringify!($section),
+            name: stringify!($key),
+            kind: <$Kind as Setting>::KIND,
+            unit: $unit,
+            doc: concat!($($doc),+),
+        },)+)+];
+
+        /// Every section with its doc, in the order of the docs.
+        pub(crate) const SECTIONS: &[(&str, &str)] =
+            &[$((stringify!($section), concat!($($section_doc),+)),)+];
+
+        impl Values {
+            /// Sets a key from the file; `false` when the value is of another kind.
+            pub(crate) fn set_toml(&mut self, section: &str, key: &str, value: &Value) -> bool {
+                $($(if (section, key) == (stringify!($section), stringify!($key)) {
+                    let Some(value) = Setting::from_toml(value) else { return false };
+                    self.$section.$key = value;
+                    return true;
+                })+)+
+                false
+            }
+
+            /// Sets a key from text; `false` when the text does not read as the key's kind.
+            pub(crate) fn set_text(&mut self, section: &str, key: &str, text: &str) -> bool {
+                $($(if (section, key) == (stringify!($section), stringify!($key)) {
+                    let Some(value) = Setting::from_text(text) else { return false };
+                    self.$section.$key = value;
+                    return true;
+                })+)+
+                false
+            }
+
+            /// The value of a key as TOML; `None` when it is not set.
+            pub(crate) fn get(&self, section: &str, key: &str) -> Option<Value> {
+                $($(if (section, key) == (stringify!($section), stringify!($key)) {
+                    return self.$section.$key.to_toml();
+                })+)+
+                None
+            }
+        }
+    };
+}
+
+keys! {
+    /// The web page and the HTTP API.
+    api: Api {
+        /// Where the page and the API are served. Loopback by default, because rows hold addresses of visitors; beyond
+        /// loopback `api.token_file` must be set. Port 0 takes any free port.
+        listen: String = "127.0.0.1:4770".into(), "address:port";
+        /// A file whose first line is the login: sent as `Authorization: Bearer …`, or as the password of HTTP Basic with any
+        /// user name, so that browsers can use it. Without it only loopback may be listened on. At least 16 characters.
+        token_file: Option<PathBuf> = None, "";
+        /// Names besides `localhost`, this host's name and plain addresses under which the page may be asked for. Other names
+        /// in the header `Host` are refused, so that a foreign web page cannot rebind its own name to this address.
+        host_names: Vec<String> = Vec::new(), "";
+        /// Serves the page from this directory instead of the built-in one: save, reload, no tool.
+        ui_dir: Option<PathBuf> = None, "";
+        /// Queries that run at the same time; more wait for their turn. Four keep two cores busy and the memory bounded.
+        concurrent_queries: u64 = 4, "queries";
+        /// A query that takes longer is ended with an error, so that one bad query does not take the store away from the
+        /// rules.
+        query_timeout_seconds: u64 = 30, "s";
+        /// Memory that all running queries may use together.
+        query_memory_bytes: u64 = 512 << 20, "B";
+        /// Largest body of a parcel that an agent may send.
+        parcel_bytes: u64 = 64 << 20, "B";
+    }
+    /// Where rows are kept, and for how long.
+    store: Store {
+        /// The data directory. Default: `/var/lib/weir` for root, else `$XDG_DATA_HOME/weir` or `~/.local/share/weir`.
+        dir: PathBuf = super::place::data_dir(), "";
+        /// Rows in memory before they are written to Parquet files. More means larger files, better packed.
+        hot_bytes: u64 = 128 << 20, "B";
+        /// Rows older than this are written to Parquet files although `store.hot_bytes` is not reached, so that the
+        /// write-ahead log stays short.
+        flush_seconds: u64 = 300, "s";
+        /// Rows older than this are deleted, by whole files. 0 keeps them for ever. Findings are kept.
+        retention_days: u64 = 30, "days";
+        /// The oldest files are deleted while all files together are larger. 0 sets no limit.
+        retention_bytes: u64 = 0, "B";
+        /// New rows are refused below this much free space, so that the disk never fills to the brim; what was
+        /// acknowledged is kept, and weir goes on by itself when there is room again.
+        min_free_bytes: u64 = 256 << 20, "B";
+    }
+    /// What is watched on this host.
+    collect: Collect {
+        /// The name of this host in every row. Default: the kernel's host name.
+        host: String = super::place::host_name(), "";
+        /// The root below which files are read. Another one is for recorded hosts and for containers that see the host's
+        /// file system under a path.
+        root: PathBuf = "/".into(), "";
+        /// Log files to read besides those found by themselves: paths or globs with `*` and `?` in the last component.
+        /// These are read from their beginning.
+        tail: Vec<String> = Vec::new(), "";
+        /// Whether log files are looked for in the configurations of nginx, HAProxy and Apache, in `/var/log` and in the
+        /// journal.
+        find_logs: bool = true, "";
+        /// Whether the kernel's figures are sampled, once a second.
+        sample_host: bool = true, "";
+        /// How often configurations and log directories are looked at again. A new listener of a web server is followed at
+        /// once.
+        discover_seconds: u64 = 10, "s";
+        /// Bytes of log lines that may be on their way to the store at one time; reading stops above.
+        in_flight_bytes: u64 = 16 << 20, "B";
+    }
+    /// What is looked for in the rows.
+    rules: Rules {
+        /// A directory with rule files (`*.sql`); one with the id of a built-in rule replaces that.
+        dir: Option<PathBuf> = None, "";
+        /// How often the rules that are due are run. Findings appear at most this much later than their cause shows.
+        every_seconds: u64 = 2, "s";
+    }
+    /// How an agent reaches its hub.
+    agent: Agent {
+        /// The hub, such as `http://hub:4770`.
+        hub: String = String::new(), "URL";
+        /// A file whose first line is the hub's login.
+        token_file: Option<PathBuf> = None, "";
+        /// Samples kept while the hub does not answer. Log lines need no buffer: they are read again from their files.
+        /// When full, the oldest samples are dropped and counted.
+        buffer_bytes: u64 = 4 << 20, "B";
+    }
+    /// What weir says about itself.
+    log: Log {
+        /// error, warn, info, debug or trace; written to stderr.
+        level: String = "info".into(), "";
+    }
+}

@@ -1,0 +1,69 @@
+//! `docs/configuration.md`, written from the list of keys so that it cannot lag behind.
+
+use super::{KEYS, SECTIONS, Values, variable_of};
+
+const HEAD: &str = "# Configuration
+
+weir needs no configuration. Where it has one, it is one TOML file: the one named by `--config FILE`, else
+`$XDG_CONFIG_HOME/weir/weir.toml` (`~/.config/weir/weir.toml`), else `/etc/weir/weir.toml`. Environment variables
+override the file, flags override both. A key that is not in this list is refused with file and line.
+`weir config` prints the values in force and where each comes from.
+
+This page is generated from `crates/weir/src/config/keys.rs` (`UPDATE_EXPECT=1 cargo test -p weir`).
+";
+
+fn page() -> String {
+    let values = Values::default();
+    let mut out = HEAD.to_owned();
+    for (section, doc) in SECTIONS {
+        out += &format!("\n## `[{section}]`\n\n{}\n\n", doc.trim());
+        out += "| key | default | unit | what it does, and why | variable |\n| --- | --- | --- | --- | --- |\n";
+        for key in KEYS.iter().filter(|key| key.section == *section) {
+            let default = match (key.section, key.name) {
+                ("store", "dir") | ("collect", "host") => "*by the machine*".to_owned(),
+                _ => values
+                    .get(key.section, key.name)
+                    .map_or_else(|| "*not set*".to_owned(), |value| format!("`{value}`")),
+            };
+            let variable = variable_of(key);
+            out += &format!(
+                "| `{}` | {default} | {} | {} | `{variable}` |\n",
+                key.name,
+                key.unit,
+                key.doc.trim(),
+            );
+        }
+    }
+    out + EXAMPLE
+}
+
+const EXAMPLE: &str = r#"
+## Example: a hub for a fleet
+
+```toml
+[api]
+listen = "10.0.0.5:4770"
+token_file = "/etc/weir/token"     # head -c 24 /dev/urandom | base64 > /etc/weir/token && chmod 600 /etc/weir/token
+host_names = ["weir.example.net"]
+
+[store]
+dir = "/srv/weir"
+retention_days = 90
+```
+
+and on each host
+
+```toml
+[agent]
+hub = "http://10.0.0.5:4770"
+token_file = "/etc/weir/token"
+```
+"#;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_in_docs_lists_every_key() {
+        expect_test::expect_file!["../../../../docs/configuration.md"].assert_eq(&super::page());
+    }
+}

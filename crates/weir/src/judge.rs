@@ -1,0 +1,176 @@
+//! The rules' loop: due rules are asked of the store, answers go to the engine, changes of state become rows.
+//!
+//! What weir thought is a table like any other, so a finding is appended through the same path as a log line, and the
+//! engine is restored from that table at start. Rows that the store cannot take now are kept and tried again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
+use weir_store::{QueryLimits, Store, StoreError};
+use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
+
+/// The newest row of every finding, from which the engine goes on after a restart.
+const NEWEST: &str = "select * from (select *, row_number() over (partition by finding_id \
+    order by ts desc, case state when 'resolved' then 2 when 'firing' then 1 else 0 end desc) as newest_rank \
+    from finding) where newest_rank = 1";
+/// Findings rows that wait for room in the store; more are dropped, oldest first, and logged.
+const MAX_WAITING: usize = 10_000;
+/// Open findings that are taken over at start.
+const MAX_RESTORED: usize = 100_000;
+
+/// Rules with their engine and how each fared.
+pub(crate) struct Judge {
+    engine: Mutex<Engine>,
+    seconds: Mutex<HashMap<String, f64>>,
+    /// Rule files that could not be loaded.
+    pub(crate) broken: Vec<RuleError>,
+    /// The rules.
+    pub(crate) rules: RuleSet,
+}
+
+impl Judge {
+    /// A judge over the built-in rules and those of `files` (name and text).
+    pub(crate) fn new(files: &[(String, String)]) -> Self {
+        let (rules, broken) = RuleSet::with_directory(files);
+        let engine = Mutex::new(Engine::new(&rules));
+        Self { engine, seconds: Mutex::default(), broken, rules }
+    }
+
+    /// Looks at the engine.
+    pub(crate) fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
+        look(&mut self.engine.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How long the last run of a rule took.
+    pub(crate) fn last_run_seconds(&self, rule: &str) -> Option<f64> {
+        self.seconds.lock().unwrap_or_else(PoisonError::into_inner).get(rule).copied()
+    }
+
+    /// Takes over the findings that were open when weir ended.
+    pub(crate) async fn restore(&self, store: &Store, now: Micros) -> Vec<Transition> {
+        let limits = QueryLimits { rows: MAX_RESTORED, timeout: Duration::from_secs(60) };
+        match store.query(NEWEST, limits).await {
+            Ok(result) => self.with_engine(|engine| {
+                engine.restore(&result.batches);
+                engine.retire(now)
+            }),
+            Err(error) => {
+                tracing::error!("cannot take over earlier findings: {error}");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Runs every rule that is due once, as of `now`.
+    pub(crate) async fn round(&self, store: &Store, now: Micros) -> Vec<Transition> {
+        let due = self.with_engine(|engine| engine.due(now));
+        let mut transitions = Vec::new();
+        for rule in due {
+            transitions.extend(self.run(store, &rule, now).await);
+        }
+        transitions
+    }
+
+    async fn run(&self, store: &Store, rule: &Arc<Rule>, now: Micros) -> Vec<Transition> {
+        let started = Instant::now();
+        let answer = ask(store, rule, now).await;
+        let seconds = started.elapsed().as_secs_f64();
+        let mut known = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(rule.id.clone(), seconds);
+        drop(known);
+        self.with_engine(|engine| match answer {
+            Ok(batches) => engine.observe(rule, now, &batches),
+            Err(error) => {
+                engine.failed(rule, now, &error.to_string());
+                Vec::new()
+            }
+        })
+    }
+}
+
+/// The answer of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
+async fn ask(store: &Store, rule: &Rule, now: Micros) -> Result<Vec<RecordBatch>, StoreError> {
+    let limits = QueryLimits { rows: 10_000, timeout: Duration::from_secs(10) };
+    let mut batches = Vec::new();
+    for sql in rule.queries_at(now) {
+        batches = store.query(&sql, limits).await?.batches;
+        if batches.iter().all(|batch| batch.num_rows() == 0) {
+            break;
+        }
+    }
+    Ok(batches)
+}
+
+/// Rows of changes of state.
+pub(crate) fn finding_batch(transitions: &[Transition]) -> Batch {
+    let mut rows = FindingRows::default();
+    for transition in transitions {
+        rows.push(&transition.row());
+    }
+    Batch { table: FindingRows::SPEC, rows: rows.finish() }
+}
+
+/// Runs the rules until the task is ended.
+pub(crate) async fn judge_always(
+    judge: Arc<Judge>,
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    every: Duration,
+) {
+    let mut waiting = judge.restore(&store, clock.now()).await;
+    let mut tick = tokio::time::interval(every);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let transitions = judge.round(&store, clock.now()).await;
+        for transition in transitions.iter().filter(|transition| transition.is_state_change()) {
+            let finding = &transition.finding;
+            tracing::info!(
+                rule = finding.rule,
+                state = finding.state.as_str(),
+                "{}",
+                finding.summary()
+            );
+        }
+        waiting.extend(transitions);
+        write(&store, &mut waiting).await;
+    }
+}
+
+async fn write(store: &Store, waiting: &mut Vec<Transition>) {
+    if waiting.is_empty() {
+        return;
+    }
+    let parcel = Parcel { range: None, batches: vec![finding_batch(waiting)] };
+    match store.append(parcel).await {
+        Ok(_) => waiting.clear(),
+        Err(error) => {
+            tracing::warn!("cannot keep findings, will try again: {error}");
+            let excess = waiting.len().saturating_sub(MAX_WAITING);
+            waiting.drain(..excess);
+        }
+    }
+}
+
+/// Rule files of a directory as (name, text), sorted by name; files that cannot be read are logged.
+pub(crate) fn read_rule_files(
+    dir: &std::path::Path,
+) -> Result<Vec<(String, String)>, crate::failure::Failure> {
+    let entries =
+        std::fs::read_dir(dir).map_err(|error| crate::failure::read_failure(dir, &error))?;
+    let mut files = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.extension().is_none_or(|extension| extension != "sql") {
+            continue;
+        }
+        match std::fs::read_to_string(&path) {
+            Ok(text) => files.push((path.display().to_string(), text)),
+            Err(error) => tracing::error!("cannot read rule `{}`: {error}", path.display()),
+        }
+    }
+    files.sort();
+    Ok(files)
+}

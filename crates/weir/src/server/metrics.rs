@@ -1,0 +1,64 @@
+//! `GET /metrics`: weir's own figures in Prometheus' text format, version 0.0.4.
+
+use std::fmt::Write;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+
+use super::Shared;
+
+/// `GET /metrics`.
+pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
+    let mut text = Text::default();
+    let stats = app.store.stats();
+    text.gauge("weir_store_hot_rows", "Rows in memory.", stats.hot_rows);
+    text.gauge("weir_store_hot_bytes", "Bytes of rows in memory.", stats.hot_bytes);
+    text.gauge("weir_store_wal_bytes", "Bytes of the write-ahead log.", stats.wal_bytes);
+    text.gauge("weir_store_file_count", "Parquet files.", stats.file_count);
+    text.gauge("weir_store_file_bytes", "Bytes of Parquet files.", stats.file_bytes);
+    text.gauge("weir_store_file_rows", "Rows in Parquet files.", stats.file_rows);
+    text.gauge(
+        "weir_store_full",
+        "1 while rows are refused for lack of room.",
+        u64::from(stats.is_full),
+    );
+    for (name, help, value) in app.meter.counters() {
+        text.counter(name, help, value);
+    }
+    let mut open = std::collections::BTreeMap::new();
+    app.judge.with_engine(|engine| {
+        for finding in engine.open() {
+            *open.entry((finding.class.as_str(), finding.state.as_str())).or_insert(0_u64) += 1;
+        }
+    });
+    text.head("weir_findings_open", "Findings that are not resolved.", "gauge");
+    for ((class, state), count) in open {
+        let _ =
+            writeln!(text.0, "weir_findings_open{{class=\"{class}\",state=\"{state}\"}} {count}");
+    }
+    if let Some(watch) = &app.watch {
+        let lag: u64 = watch.streams().iter().map(|stream| stream.lag_bytes).sum();
+        text.gauge("weir_tail_lag_bytes", "Bytes of log files that are not read yet.", lag);
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0)
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "counter");
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+}

@@ -1,0 +1,162 @@
+//! The page and the HTTP API (`docs/api.md`) on one port.
+
+mod answer;
+mod base64;
+mod findings;
+mod guard;
+mod link;
+mod metrics;
+mod page;
+mod rules;
+mod schema;
+mod sql;
+mod status;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use serde_json::{Map, Value};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use weir_store::{QueryLimits, QueryResult, Store};
+use weir_tables::{Clock, Micros};
+
+use crate::cells::Cells;
+use crate::judge::Judge;
+use crate::meter::Meter;
+use crate::watch::WatchStatus;
+use answer::Refusal;
+
+/// Bodies of requests that are no parcels.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// How long open connections may take to end after weir was told to end.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// What every handler can reach.
+pub(crate) struct App {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) judge: Arc<Judge>,
+    pub(crate) meter: Arc<Meter>,
+    /// What this host's collectors see; `None` on a hub.
+    pub(crate) watch: Option<Arc<WatchStatus>>,
+    pub(crate) role: &'static str,
+    pub(crate) host: String,
+    pub(crate) data_dir: String,
+    pub(crate) started: Micros,
+    pub(crate) token: Option<String>,
+    pub(crate) host_names: Vec<String>,
+    pub(crate) ui_dir: Option<PathBuf>,
+    pub(crate) queries: Semaphore,
+    pub(crate) query_timeout: Duration,
+    pub(crate) parcel_bytes: usize,
+}
+
+/// The app as handlers hold it.
+pub(crate) type Shared = Arc<App>;
+
+impl App {
+    /// Runs a query of a user, at most so many at a time.
+    pub(crate) async fn query(&self, sql: &str, rows: usize) -> Result<QueryResult, Refusal> {
+        let waiting = tokio::time::timeout(self.query_timeout, self.queries.acquire());
+        let Ok(Ok(_turn)) = waiting.await else {
+            return Err(Refusal::new(
+                axum::http::StatusCode::SERVICE_UNAVAILABLE,
+                "cannot query: too many queries are running",
+            )
+            .hint("try again, or raise `api.concurrent_queries`"));
+        };
+        let limits = QueryLimits { rows, timeout: self.query_timeout };
+        let result = self.store.query(sql, limits).await;
+        self.meter.count_query(result.is_ok());
+        Ok(result?)
+    }
+}
+
+/// Serves until `ended` comes, then lets open connections finish for a moment.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    app: Shared,
+    mut ended: tokio::sync::watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let mut drain = ended.clone();
+    let router = router(app);
+    let graceful = axum::serve(listener, router).with_graceful_shutdown(async move {
+        let _ = ended.wait_for(|is_ended| *is_ended).await;
+    });
+    let too_long = async move {
+        let _ = drain.wait_for(|is_ended| *is_ended).await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        result = IntoFuture::into_future(graceful) => result,
+        () = too_long => Ok(()),
+    }
+}
+
+fn router(app: Shared) -> Router {
+    let parcels = Router::new()
+        .route("/api/link/parcel", post(link::parcel))
+        .layer(DefaultBodyLimit::max(app.parcel_bytes));
+    Router::new()
+        .route("/api/sql", post(sql::post).get(sql::get))
+        .route("/api/findings", get(findings::list))
+        .route("/api/findings/{finding_id}", get(findings::one))
+        .route("/api/rules", get(rules::list))
+        .route("/api/tables", get(schema::list))
+        .route("/api/status", get(status::status))
+        .route("/healthz", get(status::healthz))
+        .route("/metrics", get(metrics::metrics))
+        .route("/api/link/positions", post(link::positions))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .merge(parcels)
+        .fallback(page::serve)
+        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}
+
+/// Rows as JSON objects.
+fn objects(result: &QueryResult) -> Vec<Value> {
+    let names: Vec<&String> = result.schema.fields().iter().map(|field| field.name()).collect();
+    let mut out = Vec::new();
+    for batch in &result.batches {
+        let cells = Cells::new(batch);
+        for row in 0..cells.row_count() {
+            let pairs = names.iter().map(|name| (*name).clone()).zip(cells.row(row));
+            out.push(Value::Object(pairs.collect::<Map<_, _>>()));
+        }
+    }
+    out
+}
+
+/// RFC 3339 as weir writes it (`2026-11-20T12:21:00.000000Z`) back to an instant.
+fn parse_time(text: &str) -> Option<Micros> {
+    let zoned = arrow_cast::parse::string_to_timestamp_nanos(text).ok()?;
+    Some(Micros(zoned.div_euclid(1000)))
+}
+
+/// Whether an address can be reached from this machine only.
+pub(crate) fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_tables::Micros;
+
+    use super::parse_time;
+
+    #[test]
+    fn times_read_back_as_written() {
+        for micros in [0, 1_795_178_460_000_001, -1] {
+            assert_eq!(parse_time(&Micros(micros).to_string()), Some(Micros(micros)));
+        }
+        assert_eq!(parse_time("yesterday"), None);
+    }
+}

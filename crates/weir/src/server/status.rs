@@ -1,0 +1,55 @@
+//! `GET /api/status` and `GET /healthz`: this host, what is watched, how far the store is.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::answer::Refusal;
+use super::{Shared, objects};
+
+/// Hosts that reported in the last hour. Collectors report every 10 s, so this reads few rows.
+const HOSTS: &str = "select host, max(ts) as last_ts from collector_run \
+    where ts > now() - interval '1 hour' group by host order by host";
+
+/// `GET /api/status`.
+pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Refusal> {
+    let hosts = objects(&app.query(HOSTS, 10_000).await?);
+    let stats = app.store.stats();
+    let (sources, listeners) = match &app.watch {
+        Some(watch) => (watch.sources_json(), watch.listeners_json()),
+        None => (Vec::new(), Vec::new()),
+    };
+    Ok(Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "host": app.host,
+        "role": app.role,
+        "now": app.clock.now().to_string(),
+        "started_ts": app.started.to_string(),
+        "data_dir": app.data_dir,
+        "hosts": hosts,
+        "log_sources": sources,
+        "listeners": listeners,
+        "store": {
+            "hot_rows": stats.hot_rows,
+            "hot_bytes": stats.hot_bytes,
+            "wal_bytes": stats.wal_bytes,
+            "file_count": stats.file_count,
+            "file_bytes": stats.file_bytes,
+            "file_rows": stats.file_rows,
+            "is_full": stats.is_full,
+            "message": stats.message,
+        },
+    })))
+}
+
+/// `GET /healthz`.
+pub(crate) async fn healthz(State(app): State<Shared>) -> Result<&'static str, Refusal> {
+    let stats = app.store.stats();
+    if stats.is_full {
+        let why = stats.message.unwrap_or_else(|| "the disk is full".to_owned());
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
+    }
+    app.query("select 1", 1).await?;
+    Ok("ok\n")
+}

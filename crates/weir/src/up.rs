@@ -1,0 +1,281 @@
+//! `weir up` and `weir hub`: the store, the rules, the page and the API, with or without this host's collectors.
+//!
+//! Order at start: refuse what can be refused cheaply (login, port), open the store, watch, serve, say so. At the end
+//! the other way round, so that what was read is still kept: watch, delivery, rules, connections, store.
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use weir_store::{Retention, Store, StoreError, StoreOptions};
+use weir_tables::Clock;
+
+use crate::clock::SystemClock;
+use crate::config::place::read_token;
+use crate::config::{Config, Values};
+use crate::failure::{EXIT_CONFIG, Failure};
+use crate::judge::{Judge, judge_always, read_rule_files};
+use crate::local::Local;
+use crate::meter::Meter;
+use crate::server::{self, App};
+use crate::terminal::say;
+use crate::watch::deliver::Destination;
+use crate::watch::{Context, Stop, Watch, WatchStatus};
+use crate::{greeting, port_owner};
+
+/// Threads that serve, append and run rules; queries have threads of their own in the store.
+const THREADS: usize = 2;
+
+/// Runs until Ctrl-C or SIGTERM.
+pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
+    let values = &config.values;
+    let token = values.api.token_file.as_deref().map(read_token).transpose()?;
+    let socket = listen(&values.api.listen, token.is_some())?;
+    let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("weir-serve")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
+    runtime.block_on(async { Up { values, token, judge }.run(socket, is_watching).await })
+}
+
+fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
+    let files = dir.map(read_rule_files).transpose()?.unwrap_or_default();
+    let judge = Judge::new(&files);
+    for error in &judge.broken {
+        tracing::error!("{error}");
+    }
+    Ok(judge)
+}
+
+/// Binds the address, refusing what would show rows of visitors to everybody.
+fn listen(text: &str, has_login: bool) -> Result<TcpListener, Failure> {
+    let address =
+        text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
+            || {
+                Failure::new(format!("cannot listen on `{text}`: not an address and a port"))
+                    .hint("write it as 127.0.0.1:4770 or [::1]:4770")
+                    .code(EXIT_CONFIG)
+            },
+        )?;
+    if !server::is_loopback(address) && !has_login {
+        return Err(refused_without_login(address));
+    }
+    let bound = TcpListener::bind(address).and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    });
+    bound.map_err(|error| cannot_listen(address, &error))
+}
+
+fn refused_without_login(address: SocketAddr) -> Failure {
+    Failure::new(format!(
+        "cannot listen on `{address}`: it can be reached from other machines and no login is configured"
+    ))
+    .hint(
+        "make a login and name it in weir.toml:\n  \
+         head -c 24 /dev/urandom | base64 > /etc/weir/token && chmod 600 /etc/weir/token\n  \
+         [api]\n  token_file = \"/etc/weir/token\"",
+    )
+    .code(EXIT_CONFIG)
+}
+
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    let failure = Failure::new(format!("cannot listen on `{address}`: {error}"));
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => match port_owner::find(address.port()) {
+            Some(owner) => failure.hint(format!(
+                "{owner} listens there; end it, or take another port: --listen 127.0.0.1:0"
+            )),
+            None => failure
+                .hint("another program listens there; take another port: --listen 127.0.0.1:0"),
+        },
+        std::io::ErrorKind::PermissionDenied => failure.hint("ports below 1024 need root"),
+        _ => failure.hint("the address must be one of this machine's own: `ip address`"),
+    }
+}
+
+/// The store's options from the configuration.
+fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let or_never = |limit: u64, never: u64| if limit == 0 { never } else { limit };
+    let defaults = StoreOptions::new(values.store.dir.clone(), clock);
+    let hot_bytes = size(values.store.hot_bytes.max(1 << 20));
+    StoreOptions {
+        hot_bytes_max: hot_bytes,
+        hot_bytes_limit: hot_bytes.saturating_mul(3),
+        hot_age_max: Duration::from_secs(values.store.flush_seconds.max(1)),
+        min_free_bytes: Some(values.store.min_free_bytes),
+        retention: Retention {
+            days: u32::try_from(or_never(values.store.retention_days, 36_500)).unwrap_or(36_500),
+            total_bytes: or_never(values.store.retention_bytes, u64::MAX),
+            ..defaults.retention.clone()
+        },
+        query_memory_bytes: size(values.api.query_memory_bytes),
+        ..defaults
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(error.message).hint(error.hint.unwrap_or_default())
+    }
+}
+
+struct Up<'a> {
+    values: &'a Values,
+    token: Option<String>,
+    judge: Arc<Judge>,
+}
+
+impl Up<'_> {
+    async fn run(self, socket: TcpListener, is_watching: bool) -> Result<(), Failure> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let values = self.values;
+        let options = store_options(values, Arc::clone(&clock));
+        let store = tokio::task::spawn_blocking(move || Store::open(options))
+            .await
+            .map_err(|error| Failure::new(format!("cannot open the store: {error}")))??;
+        let meter = Arc::new(Meter::default());
+        let (local, delivery) = Local::new(Arc::clone(&store), Arc::clone(&meter));
+        let delivery = tokio::spawn(delivery);
+        let status = Arc::new(WatchStatus::default());
+        let app = self.app(&store, &clock, &meter, is_watching.then(|| Arc::clone(&status)))?;
+        let (end, ended) = watch::channel(false);
+        let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
+        let socket = tokio::net::TcpListener::from_std(socket)
+            .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
+        let serving = tokio::spawn(server::serve(socket, app, ended));
+        let every = Duration::from_secs(values.rules.every_seconds.max(1));
+        let judging = tokio::spawn(judge_always(
+            Arc::clone(&self.judge),
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            every,
+        ));
+        let signals = Signals::new()?;
+        let watching = if is_watching {
+            let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
+            let context = context(values, destination, &clock, &meter, &status);
+            Some(start_watch(context, values.clone()).await?)
+        } else {
+            None
+        };
+        say(&greeting::text(values, address, &self.judge, is_watching.then_some(&*status)));
+
+        signals.wait().await;
+        tracing::info!("ending");
+        end_watch(watching, &local).await;
+        drop(local);
+        let _ = delivery.await;
+        judging.abort();
+        let _ = end.send(true);
+        let _ = serving.await;
+        store.close().await?;
+        Ok(())
+    }
+
+    fn app(
+        &self,
+        store: &Arc<Store>,
+        clock: &Arc<dyn Clock>,
+        meter: &Arc<Meter>,
+        watch: Option<Arc<WatchStatus>>,
+    ) -> Result<server::Shared, Failure> {
+        let api = &self.values.api;
+        let host = self.values.collect.host.clone();
+        if let Some(dir) = api.ui_dir.as_deref().filter(|dir| !dir.join("index.html").is_file()) {
+            return Err(Failure::new(format!(
+                "cannot serve `{}`: no index.html in it",
+                dir.display()
+            ))
+            .hint("--ui-dir names the directory `ui` of weir's sources"));
+        }
+        Ok(Arc::new(App {
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+            judge: Arc::clone(&self.judge),
+            meter: Arc::clone(meter),
+            role: if watch.is_some() { "up" } else { "hub" },
+            watch,
+            host_names: api.host_names.iter().cloned().chain([host.clone()]).collect(),
+            host,
+            data_dir: self.values.store.dir.display().to_string(),
+            started: clock.now(),
+            token: self.token.clone(),
+            ui_dir: api.ui_dir.clone(),
+            queries: Semaphore::new(
+                usize::try_from(api.concurrent_queries.clamp(1, 64)).unwrap_or(4),
+            ),
+            query_timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
+            parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),
+        }))
+    }
+}
+
+/// What the threads of a watch hold.
+pub(crate) fn context(
+    values: &Values,
+    destination: Arc<dyn Destination>,
+    clock: &Arc<dyn Clock>,
+    meter: &Arc<Meter>,
+    status: &Arc<WatchStatus>,
+) -> Context {
+    Context {
+        host: values.collect.host.clone(),
+        clock: Arc::clone(clock),
+        destination,
+        meter: Arc::clone(meter),
+        status: Arc::clone(status),
+        stop: Arc::new(Stop::default()),
+        nudge: Arc::new(Stop::default()),
+    }
+}
+
+async fn start_watch(context: Context, values: Values) -> Result<Watch, Failure> {
+    tokio::task::spawn_blocking(move || Watch::start(context, &values))
+        .await
+        .map_err(|error| Failure::new(format!("cannot watch: {error}")))?
+}
+
+async fn end_watch(watching: Option<Watch>, local: &Arc<Local>) {
+    let Some(watching) = watching else { return };
+    // The parser may wait for room in the delivery; the delivery task still runs, so it gets it.
+    let ended = tokio::task::spawn_blocking(move || watching.end());
+    if tokio::time::timeout(Duration::from_secs(10), ended).await.is_err() {
+        tracing::warn!("the watch did not end in 10 s; what it had not handed over is read again");
+        local.close();
+    }
+}
+
+/// Ctrl-C and SIGTERM.
+pub(crate) struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let on = |kind| {
+            signal(kind).map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))
+        };
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Returns at the first of them.
+    pub(crate) async fn wait(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The tail thread: follows files, hands chunks to the parser, and goes back where the destination stands.
+//!
+//! ```text
+//!   scan ─► new streams ─► positions ─► start
+//!   read ─► chunk ─► (bounded) ─► parser ─► destination ─► durable: acknowledge
+//!                                                       └► again:   rewind, next epoch
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::time::{Duration, Instant};
+
+use weir_collect::logs::{
+    Chunk, Journal, JournalOptions, NewStream, TailEvent, TailOptions, Tailer,
+};
+use weir_tables::{Log, LogFormat, LogRows, LogSource, Micros, Rows, StreamId};
+
+use super::Context;
+use super::deliver::{Reply, Ticket};
+use crate::meter::{Run, Stage};
+
+/// How often files are looked at: the largest part of the way from a line's writing to its being found.
+const LOOK: Duration = Duration::from_millis(100);
+/// The pause after the destination was busy or full, or did not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often the status is published.
+const PUBLISH: Duration = Duration::from_secs(1);
+
+/// A chunk on its way to the parser.
+pub(super) struct Job {
+    pub(super) chunk: Chunk,
+    pub(super) ticket: Ticket,
+}
+
+pub(super) struct Follower {
+    context: Context,
+    tailer: Tailer,
+    journals: Vec<Followed>,
+    jobs: SyncSender<Job>,
+    reply: Sender<Reply>,
+    replies: Receiver<Reply>,
+    unanswered: Vec<NewStream>,
+    unknown: HashSet<StreamId>,
+    epochs: HashMap<StreamId, u64>,
+    paused_until: Option<Instant>,
+    published: Option<Instant>,
+}
+
+/// A journal that is followed, and the source it was made from.
+struct Followed {
+    source: LogSource,
+    journal: Journal,
+    is_started: bool,
+}
+
+impl Followed {
+    fn new(host: &str, source: LogSource) -> Self {
+        let options = JournalOptions { host: host.to_owned(), ..JournalOptions::default() };
+        Self { journal: Journal::new(options, &source), source, is_started: false }
+    }
+}
+
+impl Follower {
+    pub(super) fn new(context: Context, jobs: SyncSender<Job>, in_flight_bytes: u64) -> Self {
+        let options = TailOptions {
+            host: context.host.clone(),
+            max_in_flight_bytes: in_flight_bytes,
+            ..TailOptions::default()
+        };
+        let (reply, replies) = std::sync::mpsc::channel();
+        Self {
+            context,
+            tailer: Tailer::new(options),
+            journals: Vec::new(),
+            jobs,
+            reply,
+            replies,
+            unanswered: Vec::new(),
+            unknown: HashSet::new(),
+            epochs: HashMap::new(),
+            paused_until: None,
+            published: None,
+        }
+    }
+
+    /// Until the stop.
+    pub(super) fn run(mut self) {
+        while !self.context.stop.is_set() {
+            self.take_sources();
+            let now = self.context.clock.now();
+            self.unanswered.extend(self.tailer.scan(now));
+            self.note_events(now);
+            if !self.is_paused() {
+                self.ask();
+                self.read();
+            }
+            self.publish();
+            self.wait();
+        }
+    }
+
+    fn take_sources(&mut self) {
+        if let Some(sources) = self.context.status.take_new_sources() {
+            let (journals, files): (Vec<LogSource>, _) =
+                sources.into_iter().partition(|source| source.format == LogFormat::Journal);
+            self.tailer.set_sources(files);
+            self.journals.retain(|followed| journals.contains(&followed.source));
+            for source in journals {
+                if !self.journals.iter().any(|followed| followed.source == source) {
+                    self.journals.push(Followed::new(&self.context.host, source));
+                }
+            }
+        }
+    }
+
+    fn is_paused(&mut self) -> bool {
+        self.paused_until = self.paused_until.filter(|until| *until > Instant::now());
+        self.paused_until.is_some()
+    }
+
+    fn pause(&mut self) {
+        self.paused_until = Some(Instant::now() + PAUSE);
+    }
+
+    /// Asks where new streams stand, and starts them there.
+    fn ask(&mut self) {
+        let journals = self.journals.iter().filter(|followed| !followed.is_started);
+        let files = self.unanswered.iter().map(|new| new.stream);
+        let asked: Vec<StreamId> =
+            journals.map(|followed| followed.journal.stream()).chain(files).collect();
+        if asked.is_empty() {
+            return;
+        }
+        let known: HashMap<StreamId, u64> = match self.context.destination.positions(&asked) {
+            Ok(known) => known.into_iter().collect(),
+            Err(error) => {
+                self.context.meter.failed(Stage::Tail, &error);
+                self.pause();
+                return;
+            }
+        };
+        for new in self.unanswered.drain(..) {
+            let position = known.get(&new.stream).copied();
+            if position.is_none() {
+                self.unknown.insert(new.stream);
+            }
+            self.context.status.note_source(&new);
+            self.tailer.start(new.stream, position);
+        }
+        // Answers take effect at the next look; without this a new file would wait for it.
+        let now = self.context.clock.now();
+        for followed in self.journals.iter_mut().filter(|followed| !followed.is_started) {
+            let position = known.get(&followed.journal.stream()).copied();
+            if position.is_none() {
+                self.unknown.insert(followed.journal.stream());
+            }
+            followed.journal.start(position, now);
+            followed.is_started = true;
+        }
+        self.unanswered.extend(self.tailer.scan(now));
+    }
+
+    fn read(&mut self) {
+        loop {
+            let run = Run::start();
+            let now = self.context.clock.now();
+            let Some(chunk) = self.next_chunk(now) else { return };
+            self.context.meter.ran(Stage::Tail, &run, 0);
+            let ticket = Ticket {
+                stream: chunk.stream,
+                epoch: self.epochs.get(&chunk.stream).copied().unwrap_or_default(),
+                from: chunk.from,
+                to: chunk.to,
+                is_first: self.unknown.contains(&chunk.stream),
+                reply: self.reply.clone(),
+            };
+            if self.jobs.send(Job { chunk, ticket }).is_err() || self.context.stop.is_set() {
+                return;
+            }
+            while let Ok(reply) = self.replies.try_recv() {
+                self.take(reply);
+            }
+            if self.is_paused() {
+                return;
+            }
+        }
+    }
+
+    /// Journals first: they give little at a time.
+    fn next_chunk(&mut self, now: Micros) -> Option<Chunk> {
+        let of_journals = self.journals.iter_mut().find_map(|followed| followed.journal.read(now));
+        of_journals.or_else(|| self.tailer.read(now))
+    }
+
+    fn journal_mut(&mut self, stream: StreamId) -> Option<&mut Journal> {
+        let mut journals = self.journals.iter_mut().map(|followed| &mut followed.journal);
+        journals.find(|journal| journal.stream() == stream)
+    }
+
+    fn wait(&mut self) {
+        let mut waited = self.replies.recv_timeout(LOOK);
+        while let Ok(reply) = waited {
+            self.take(reply);
+            waited =
+                self.replies.try_recv().map_err(|_| std::sync::mpsc::RecvTimeoutError::Timeout);
+        }
+    }
+
+    fn take(&mut self, reply: Reply) {
+        match reply {
+            Reply::Durable { stream, to } => {
+                self.unknown.remove(&stream);
+                match self.journal_mut(stream) {
+                    Some(journal) => journal.acknowledge(to),
+                    None => self.tailer.acknowledge(stream, to),
+                }
+            }
+            Reply::Again { stream, epoch, to, is_busy } => {
+                let current = self.epochs.entry(stream).or_default();
+                if *current == epoch {
+                    *current += 1;
+                    match self.journal_mut(stream) {
+                        Some(journal) => journal.rewind(to),
+                        None => self.tailer.rewind(stream, to),
+                    }
+                }
+                if is_busy {
+                    self.pause();
+                }
+            }
+            Reply::Spare(bytes) => self.tailer.recycle(bytes),
+        }
+    }
+
+    fn publish(&mut self) {
+        if self.published.is_some_and(|at| at.elapsed() < PUBLISH) {
+            return;
+        }
+        self.published = Some(Instant::now());
+        let journals = self.journals.iter().map(|followed| followed.journal.status());
+        let files = self.tailer.status();
+        self.context.status.set_streams(journals.chain(files).collect());
+    }
+
+    /// What happened to files becomes rows too: lost bytes must be found by those who count lines.
+    fn note_events(&mut self, now: Micros) {
+        let events = self.tailer.take_events();
+        if events.is_empty() {
+            return;
+        }
+        let mut rows = LogRows::default();
+        for event in &events {
+            let (severity, body) = described(event);
+            tracing::debug!("{body}");
+            rows.push(&Log {
+                ts: now,
+                host: &self.context.host,
+                observed_ts: now,
+                source: "weir:tail",
+                program: Some("weir"),
+                severity: Some(severity),
+                body: &body,
+                ..Default::default()
+            });
+        }
+        let batch = weir_tables::Batch { table: LogRows::SPEC, rows: rows.finish() };
+        self.context.destination.send_sample(vec![batch]);
+    }
+}
+
+fn described(event: &TailEvent) -> (&'static str, String) {
+    match event {
+        TailEvent::Rotated { path, unread_bytes, .. } => (
+            "info",
+            format!("`{path}` was rotated; {unread_bytes} bytes of the old file are still read"),
+        ),
+        TailEvent::Truncated { path, lost_bytes: 0, .. } => {
+            ("info", format!("`{path}` was cut and is read from its start"))
+        }
+        TailEvent::Truncated { path, lost_bytes, is_copy_found: true, .. } => (
+            "info",
+            format!(
+                "`{path}` was cut; {lost_bytes} bytes that were not read yet are read from its copy"
+            ),
+        ),
+        TailEvent::Truncated { path, lost_bytes, .. } => {
+            ("warn", format!("`{path}` was cut; at least {lost_bytes} bytes were never read"))
+        }
+        TailEvent::WriterOnDeleted { path, size } => {
+            ("warn", format!("a program still writes to `{path}`, which is deleted ({size} bytes)"))
+        }
+        TailEvent::Lost { stream, position } => {
+            ("warn", format!("stream {stream} is wanted from {position}, but its file is gone"))
+        }
+    }
+}
+
+/// The parser thread: chunks to parcels.
+pub(super) fn parse_always(context: &Context, jobs: &Receiver<Job>) {
+    let mut parsers: HashMap<StreamId, weir_parse::LineParser> = HashMap::new();
+    let mut rows = weir_parse::ParsedRows::default();
+    for Job { chunk, ticket } in jobs {
+        let run = Run::start();
+        if parsers.len() >= MAX_PARSERS && !parsers.contains_key(&chunk.stream) {
+            parsers.clear();
+        }
+        let parser = parsers.entry(chunk.stream).or_insert_with(|| {
+            weir_parse::LineParser::new(&chunk.source, &chunk.path, &context.host)
+        });
+        let lines_before = rows.lines;
+        parser.parse(&chunk.bytes, chunk.from, context.clock.now(), &mut rows);
+        let (lines, rejects) = (rows.lines - lines_before, rows.reject.len() as u64);
+        let row_count = rows.row_count();
+        context.status.count(&chunk.path, lines, rejects);
+        context.meter.count_lines(lines, rejects);
+        let range =
+            weir_tables::StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
+        let parcel = weir_tables::Parcel { range: Some(range), batches: rows.finish() };
+        context.meter.ran(Stage::Parse, &run, row_count);
+        let _ = ticket.reply.send(Reply::Spare(chunk.bytes));
+        context.destination.send_stream(parcel, ticket);
+    }
+}
+
+/// Line parsers kept at one time; a stream's parser is made anew when it was dropped.
+const MAX_PARSERS: usize = 4096;

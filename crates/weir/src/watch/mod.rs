@@ -1,0 +1,124 @@
+//! Watching this host: threads that sample, discover, follow and parse, and hand rows to a destination.
+//!
+//! ```text
+//!   sample   1 Hz ───────────────────────────────► send_sample ─┐
+//!      └─ new web server: nudge                                  ├─► store, or hub
+//!   discover 10 s ─► sources ─► follow ─► parse ─► send_stream ─┘
+//!                                  ▲ durable / again │
+//!                                  └─────────────────┘
+//! ```
+//! Plain threads and no async runtime, so that an agent stays small.
+
+pub(crate) mod deliver;
+mod discover;
+mod follow;
+mod sample;
+mod status;
+mod stop;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_tables::{Clock, LogSource};
+
+use crate::config::Values;
+use crate::failure::Failure;
+use crate::meter::Meter;
+use deliver::Destination;
+
+pub(crate) use discover::directive_batch;
+pub(crate) use status::{WatchStatus, format_name};
+pub(crate) use stop::Stop;
+
+/// Chunks between the tail thread and the parser.
+const CHUNKS_WAITING: usize = 2;
+
+/// What every thread of a watch holds.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) host: String,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) destination: Arc<dyn Destination>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) status: Arc<WatchStatus>,
+    pub(crate) stop: Arc<Stop>,
+    /// Ends the waits of discovery when a new web server listens.
+    pub(crate) nudge: Arc<Stop>,
+}
+
+/// The threads of one watch.
+pub(crate) struct Watch {
+    context: Context,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Starts to watch; returns when the first sample is taken and the first discovery is done, at most 1.5 s later.
+    pub(crate) fn start(context: Context, values: &Values) -> Result<Self, Failure> {
+        let (ready, first) = std::sync::mpsc::channel();
+        let mut watch = Self { context, threads: Vec::new() };
+        let collect = &values.collect;
+        let finder = discover::Finder {
+            root: collect.root.clone(),
+            extra: collect.tail.iter().map(|glob| named_by_user(glob)).collect(),
+            finds_logs: collect.find_logs,
+            every: Duration::from_secs(collect.discover_seconds.max(1)),
+        };
+        let ready_too = ready.clone();
+        watch.spawn("weir-discover", move |context| finder.run(&context, &ready_too))?;
+        if collect.sample_host {
+            let root = collect.root.clone();
+            watch.spawn("weir-sample", move |context| sample::run(&context, root, &ready))?;
+        } else {
+            watch.spawn("weir-sample", move |context| sample::report_only(&context, &ready))?;
+        }
+        let (jobs, work) = std::sync::mpsc::sync_channel(CHUNKS_WAITING);
+        watch.spawn("weir-parse", move |context| follow::parse_always(&context, &work))?;
+        let in_flight_bytes = collect.in_flight_bytes;
+        watch.spawn("weir-tail", move |context| {
+            follow::Follower::new(context, jobs, in_flight_bytes).run();
+        })?;
+        for _ in 0..2 {
+            let _ = first.recv_timeout(Duration::from_millis(750));
+        }
+        Ok(watch)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(Context) + Send + 'static,
+    ) -> Result<(), Failure> {
+        let context = self.context.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || work(context))
+            .map_err(|error| Failure::new(format!("cannot start the thread `{name}`: {error}")))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Ends all threads; what was handed over is still delivered, what was not is read again at the next start.
+    pub(crate) fn end(self) {
+        self.context.stop.set();
+        self.context.nudge.set();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the watch panicked");
+            }
+        }
+    }
+}
+
+/// The source for a path or glob given with `--tail` or `collect.tail`.
+pub(crate) fn named_by_user(glob: &str) -> LogSource {
+    let path = std::path::PathBuf::from(glob);
+    let absolute = std::path::absolute(&path).unwrap_or(path);
+    LogSource {
+        path: absolute,
+        program: weir_tables::Program::Other,
+        format: weir_tables::LogFormat::Auto,
+        found_in: "--tail".into(),
+    }
+}

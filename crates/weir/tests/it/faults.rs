@@ -1,0 +1,158 @@
+//! The promise itself: a fault is made, the finding names the tier that hurts within 10 s, and resolves without it.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::harness::{Weir, can_run, is_root, serve, wait_for};
+use super::netns::{Manner, Netns, Nginx, Reading, application, visitors};
+
+/// A fault has to be named within this.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
+/// For what happens before the fault begins, on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Faults use both cores; two at a time would hurt each other.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+struct Scene {
+    manner: Manner,
+    weir: Weir,
+    netns: Netns,
+    _nginx: Nginx,
+    dir: tempfile::TempDir,
+}
+
+impl Scene {
+    /// nginx before an application in a namespace, and weir that watches without being told of them.
+    fn set(purpose: &str, backlog: i32) -> Option<Self> {
+        let has_nginx = Path::new("/usr/sbin/nginx").exists();
+        let netns = if is_root() && has_nginx { Netns::make(purpose) } else { None };
+        if !can_run(purpose, "root, nginx and iproute2", netns.is_some()) {
+            return None;
+        }
+        let netns = netns?;
+        let dir = tempfile::tempdir().expect("a directory");
+        // nginx's worker is another user and makes its temporary directories here.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(dir.path(), open).expect("it is ours");
+        let manner = Manner::default();
+        manner.body_bytes.store(1000, Ordering::Relaxed);
+        let weir = Weir::start(serve("up", &dir.path().join("data")));
+        application(&netns, backlog, &manner);
+        let nginx = Nginx::start(&netns, dir.path());
+        let scene = Self { manner, weir, netns, _nginx: nginx, dir };
+        wait_for("nginx's listener is seen", PATIENCE, || scene.sees_nginx().then_some(()));
+        Some(scene)
+    }
+
+    fn sees_nginx(&self) -> bool {
+        let sql = format!(
+            "select count(*) from listener where netns = '{}' and server_port = 8080 and process_name = 'nginx'",
+            self.netns.name
+        );
+        self.weir.number(&sql) > 0
+    }
+
+    /// Requests of this scene's nginx, which weir found by itself.
+    fn requests(&self) -> i64 {
+        let log = self.dir.path().join("access.log");
+        self.weir
+            .number(&format!("select count(*) from request where source = '{}'", log.display()))
+    }
+
+    /// A firing finding of the rule about this scene.
+    fn firing(&self, rule: &str, part: &str) -> Option<Value> {
+        let found = self.weir.findings(rule);
+        found.into_iter().find(|finding| {
+            finding["state"] == "firing"
+                && finding["summary"].as_str().is_some_and(|s| s.contains(part))
+        })
+    }
+
+    /// The finding in full.
+    fn one(&self, finding: &Value) -> Value {
+        let id = finding["finding_id"].as_str().expect("an id");
+        self.weir.get(&format!("/api/findings/{id}"))
+    }
+
+    fn end(self) {
+        self.manner.is_ended.store(true, Ordering::Relaxed);
+        self.manner.is_stalled.store(false, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let Some(scene) = Scene::set("stalled", 8) else { return };
+    visitors(&scene.netns, 30, Reading::Fast, &scene.manner);
+    wait_for("requests are logged and read", PATIENCE, || (scene.requests() > 20).then_some(()));
+
+    let begun = Instant::now();
+    scene.manner.is_stalled.store(true, Ordering::Relaxed);
+    let finding = wait_for("tcp.listen_overflow", NAMED_WITHIN, || {
+        scene.firing("tcp.listen_overflow", "9001")
+    });
+    println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
+    assert_eq!(finding["class"], "page");
+    assert_eq!(finding["tier"], "app", "{finding}");
+    let whole = scene.one(&finding);
+    let evidence = whole["evidence"].to_string();
+    let own_name = std::fs::read_to_string("/proc/self/comm").expect("a name").trim().to_owned();
+    assert!(
+        finding["subject"].as_str().is_some_and(|subject| subject.contains(&own_name)),
+        "{finding}"
+    );
+    assert!(evidence.contains("\"queue_limit\":8"), "{evidence}");
+    assert!(whole["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{whole}");
+    assert!(whole["history"].as_array().is_some_and(|history| !history.is_empty()), "{whole}");
+    assert!(scene.weir.rows(whole["sql"].as_str().expect("a query")).len() < 100);
+    let chart = whole["chart"]["sql"].as_str().expect("a chart");
+    assert!(!scene.weir.rows(chart).is_empty(), "{chart}");
+
+    scene.manner.is_stalled.store(false, Ordering::Relaxed);
+    wait_for("it resolves", Duration::from_secs(60), || {
+        scene.firing("tcp.listen_overflow", "9001").is_none().then_some(())
+    });
+    scene.end();
+}
+
+#[test]
+fn a_slow_application_is_called_app_and_not_proxy_or_client() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let Some(scene) = Scene::set("slowapp", 128) else { return };
+    visitors(&scene.netns, 30, Reading::Fast, &scene.manner);
+    wait_for("requests are logged and read", PATIENCE, || (scene.requests() > 20).then_some(()));
+    assert!(scene.firing("app.slow", "").is_none(), "a fast application is not slow");
+
+    let begun = Instant::now();
+    scene.manner.think_millis.store(700, Ordering::Relaxed);
+    let finding = wait_for("app.slow", NAMED_WITHIN, || scene.firing("app.slow", "9001"));
+    println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
+    assert_eq!(finding["tier"], "app");
+    assert!(scene.firing("client.slow_reader", "").is_none(), "nobody reads slowly");
+    let all = scene.weir.get("/api/findings");
+    let open = all["findings"].as_array().expect("an array");
+    let blamed: Vec<&Value> =
+        open.iter().filter(|f| f["state"] == "firing" && f["class"] != "note").collect();
+    assert!(blamed.iter().all(|finding| finding["tier"] != "proxy"), "{blamed:?}");
+    scene.end();
+}
+
+#[test]
+fn a_slow_reader_is_called_client_and_not_app() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let Some(scene) = Scene::set("slowreader", 128) else { return };
+    scene.manner.body_bytes.store(400_000, Ordering::Relaxed);
+    visitors(&scene.netns, 40, Reading::Slow, &scene.manner);
+    let begun = Instant::now();
+    let finding =
+        wait_for("client.slow_reader", PATIENCE, || scene.firing("client.slow_reader", ""));
+    println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
+    assert_eq!(finding["tier"], "client");
+    assert!(scene.firing("app.slow", "").is_none(), "the application is fast");
+    scene.end();
+}

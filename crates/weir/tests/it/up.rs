@@ -1,0 +1,122 @@
+//! `weir up`: starts fast, says what it found, finds lines that are written, guards its port, ends cleanly.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use super::harness::{Weir, quiet, request, serve, wait_for};
+
+#[test]
+fn page_and_status_answer_and_lines_are_found_and_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("app.log");
+    std::fs::write(&log, "first line\n").expect("it can be written");
+    let started = Instant::now();
+    let start = || {
+        let mut command = serve("up", &dir.path().join("data"));
+        command.arg("--tail").arg(dir.path().join("*.log"));
+        quiet(&mut command);
+        Weir::start(command)
+    };
+    let weir = start();
+    let (status, head, page) = request(&weir.url, "GET", "/", &[], "");
+    println!("first page after {:?}", started.elapsed());
+    assert_eq!(status, 200);
+    assert!(page.contains("<html"), "{page}");
+    assert!(head.contains("content-security-policy: default-src 'self'"), "{head}");
+    assert!(
+        weir.greeting.contains("app.log") || weir.greeting.contains("*.log"),
+        "{}",
+        weir.greeting
+    );
+
+    let count = "select count(*) from log where source like '%app.log'";
+    wait_for("the first line", Duration::from_secs(10), || (weir.number(count) == 1).then_some(()));
+    let mut file = OpenOptions::new().append(true).open(&log).expect("it is there");
+    writeln!(file, "second line").expect("it can be written");
+    wait_for("the second line", Duration::from_secs(5), || (weir.number(count) == 2).then_some(()));
+
+    let status = weir.get("/api/status");
+    assert_eq!(status["role"], "up");
+    let source = &status["log_sources"][0];
+    assert_eq!(source["program"], "other", "{status}");
+    assert_eq!(source["error"], serde_json::Value::Null, "{status}");
+    assert_eq!(weir.number("select count(*) from log where source = 'weir:heartbeat'"), 1);
+
+    assert_eq!(weir.terminate(), Some(0));
+    let again = start();
+    assert_eq!(again.number(count), 2, "rows and positions are kept");
+    assert_eq!(again.terminate(), Some(0));
+}
+
+#[test]
+fn the_host_is_sampled_once_a_second() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = serve("up", &dir.path().join("data"));
+    command.env("WEIR_COLLECT_FIND_LOGS", "false");
+    let weir = Weir::start(command);
+    let samples = "select count(distinct ts) from tcp_stat";
+    wait_for("three samples", Duration::from_secs(20), || {
+        (weir.number(samples) >= 3).then_some(())
+    });
+    let own = format!(
+        "select count(*) from listener where server_port = {} and process_id = {}",
+        weir.url.rsplit_once(':').expect("a port").1,
+        weir.id()
+    );
+    wait_for("weir's own listener", Duration::from_secs(10), || {
+        (weir.number(&own) > 0).then_some(())
+    });
+    let failures = weir.rows("select collector, error from collector_run where not is_success");
+    if super::harness::is_root() {
+        println!("collectors that failed: {failures:?}");
+    }
+    let stages = "select count(*) from collector_run where collector = 'store'";
+    wait_for("weir's own figures", Duration::from_secs(20), || {
+        (weir.number(stages) > 0).then_some(())
+    });
+    let metrics = request(&weir.url, "GET", "/metrics", &[], "").2;
+    assert!(metrics.contains("\nweir_rows_total "), "{metrics}");
+    assert_eq!(weir.terminate(), Some(0));
+}
+
+#[test]
+fn foreign_names_forms_and_scripts_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = serve("hub", dir.path());
+    quiet(&mut command);
+    let weir = Weir::start(command);
+    let json = ("content-type", "application/json");
+    let sql = "{\"sql\": \"select 1\"}";
+    let ask = |headers: &[(&str, &str)]| request(&weir.url, "POST", "/api/sql", headers, sql).0;
+    assert_eq!(ask(&[json]), 200);
+    assert_eq!(ask(&[json, ("host", "evil.example:4770")]), 421);
+    assert_eq!(ask(&[json, ("sec-fetch-site", "cross-site")]), 403);
+    assert_eq!(ask(&[("content-type", "text/plain")]), 415);
+    assert_eq!(ask(&[("content-type", "application/x-www-form-urlencoded")]), 415);
+    let get = |path: &str| request(&weir.url, "GET", path, &[], "").0;
+    assert_eq!(get("/healthz"), 200);
+    assert_eq!(get("/api/findings/nothing"), 404);
+    assert_eq!(get("/../../etc/passwd"), 404);
+    assert_eq!(get("/api/findings?state=some"), 400);
+    assert_eq!(get("/api/sql?q=select%201"), 200);
+}
+
+#[test]
+fn a_login_is_asked_for_when_there_is_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let token = dir.path().join("token");
+    std::fs::write(&token, "a-long-enough-login\n").expect("it can be written");
+    let mut command = serve("hub", &dir.path().join("data"));
+    command.env("WEIR_API_TOKEN_FILE", &token);
+    quiet(&mut command);
+    let weir = Weir::start(command);
+    let get = |path: &str, login: &str| {
+        request(&weir.url, "GET", path, &[("authorization", login)], "").0
+    };
+    assert_eq!(request(&weir.url, "GET", "/", &[], "").0, 401);
+    assert_eq!(get("/api/status", "Bearer wrong"), 401);
+    assert_eq!(get("/api/status", "Bearer a-long-enough-login"), 200);
+    assert_eq!(get("/", "Basic dTphLWxvbmctZW5vdWdoLWxvZ2lu"), 200);
+    assert_eq!(request(&weir.url, "GET", "/healthz", &[], "").0, 200, "probes need no login");
+}

@@ -1,0 +1,278 @@
+//! Every built-in rule's `.test` file, run by the runner that users get (`weir rules test`), over the real store.
+//!
+//! The cases check one moment; the replays below check time: how long a fault takes to be found and to be resolved.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use weir_rules::test_file::{NOW, Query, TestFile};
+use weir_rules::{Engine, Rule, RuleSet, State, Transition};
+use weir_store::{QueryLimits, Store};
+use weir_tables::{
+    Batch, FixedClock, Listener, ListenerRows, Micros, Parcel, Request, RequestRows, Rows, TcpStat,
+    TcpStatRows,
+};
+
+/// A store in memory and a runtime to ask it.
+struct Asked {
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Asked {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self { runtime: runtime.expect("a runtime starts") }
+    }
+
+    fn append(&self, store: &Store, batches: Vec<Batch>) {
+        let parcel = Parcel { range: None, batches };
+        self.runtime.block_on(store.append(parcel)).expect("a store in memory takes rows");
+    }
+
+    fn ask(&self, store: &Store, sql: &str) -> Result<Vec<RecordBatch>, String> {
+        let answer = self.runtime.block_on(store.query(sql, QueryLimits::default()));
+        answer.map(|result| result.batches).map_err(|error| error.to_string())
+    }
+}
+
+impl Query for Asked {
+    fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
+        let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
+        self.append(&store, tables);
+        self.ask(&store, sql)
+    }
+}
+
+#[test]
+fn every_built_in_rule_passes_its_test_file() {
+    let asked = Asked::new();
+    let mut failures = Vec::new();
+    for rule in RuleSet::built_in().iter() {
+        let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
+        let file = TestFile::parse(&rule.id, text).unwrap_or_else(|error| panic!("{error}"));
+        let kinds: Vec<bool> = file.cases.iter().map(|case| case.fires).collect();
+        assert!(
+            kinds.contains(&true) && kinds.contains(&false),
+            "{} lacks a firing or a silent case",
+            rule.id
+        );
+        for result in file.run(rule, &asked) {
+            if let Some(failure) = result.failure {
+                failures
+                    .push(format!("{}.test:{} {}: {failure}", rule.id, result.line, result.name));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} cases fail\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_rule_and_every_chart_runs_on_empty_tables_and_says_nothing() {
+    let asked = Asked::new();
+    for rule in RuleSet::built_in().iter() {
+        let answer = asked
+            .query(Vec::new(), &rule.sql_at(NOW))
+            .unwrap_or_else(|error| panic!("{}: {error}", rule.id));
+        assert_eq!(answer.iter().map(RecordBatch::num_rows).sum::<usize>(), 0, "{}", rule.id);
+    }
+}
+
+#[test]
+fn chart_of_every_finding_runs() {
+    let asked = Asked::new();
+    for rule in RuleSet::built_in().iter().filter(|rule| rule.chart.is_some()) {
+        let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
+        let file = TestFile::parse(&rule.id, text).unwrap_or_else(|error| panic!("{error}"));
+        let case = file.cases.iter().find(|case| case.fires).expect("one case fires");
+        let answer = asked.query(case.tables(), &rule.sql_at(NOW)).expect("the rule runs");
+        let evidence = weir_rules::rows_of(&answer, 10);
+        let sql = rule.chart_sql_at(NOW, &evidence).expect("it has a chart");
+        let drawn = asked
+            .query(case.tables(), &sql)
+            .unwrap_or_else(|error| panic!("{}: {error}\n{sql}", rule.id));
+        assert!(drawn.iter().any(|batch| batch.num_rows() > 0), "{} draws nothing\n{sql}", rule.id);
+        assert!(drawn[0].column_by_name("ts").is_some(), "{} draws without a column ts", rule.id);
+    }
+}
+
+/// A replay second by second: rows are made, rules that are due are asked.
+struct Replay {
+    asked: Asked,
+    store: Arc<Store>,
+    engine: Engine,
+    transitions: Vec<(i64, Transition)>,
+}
+
+impl Replay {
+    fn new() -> Self {
+        Self {
+            asked: Asked::new(),
+            store: Store::in_memory(Arc::new(FixedClock::new(NOW))),
+            engine: Engine::new(&RuleSet::built_in()),
+            transitions: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, seconds: i64, mut rows: impl FnMut(i64, Micros) -> Vec<Batch>) {
+        for second in 0..seconds {
+            let now = NOW + Duration::from_secs(u64::try_from(second).expect("positive"));
+            self.asked.append(&self.store, rows(second, now));
+            for rule in self.engine.due(now) {
+                let changes = self.answer(&rule, now);
+                self.transitions.extend(changes.into_iter().map(|change| (second, change)));
+            }
+        }
+    }
+
+    fn answer(&mut self, rule: &Rule, now: Micros) -> Vec<Transition> {
+        let mut answer = Vec::new();
+        for sql in rule.queries_at(now) {
+            let asked = self.asked.ask(&self.store, &sql);
+            answer = asked.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
+            if answer.iter().all(|batch| batch.num_rows() == 0) {
+                break;
+            }
+        }
+        self.engine.observe(rule, now, &answer)
+    }
+
+    /// (second, rule, state) of every change of state.
+    fn changes(&self) -> Vec<(i64, &str, State)> {
+        let changes = self.transitions.iter().filter(|(_, change)| change.is_state_change());
+        changes
+            .map(|(second, change)| (*second, change.finding.rule.as_str(), change.finding.state))
+            .collect()
+    }
+
+    fn when(&self, rule: &str, state: State) -> Option<i64> {
+        self.changes()
+            .into_iter()
+            .find(|change| change.1 == rule && change.2 == state)
+            .map(|change| change.0)
+    }
+}
+
+fn listener(now: Micros, length: i64) -> Batch {
+    let mut rows = ListenerRows::default();
+    rows.push(&Listener {
+        ts: now,
+        host: "web1",
+        netns: "host",
+        server_address: "0.0.0.0",
+        server_port: 8080,
+        accept_queue_length: length,
+        accept_queue_limit: 128,
+        process_id: Some(7),
+        process_name: Some("python3"),
+        ..Default::default()
+    });
+    Batch { table: ListenerRows::SPEC, rows: rows.finish() }
+}
+
+fn counter(now: Micros, counter: &str, value: i64, increase: i64) -> Batch {
+    let mut rows = TcpStatRows::default();
+    rows.push(&TcpStat {
+        ts: now,
+        host: "web1",
+        netns: "host",
+        protocol: "TcpExt",
+        counter,
+        value,
+        increase: Some(increase),
+        interval_seconds: Some(1.0),
+    });
+    Batch { table: TcpStatRows::SPEC, rows: rows.finish() }
+}
+
+/// `count` requests of one second, as nginx writes them.
+fn requests(now: Micros, count: usize, app_seconds: f64, client_seconds: f64) -> Batch {
+    let mut rows = RequestRows::default();
+    for _ in 0..count {
+        rows.push(&Request {
+            ts: now,
+            host: "web1",
+            tier: "proxy",
+            observed_ts: now,
+            program: Some("nginx"),
+            server_address: Some("www.example.com"),
+            url_path: Some("/"),
+            upstream_address: Some("10.0.0.2:8080"),
+            duration_seconds: Some(app_seconds + client_seconds),
+            upstream_connect_seconds: Some(0.0),
+            upstream_header_seconds: Some(app_seconds),
+            upstream_response_seconds: Some(app_seconds),
+            ..Default::default()
+        });
+    }
+    Batch { table: RequestRows::SPEC, rows: rows.finish() }
+}
+
+#[test]
+fn stalled_acceptor_is_found_within_ten_seconds_and_resolved_within_thirty() {
+    let mut replay = Replay::new();
+    let (begin, end) = (20, 50);
+    let mut total = 0;
+    replay.run(100, |second, now| {
+        let is_stalled = (begin..end).contains(&second);
+        let dropped = if is_stalled { 30 } else { 0 };
+        total += dropped;
+        let mut rows = vec![listener(now, if is_stalled { 129 } else { 0 })];
+        if dropped > 0 {
+            rows.push(counter(now, "ListenOverflows", total, dropped));
+        }
+        rows
+    });
+    let fired = replay.when("tcp.listen_overflow", State::Firing).expect("it fires");
+    let resolved = replay.when("tcp.listen_overflow", State::Resolved).expect("it is resolved");
+    assert!((begin..begin + 10).contains(&fired), "fired at {fired}");
+    assert!((end..end + 30).contains(&resolved), "resolved at {resolved}");
+    let queue = replay
+        .transitions
+        .iter()
+        .filter(|(_, change)| change.finding.rule == "tcp.accept_queue_high");
+    let is_lowered =
+        queue.clone().any(|(_, change)| change.finding.class == weir_rules::Class::Note);
+    assert!(is_lowered, "the full queue is explained by the overflow");
+    assert_eq!(replay.engine.open().count(), 0);
+}
+
+#[test]
+fn slow_application_is_named_and_slow_readers_are_not_blamed_on_it() {
+    let mut replay = Replay::new();
+    replay.run(120, |second, now| {
+        let app = if (80..100).contains(&second) { 0.4 } else { 0.02 };
+        vec![requests(now, 20, app, 0.001)]
+    });
+    let fired = replay.when("app.slow", State::Firing).expect("it fires");
+    assert!((80..90).contains(&fired), "fired at {fired}");
+    assert!(replay.when("app.slow", State::Resolved).is_none_or(|at| at >= 100));
+    assert_eq!(replay.when("client.slow_reader", State::Pending), None);
+}
+
+#[test]
+fn slow_reader_is_named_and_not_the_application() {
+    let mut replay = Replay::new();
+    replay.run(60, |second, now| {
+        let client = if second >= 30 { 4.0 } else { 0.001 };
+        vec![requests(now, 20, 0.02, client)]
+    });
+    let fired = replay.when("client.slow_reader", State::Firing).expect("it fires");
+    assert!((30..40).contains(&fired), "fired at {fired}");
+    assert_eq!(replay.when("app.slow", State::Pending), None);
+}
+
+#[test]
+fn healthy_load_gives_no_finding() {
+    let mut replay = Replay::new();
+    replay.run(180, |second, now| {
+        let length = second * 7 % 60;
+        vec![
+            listener(now, length),
+            requests(now, 30, 0.02, 0.005),
+            counter(now, "PassiveOpens", second * 900, 900),
+        ]
+    });
+    assert_eq!(replay.changes(), []);
+}

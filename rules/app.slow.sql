@@ -1,0 +1,98 @@
+/*---
+id = "app.slow"
+title = "The application behind a proxy answers slowly"
+tier = "app"
+class = "mail"
+for = "2s"
+every = "2s"
+clear = "10s"
+key = ["upstream"]
+needs = ["request"]
+when = "select 1 from request where upstream_response_seconds >= 0.25 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
+explained_by = ["disk.slow", "cpu.steal"]
+subject = "{upstream}"
+summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in 15 s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"
+why = "By the proxy's clock the time goes by between the connection to the application and the first byte of its answer. Connecting is quick, so neither the network nor a full accept queue is to blame, and the visitor takes the answer as fast as before: the application itself, or what it waits for, is slow."
+look_at = "One instance or all of them? `select upstream_address, count(*), approx_percentile_cont(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its processor (cpu_stat, cgroup_stat) and its own log."
+silent_when = "Fewer than 20 proxied requests in 15 s; p95 below 250 ms; less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. The numbers 250 ms and 80 % are defaults to be replaced by mined ones. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
+fix = "Look into {upstream} and not into the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, raise its workers if all are busy while processors are idle. As a brake meanwhile, at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries to a slow application make it slower). Check: app_p95 of this finding falls."
+source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
+[chart]
+title = "Time in the application, p50 and p95"
+unit = "s"
+sql = """
+select date_bin(interval '5 seconds', ts) as ts,
+  approx_percentile_cont(upstream_header_seconds - upstream_connect_seconds, 0.5) as p50,
+  approx_percentile_cont(upstream_header_seconds - upstream_connect_seconds, 0.95) as p95
+from request
+where tier = 'proxy' and host = {host} and coalesce(nullif(proxy_backend, ''), upstream_address) = {upstream}
+  and ts > $now - interval '10 minutes' and ts <= $now
+group by 1 order by 1"""
+---*/
+with recent as (
+  select host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, url_path, duration_seconds, upstream_status_code,
+    case when upstream_connect_seconds is null and upstream_header_seconds is null then 0.0
+      else greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0) end as app,
+    coalesce(upstream_connect_seconds, 0.0) as connect
+  from request
+  where ts > $now - interval '15 seconds' and ts <= $now
+    and tier = 'proxy' and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
+),
+now_ as (
+  select host, upstream, count(*) as requests,
+    approx_percentile_cont(app, 0.95) as app_p95,
+    approx_percentile_cont(app, 0.5) as app_p50,
+    approx_percentile_cont(connect, 0.95) as connect_p95,
+    sum(app) / greatest(sum(duration_seconds), 0.000001) as app_share,
+    count(*) filter (where upstream_status_code >= 500) as errors
+  from recent
+  group by host, upstream
+  having count(*) >= 20 and approx_percentile_cont(app, 0.95) >= 0.25
+),
+paths as (
+  select host, upstream, url_path, avg(app) as app_mean, count(*) as n,
+    row_number() over (partition by host, upstream order by case when count(*) >= 5 then 0 else 1 end, avg(app) desc) as place
+  from recent
+  group by host, upstream, url_path
+),
+past_rows as (
+  select 1 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
+  from request
+  where ts > $now - interval '75 seconds' and ts <= $now - interval '60 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+  union all
+  select 2 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
+  from request
+  where ts > $now - interval '315 seconds' and ts <= $now - interval '300 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+  union all
+  select 3 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
+  from request
+  where ts > $now - interval '915 seconds' and ts <= $now - interval '900 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+  union all
+  select 4 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
+  from request
+  where ts > $now - interval '3555 seconds' and ts <= $now - interval '3540 seconds'
+    and tier = 'proxy' and upstream_header_seconds is not null
+),
+slices as (
+  select slice, host, upstream, approx_percentile_cont(app, 0.95) as p95, count(*) as n
+  from past_rows where upstream is not null
+  group by slice, host, upstream
+),
+past as (
+  select host, upstream, min(p95) as past_p95, sum(n) as past_requests
+  from slices where n >= 20
+  group by host, upstream
+)
+select n.host, n.upstream, n.requests, n.errors, n.app_p95, n.app_p50, n.connect_p95, n.app_share,
+  p.past_p95, coalesce(s.url_path, 'unknown') as slowest_path, s.app_mean as slowest_path_mean,
+  case when p.past_p95 is null then 'there is no past to compare with'
+       else concat('in the last hour it was ', cast(round(p.past_p95 * 1000) as bigint), ' ms') end as past_text,
+  case when n.app_p95 >= 1.0 then 'page' else 'mail' end as class,
+  p.past_p95 is null or n.app_p95 >= 2 * p.past_p95 as opens
+from now_ n
+left join past p on p.host = n.host and p.upstream = n.upstream
+left join paths s on s.host = n.host and s.upstream = n.upstream and s.place = 1
+where n.app_share >= 0.8

@@ -1,0 +1,55 @@
+/*---
+id = "client.slow_reader"
+title = "Clients take their answers slowly"
+tier = "client"
+class = "note"
+for = "2s"
+every = "2s"
+clear = "10s"
+key = ["server", "server_port"]
+needs = ["request"]
+when = "select 1 from request where duration_seconds - coalesce(upstream_response_seconds, 0.0) >= 1.0 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "clients of {server}{port_text}"
+summary = "clients of {server}{port_text} take {client_p95:duration} (p95 of {requests} slow and fast requests in 30 s) after the answer was ready; {slow_requests} of them spend {client_share:%} of their time so, the application needs {app_p95:duration}"
+why = "By the proxy's clock the application's answer is complete and the proxy waits for the client to take it (or, with uploads, for the client to send). The servers have nothing to do with it; without this subtraction the same requests look like a slow site."
+look_at = "Who they are: `select client_address, user_agent_original, count(*), avg(response_bytes) from request … group by 1, 2`. One network (a carrier), one kind of client, or large downloads? Loss or round-trip time towards them: RetransSegs in tcp_stat."
+silent_when = "Fewer than 20 requests in 30 s, fewer than 5 slow ones, p95 of the client's share below 1 s, or less than 80 % of the slow requests' time is the client's. HAProxy's log has one time for the application's body and the client together, so its rows do not count; nor do small answers that come from no upstream. Large downloads are slow readers by nature: it is only a note."
+fix = "Nothing at the servers is slow: leave workers and time-outs of the application alone. Let the proxy hold the answer so that no application worker waits for the client (nginx `proxy_buffering on;` which is the default, `proxy_buffers 16 16k;`), end the dead ones (`send_timeout 30s;`), keep slow clients out of latency alarms (this finding's column client_p95 is their part), and send less to them: compression, smaller images, a CDN near them. Check: nothing to do here; app.slow is the rule that would name the application."
+source = "subtraction of the proxy's times: duration_seconds - upstream_response_seconds; fault lab F26 (request 25.3 s, upstream 0.026 s)"
+[chart]
+title = "Time that clients take, and that the application takes (p95)"
+unit = "s"
+sql = """
+select date_bin(interval '5 seconds', ts) as ts,
+  approx_percentile_cont(duration_seconds - coalesce(upstream_response_seconds, 0.0), 0.95) as client,
+  approx_percentile_cont(coalesce(upstream_response_seconds, 0.0), 0.95) as application
+from request
+where tier = 'proxy' and host = {host} and coalesce(server_address, 'any name') = {server}
+  and ts > $now - interval '10 minutes' and ts <= $now
+group by 1 order by 1"""
+---*/
+with times as (
+  select host, coalesce(server_address, 'any name') as server, coalesce(server_port, 0) as server_port, response_bytes,
+    duration_seconds as total,
+    coalesce(upstream_response_seconds, 0.0) as application,
+    greatest(duration_seconds - coalesce(upstream_response_seconds, 0.0) - coalesce(request_read_seconds, 0.0) - coalesce(queue_seconds, 0.0), 0.0) as client
+  from request
+  where ts > $now - interval '30 seconds' and ts <= $now
+    and tier = 'proxy' and duration_seconds is not null
+    and coalesce(program, '') <> 'haproxy'
+    and (upstream_response_seconds is not null or coalesce(response_bytes, 0) >= 65536)
+)
+select host, server, server_port,
+  case when server_port > 0 then concat(':', server_port) else '' end as port_text,
+  count(*) as requests,
+  count(*) filter (where client >= 1.0) as slow_requests,
+  approx_percentile_cont(client, 0.95) as client_p95,
+  approx_percentile_cont(application, 0.95) as app_p95,
+  sum(client) filter (where client >= 1.0) / sum(total) filter (where client >= 1.0) as client_share,
+  avg(response_bytes) filter (where client >= 1.0) as slow_response_bytes_mean
+from times
+group by host, server, server_port
+having count(*) >= 20
+  and count(*) filter (where client >= 1.0) >= 5
+  and approx_percentile_cont(client, 0.95) >= 1.0
+  and sum(client) filter (where client >= 1.0) >= 0.8 * sum(total) filter (where client >= 1.0)

@@ -1,0 +1,88 @@
+/*---
+id = "cpu.saturated"
+title = "Work waits for the processor, and traffic suffers"
+tier = "host"
+class = "mail"
+for = "10s"
+every = "5s"
+clear = "30s"
+key = []
+needs = ["pressure", "cpu_stat", "request", "listener"]
+when = "select 1 from pressure where resource = 'cpu' and some_avg10_ratio > 0.4 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
+explained_by = ["cpu.steal"]
+subject = "processors of {host}"
+summary = "{host}: some task waits for a processor {waiting_ratio:%} of the time, {running:.1} runnable threads on {cpu_count} processors (before: {past_waiting_ratio:%}, {past_running:.1}); {suffers}"
+why = "More threads want to run than there are processors, so each piece of work waits its turn, and at the same time visitors wait longer or connections queue up. A busy processor alone is no fault: that is what it was bought for."
+look_at = "Which process: `top -H`, or cpu_seconds_total by cgroup in cgroup_stat. Steal and throttling (cpu.steal, cgroup_stat) look the same from inside. What started when this finding did."
+silent_when = "Traffic does not suffer: the proxies' p95 is not at least twice as long as a few minutes before (and 50 ms), and no accept queue is more than half full. There is no past to compare with (the first 3 minutes). A host that is always so busy and as quick as always is left alone."
+fix = "Find the hog and move, limit or speed it up: batch jobs `nice -n 19` or a cgroup with `CPUWeight=10`; more processors if it is the traffic itself; fewer workers than twice the processors. Check: waiting_ratio and p95 fall together."
+source = "fault lab F13 (p50 2.6 to 20 ms while PSI was 97 % before already); kernel Documentation/accounting/psi.rst"
+[chart]
+title = "Share of time in which a task waits for a processor"
+unit = "ratio"
+sql = """
+select ts, some_avg10_ratio as waiting from pressure
+where resource = 'cpu' and cgroup = '/' and host = {host} and ts > $now - interval '30 minutes' and ts <= $now order by ts"""
+---*/
+with waiting as (
+  select host,
+    avg(some_avg10_ratio) filter (where ts > $now - interval '20 seconds') as waiting_ratio,
+    avg(some_avg10_ratio) filter (where ts <= $now - interval '3 minutes') as past_waiting_ratio
+  from pressure
+  where resource = 'cpu' and cgroup = '/' and ts > $now - interval '15 minutes' and ts <= $now
+  group by host
+),
+running as (
+  select host, max(cpu_count) as cpu_count,
+    avg(cast(processes_running as double)) filter (where ts > $now - interval '20 seconds') as running,
+    avg(cast(processes_running as double)) filter (where ts <= $now - interval '3 minutes') as past_running
+  from cpu_stat
+  where cpu = 'all' and ts > $now - interval '15 minutes' and ts <= $now
+  group by host
+),
+latency as (
+  select host,
+    approx_percentile_cont(duration_seconds, 0.95) as p95,
+    count(*) as n
+  from request
+  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
+  group by host
+),
+past_rows as (
+  select host, duration_seconds from request
+  where tier = 'proxy' and ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds'
+  union all
+  select host, duration_seconds from request
+  where tier = 'proxy' and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
+),
+past_latency as (
+  select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n
+  from past_rows where duration_seconds is not null
+  group by host
+),
+queues as (
+  select host, count(distinct ts) as full_seconds
+  from listener
+  where ts > $now - interval '20 seconds' and ts <= $now
+    and accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit
+  group by host
+),
+judged as (
+  select w.host, w.waiting_ratio, w.past_waiting_ratio, r.running, r.past_running, r.cpu_count,
+    l.p95, p.p95 as past_p95, coalesce(q.full_seconds, 0) as full_seconds,
+    coalesce(l.n >= 20 and p.n >= 20 and l.p95 >= 2 * p.p95 and l.p95 >= 0.05, false) as is_slower
+  from waiting w
+  join running r on r.host = w.host
+  left join latency l on l.host = w.host
+  left join past_latency p on p.host = w.host
+  left join queues q on q.host = w.host
+)
+select host, waiting_ratio, past_waiting_ratio, running, past_running, cpu_count, p95, past_p95, full_seconds,
+  case when is_slower then concat('p95 of the proxies'' requests rose from ', cast(round(past_p95 * 1000) as bigint), ' to ', cast(round(p95 * 1000) as bigint), ' ms')
+       else concat('an accept queue was more than half full in ', full_seconds, ' of 20 s') end as suffers,
+  case when is_slower and waiting_ratio > 0.8 and p95 >= 1.0 then 'page' else 'mail' end as class,
+  waiting_ratio >= past_waiting_ratio + 0.15 or running >= 2 * past_running as opens
+from judged
+where waiting_ratio > 0.4 and running > cpu_count
+  and past_waiting_ratio is not null and past_running is not null
+  and (is_slower or full_seconds >= 5)

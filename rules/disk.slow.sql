@@ -1,0 +1,71 @@
+/*---
+id = "disk.slow"
+title = "A disk takes much longer for each operation than it used to"
+tier = "disk"
+class = "mail"
+for = "15s"
+every = "5s"
+clear = "30s"
+key = ["device"]
+needs = ["disk_stat"]
+when = "select 1 from disk_stat where in_flight > 0 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
+subject = "disk {device} of {host}"
+summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times its own {past_await_seconds:duration}, with {queue:.1} operations waiting on average, {utilisation:%} busy, at {operations_per_second:.0} operations a second (before: {past_operations_per_second:.0})"
+why = "Operations wait longer although there are not more of them than before, so the device itself has become slow: a sick or throttled volume, a noisy neighbour, a rebuild. Everything above waits with it: databases, applications that log synchronously, and in the end visitors."
+look_at = "Other disks of the same host: one slow among quick siblings is that volume. `dmesg` for I/O errors, the provider's volume metrics (burst credit, throughput limit), `/proc/mdstat` for a rebuild."
+silent_when = "Less than 3 times its own average of the last hour, below 20 ms, fewer than one operation waiting on average, or the load at least doubled with it (then it is load, not the disk). Without at least a minute of past there is nothing to compare with. I/O that a cgroup limit throttles waits above the device and is invisible here."
+fix = "Replace or relieve it: fail a bad member out of its mirror (`mdadm --fail`, only if every other member is in), move the volume, buy more operations per second, stop a rebuild or backup for the day (`/proc/sys/dev/raid/speed_limit_max`). Check: await back at the past value. Do not restart the database for it: it will come back to the same disk with a cold cache."
+source = "field notes B (507 ms against 12 ms); fault lab F11, F40, F42; kernel Documentation/admin-guide/iostats.rst"
+[chart]
+title = "Time per operation"
+unit = "s"
+sql = """
+select ts, (spent - lag(spent) over (order by ts)) / nullif(done - lag(done) over (order by ts), 0) as await_seconds
+from (select ts, read_seconds_total + write_seconds_total as spent, reads_total + writes_total as done from disk_stat
+  where host = {host} and device = {device} and ts > $now - interval '15 minutes' and ts <= $now) d
+order by ts"""
+---*/
+with samples as (
+  select host, device, ts,
+    reads_total + writes_total as done,
+    read_seconds_total + write_seconds_total as spent,
+    read_bytes_total + written_bytes_total as bytes,
+    busy_seconds_total as busy,
+    weighted_seconds_total as weighted,
+    date_part('epoch', ts) as at
+  from disk_stat
+  where ts > $now - interval '1 hour' and ts <= $now and not is_partition
+),
+steps as (
+  select host, device, ts > $now - interval '20 seconds' as is_now, ts <= $now - interval '45 seconds' as is_past,
+    done - lag(done) over w as done, spent - lag(spent) over w as spent, bytes - lag(bytes) over w as bytes,
+    busy - lag(busy) over w as busy, weighted - lag(weighted) over w as weighted, at - lag(at) over w as seconds
+  from samples
+  window w as (partition by host, device order by ts)
+),
+sums as (
+  select host, device,
+    sum(done) filter (where is_now) as done, sum(spent) filter (where is_now) as spent,
+    sum(bytes) filter (where is_now) as bytes, sum(busy) filter (where is_now) as busy,
+    sum(weighted) filter (where is_now) as weighted, sum(seconds) filter (where is_now) as seconds,
+    sum(done) filter (where is_past) as past_done, sum(spent) filter (where is_past) as past_spent,
+    sum(bytes) filter (where is_past) as past_bytes, sum(seconds) filter (where is_past) as past_seconds
+  from steps
+  where done >= 0 and spent >= 0 and seconds > 0
+  group by host, device
+),
+rates as (
+  select host, device,
+    spent / done as await_seconds, past_spent / past_done as past_await_seconds,
+    weighted / seconds as queue, busy / seconds as utilisation,
+    done / seconds as operations_per_second, past_done / past_seconds as past_operations_per_second,
+    bytes / seconds as bytes_per_second, past_bytes / past_seconds as past_bytes_per_second
+  from sums
+  where seconds >= 5 and done >= 5 and past_seconds >= 60 and past_done >= 20
+)
+select *, await_seconds / greatest(past_await_seconds, 0.0001) as times,
+  await_seconds >= 3 * past_await_seconds as opens
+from rates
+where await_seconds >= 0.02 and queue > 1 and utilisation > 0.5
+  and operations_per_second < 2 * past_operations_per_second
+  and bytes_per_second < 2 * past_bytes_per_second

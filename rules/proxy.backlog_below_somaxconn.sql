@@ -1,0 +1,62 @@
+/*---
+id = "proxy.backlog_below_somaxconn"
+title = "A busy proxy listens with a backlog below what the kernel allows"
+tier = "proxy"
+class = "note"
+for = "0s"
+every = "10s"
+clear = "10m"
+key = ["netns", "server_address", "server_port"]
+needs = ["listener", "tcp_stat", "sysctl", "config_directive"]
+when = "select 1 from tcp_stat where counter = 'PassiveOpens' and increase > 250 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+subject = "{process_name} on {server_address}:{server_port}"
+summary = "{process_name} listens on {server_address}:{server_port} (netns {netns}) with a backlog of {queue_limit}, net.core.somaxconn would allow {somaxconn}; the namespace took up to {connections_per_second:.0} connections in one second"
+why = "The accept queue holds what arrives while the workers are busy for a moment. At this rate {queue_limit} places are full after a stall of {seconds_to_full:duration}; then the kernel drops handshakes. nginx and Apache ask for 511 unless told otherwise, whatever the sysctl says."
+look_at = "accept_queue_length of the listener at the busiest time of the day, and ListenOverflows of its namespace."
+silent_when = "The namespace takes at most 500 new connections in its busiest second of the last minute, or somaxconn is not above the backlog. With `reuseport` each worker has a queue of its own, so the true room is a multiple of what is shown."
+fix = "{place}{line} Then make it call listen() again: `nginx -t && nginx -s reload` does when the number has changed, other programs need a restart. Above {somaxconn}, raise net.core.somaxconn first, the smaller one counts. Safe: a place in the queue costs memory only while it is used. Check: accept_queue_limit of the listener shows the new value."
+source = "field notes A (kernel lessons); nginx documentation of `listen`: backlog 511 on Linux; kernel sysctl somaxconn, 4096 since 5.4"
+---*/
+with busy as (
+  select host, netns, max(increase / greatest(interval_seconds, 0.5)) as connections_per_second
+  from tcp_stat
+  where counter = 'PassiveOpens' and ts > $now - interval '60 seconds' and ts <= $now
+  group by host, netns
+  having max(increase / greatest(interval_seconds, 0.5)) > 500
+),
+queues as (
+  select host, netns, server_address, server_port, process_name,
+    max(accept_queue_limit) as queue_limit, count(distinct socket_inode) as sockets, max(process_id) as process_id
+  from listener
+  where ts > $now - interval '5 seconds' and ts <= $now
+    and process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy')
+  group by host, netns, server_address, server_port, process_name
+),
+somaxconn as (
+  select host, netns, cast(value as bigint) as somaxconn,
+    row_number() over (partition by host, netns order by ts desc) as place
+  from sysctl
+  where name = 'net.core.somaxconn' and ts > $now - interval '2 hours' and ts <= $now
+),
+config as (
+  select host, program, process_id, server_port, file, line, arguments,
+    row_number() over (partition by host, program, server_port order by ts desc, file, line) as place
+  from config_directive
+  where directive in ('listen', 'bind') and ts > $now - interval '2 hours' and ts <= $now
+)
+select q.host, q.netns, q.server_address, q.server_port, q.process_name, q.process_id, q.sockets, q.queue_limit,
+  s.somaxconn, b.connections_per_second, q.queue_limit / b.connections_per_second as seconds_to_full,
+  case when c.file is not null then concat(c.file, ':', c.line, ': ') else '' end as place,
+  case
+    when q.process_name = 'nginx' then concat('listen ',
+      coalesce(trim(regexp_replace(c.arguments, ' *backlog=[0-9]+', '')), cast(q.server_port as varchar)), ' backlog=16384;')
+    when q.process_name = 'haproxy' then concat('bind ',
+      coalesce(trim(regexp_replace(c.arguments, ' *backlog +[0-9]+', '')), concat(':', q.server_port)), ' backlog 16384')
+    when q.process_name in ('apache2', 'httpd') then 'ListenBackLog 16384'
+    else 'raise the backlog of its listener to 16384'
+  end as line
+from queues q
+join busy b on b.host = q.host and b.netns = q.netns
+join somaxconn s on s.host = q.host and s.netns = q.netns and s.place = 1
+left join config c on c.host = q.host and c.server_port = q.server_port and c.place = 1 and c.program = q.process_name
+where q.queue_limit <= 511 and q.queue_limit < s.somaxconn

@@ -1,0 +1,165 @@
+/*---
+id = "tcp.listen_overflow"
+title = "A listener's accept queue overflows: the kernel drops connections of clients"
+tier = "app"
+class = "page"
+for = "2s"
+every = "2s"
+clear = "6s"
+key = ["netns", "server_address", "server_port"]
+needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
+when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
+subject = "{process} on {endpoint}"
+summary = "{process} on {endpoint} (netns {netns}) lets its accept queue overflow: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} at {full_samples} of {samples} samples ({found_by}). The limit of {queue_limit}: {limit_from}."
+why = "A client's last packet of the handshake found the accept queue full, so the kernel dropped it. The client believes that it is connected or sends its SYN again after 1, 1, 1, 1, 2, 4 … seconds: visitors see a site that hangs, and no log has a line about it. The queue fills when the process does not call accept() fast enough, or when a burst is larger than the limit min(backlog of listen(), net.core.somaxconn)."
+look_at = "Is the process stuck or without processor (`accept_queue_length` stays at the limit) or is it a burst (the queue is full for moments only)? `select ts, accept_queue_length, accept_queue_limit from listener where server_port = …`; ListenOverflows and ListenDrops in tcp_stat; cpu_stat and cgroup_stat for throttling; what the process waits for (a database, a disk, a lock)."
+silent_when = "The counters ListenOverflows of the network namespace do not rise. A single overflow in one second only (fewer than 20) is ignored. The counter is per namespace, not per socket: when no queue was seen full at a sample, the listener with the fullest queue is named and the summary says so. SYNs that the firewall drops and refused connections do not count here."
+fix = "{fix_text}"
+source = "field notes A (kernel lessons); kernel net/ipv4/tcp_ipv4.c, tcp_v4_syn_recv_sock and sk_acceptq_is_full; listen(2); fault lab F01, F03, F17"
+[chart]
+title = "Accept queue and its limit"
+unit = ""
+sql = """
+select ts, max(accept_queue_length) as accept_queue_length, max(accept_queue_limit) as accept_queue_limit
+from listener
+where ts > $now - interval '10 minutes' and ts <= $now and host = {host} and netns = {netns} and server_port = {server_port}
+group by ts order by ts"""
+---*/
+with drops as (
+  select host, netns,
+    sum(increase) filter (where counter = 'ListenOverflows') as overflows,
+    coalesce(sum(increase) filter (where counter = 'PassiveOpens'), 0) as accepted,
+    count(*) filter (where counter = 'ListenOverflows' and increase > 0) as seconds_with_overflow
+  from tcp_stat
+  where counter in ('ListenOverflows', 'PassiveOpens') and ts > $now - interval '10 seconds' and ts <= $now
+  group by host, netns
+  having sum(increase) filter (where counter = 'ListenOverflows') > 0
+),
+queues as (
+  select host, netns, server_address, server_port,
+    max(accept_queue_length) as queue_length,
+    max(accept_queue_limit) as queue_limit,
+    max(process_id) as process_id,
+    max(process_name) as process_name,
+    max(process_count) as process_count,
+    max(cgroup) as cgroup,
+    count(distinct ts) as samples,
+    count(distinct ts) filter (where accept_queue_length > 0 and accept_queue_length >= accept_queue_limit) as full_samples,
+    max(cast(accept_queue_length as double) / greatest(accept_queue_limit, 1)) as fullness
+  from listener
+  where ts > $now - interval '10 seconds' and ts <= $now
+  group by host, netns, server_address, server_port
+),
+ranked as (
+  select d.host, d.netns, d.overflows, d.accepted, d.seconds_with_overflow,
+    q.server_address, q.server_port, q.queue_length, q.queue_limit, q.process_id, q.process_name, q.process_count, q.cgroup,
+    coalesce(q.samples, 0) as samples, coalesce(q.full_samples, 0) as full_samples,
+    row_number() over (
+      partition by d.host, d.netns order by q.full_samples desc nulls last, q.fullness desc, q.queue_limit
+    ) as place
+  from drops d left join queues q on q.host = d.host and q.netns = d.netns
+),
+guilty as (
+  select *,
+    case when process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy', 'varnishd', 'squid') then 'proxy'
+         when process_name in ('postgres', 'mysqld', 'mariadbd', 'redis-server', 'valkey-server', 'mongod', 'memcached') then 'db'
+         else 'app' end as tier,
+    case when server_port is null then 'an unknown port'
+         when server_address like '%:%' then concat('[', server_address, ']:', server_port)
+         else concat(server_address, ':', server_port) end as endpoint
+  from ranked
+  where full_samples > 0 or place = 1
+),
+somaxconn as (
+  select host, netns, value as somaxconn_text, set_in,
+    row_number() over (partition by host, netns order by ts desc) as place
+  from sysctl
+  where name = 'net.core.somaxconn' and ts > $now - interval '2 hours' and ts <= $now
+),
+config_time as (
+  select host, program, file, max(ts) as newest from config_directive
+  where directive in ('listen', 'bind', 'Listen') and ts > $now - interval '2 hours' and ts <= $now
+  group by host, program, file
+),
+config as (
+  select c.host, c.program, c.process_id, c.server_address, c.server_port, c.file, c.line, c.directive, c.arguments,
+    cast((regexp_match(c.arguments, 'backlog[= ]([0-9]+)'))[1] as bigint) as asked
+  from config_directive c
+  join config_time t on c.host = t.host and c.program = t.program and c.file = t.file and c.ts = t.newest
+  where c.directive in ('listen', 'bind', 'Listen') and c.ts > $now - interval '2 hours' and c.ts <= $now
+),
+placed as (
+  select g.*, s.set_in as somaxconn_set_in, cast(s.somaxconn_text as bigint) as somaxconn,
+    c.file as config_file, c.line as config_line, c.directive, c.arguments, c.asked,
+    row_number() over (
+      partition by g.host, g.netns, g.server_address, g.server_port
+      order by case when c.process_id = g.process_id then 0 else 1 end,
+        case when c.server_address = g.server_address then 0 else 1 end, c.asked desc nulls last, c.file, c.line
+    ) as config_place
+  from guilty g
+  left join somaxconn s on s.host = g.host and s.netns = g.netns and s.place = 1
+  left join config c on c.host = g.host and c.server_port = g.server_port
+    and ((c.program = 'nginx' and g.process_name = 'nginx') or (c.program = 'haproxy' and g.process_name = 'haproxy')
+      or (c.program = 'apache' and g.process_name in ('apache2', 'httpd')))
+),
+told as (
+  select *,
+    coalesce(process_name, 'an unknown process') as process,
+    case when samples = 0 then 'no listener of its namespace could be read'
+         when full_samples = 0 then 'not full at any sample; the fullest queue of its namespace'
+         when full_samples * 2 >= samples then 'full most of the time'
+         else 'full for moments' end as found_by,
+    case when samples > 0 and full_samples * 2 >= samples then true else false end as is_stalled,
+    case
+      when somaxconn is null and asked is not null then concat('listen() asked for ', asked)
+      when somaxconn is null then 'min(backlog of listen(), net.core.somaxconn), which could not be read'
+      when queue_limit = somaxconn and asked > somaxconn
+        then concat('the configuration asks for ', asked, ', the kernel cut it (net.core.somaxconn = ', somaxconn, ')')
+      when queue_limit = somaxconn
+        then concat('net.core.somaxconn = ', somaxconn, ', to which the kernel cuts every larger backlog of listen()')
+      when asked is not null and asked <> queue_limit
+        then concat('the running process asked for ', queue_limit, ' in listen(), the configuration says ', asked, ' and was not loaded since (nginx: reload, others: restart); net.core.somaxconn = ', somaxconn)
+      when queue_limit = 511 and process_name = 'nginx' and asked is null
+        then concat('nginx asks for 511 unless `listen` has `backlog=`; net.core.somaxconn = ', somaxconn, ' would allow more')
+      when queue_limit = 511 and process_name in ('apache2', 'httpd')
+        then concat('Apache asks for 511 unless ListenBackLog says otherwise; net.core.somaxconn = ', somaxconn, ' would allow more')
+      else concat('the process asked for ', queue_limit, ' in listen(); net.core.somaxconn = ', somaxconn, ' would allow more')
+    end as limit_from,
+    case when config_file is not null then concat(config_file, ':', config_line, ': ') else '' end as place_text
+  from placed where config_place = 1
+),
+worded as (
+  select *,
+    case
+      when process_name = 'nginx' then concat(
+        place_text, 'listen ',
+        coalesce(trim(regexp_replace(arguments, ' *backlog=[0-9]+', '')), cast(server_port as varchar)), ' backlog=16384;')
+      when process_name = 'haproxy' then concat(
+        place_text, 'bind ',
+        coalesce(trim(regexp_replace(arguments, ' *backlog +[0-9]+', '')), concat(':', server_port)), ' backlog 16384')
+      when process_name in ('apache2', 'httpd') then concat(place_text, 'ListenBackLog 16384')
+      else 'pass 16384 as backlog to listen() (gunicorn --backlog, uvicorn --backlog, Node server.listen({ backlog }), Tomcat acceptCount)'
+    end as listen_line,
+    case when somaxconn is null or somaxconn < 16384
+      then concat(' and, because the kernel cuts the backlog to it, net.core.somaxconn = 16384',
+        case when somaxconn_set_in is not null then concat(' (set in ', somaxconn_set_in, ')') else ' (in /etc/sysctl.d/90-weir.conf; `sysctl --system`)' end)
+      else '' end as sysctl_line
+  from told
+)
+select host, netns, server_address, server_port, tier,
+  case when overflows * 1000 > overflows + accepted then 'page' else 'mail' end as class,
+  process, process_id, process_count, cgroup, endpoint, overflows, accepted, seconds_with_overflow,
+  queue_length, queue_limit, full_samples, samples, found_by, limit_from, somaxconn, asked,
+  config_file, config_line,
+  case
+    when is_stalled and tier <> 'proxy' then concat(
+      'First get ', process, ' to accept again: the queue is full all the time, so it is stuck, out of workers or out of processor, and a longer queue would only make visitors wait longer. Look at what it waits for (database, disk, lock, descriptors) and restart it if it hangs. For bursts afterwards: ', listen_line, sysctl_line,
+      '. A new backlog counts when the process calls listen() again: restart it. Check: ListenOverflows no longer rises. Do not set net.ipv4.tcp_abort_on_overflow=1: it turns waiting clients into failed ones.')
+    else concat(
+      'Raise both limits, the smaller one counts: ', listen_line, sysctl_line,
+      '. It is safe: an entry of the queue costs memory only while it waits. The sysctl first, then ',
+      case when process_name = 'nginx' then '`nginx -t && nginx -s reload` (nginx calls listen() again when the number in its line has changed; if only the sysctl changes, restart it)' else 'a restart, so that listen() is called again' end,
+      '. Check: accept_queue_limit shows the new value and ListenOverflows no longer rises; if the queue then stays long, the process is too slow and not the queue too short. Do not set net.ipv4.tcp_abort_on_overflow=1.')
+  end as fix_text
+from worded
+where seconds_with_overflow >= 2 or overflows >= 20

@@ -1,0 +1,122 @@
+// @ts-check
+// Calls weir's HTTP API and knows whether weir still answers; the contract is docs/api.md.
+// Only `/api/status` decides that weir is gone: a query that fails on its own is that panel's error.
+
+/** @typedef {{name: string, kind: string, unit: string}} Column */
+/** @typedef {{columns: Column[], rows: any[][], row_count: number, is_truncated: boolean, elapsed_seconds: number}} Answer */
+
+const QUERIES_AT_ONCE = 4;
+const TIMEOUT_MS = 20_000;
+const STATUS_EVERY_MS = 5_000;
+
+/** An answer of the API that is not a success; `hint` says what to do. */
+export class ApiError extends Error {
+  /** @param {string} message @param {string} [hint] @param {number} [status] */
+  constructor(message, hint, status = 0) {
+    super(message);
+    this.hint = hint;
+    this.status = status;
+  }
+}
+
+let running = 0;
+/** @type {(() => void)[]} */
+const waiting = [];
+
+async function slot() {
+  if (running >= QUERIES_AT_ONCE) await new Promise(resolve => waiting.push(() => resolve(undefined)));
+  running += 1;
+}
+
+function release() {
+  running -= 1;
+  waiting.shift()?.();
+}
+
+/** @param {string} path @param {RequestInit} [init] @returns {Promise<Response>} */
+async function request(path, init = {}) {
+  const signals = [AbortSignal.timeout(TIMEOUT_MS)];
+  if (init.signal) signals.push(init.signal);
+  let response;
+  try {
+    response = await fetch(path, { ...init, signal: AbortSignal.any(signals) });
+  } catch (cause) {
+    if (init.signal?.aborted) throw cause;
+    if (path !== '/api/status') check();
+    throw new ApiError('weir does not answer', 'is `weir up` still running on this address?');
+  }
+  if (response.ok) return response;
+  const body = await response.json().catch(() => ({}));
+  throw new ApiError(body.error ?? `${path}: status ${response.status}`, body.hint, response.status);
+}
+
+/** One JSON answer. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const get = async (path, signal) => (await request(path, { signal })).json();
+
+/** Runs one query. @param {string} sql @param {{limit?: number, signal?: AbortSignal}} [options] @returns {Promise<Answer>} */
+export async function runSql(sql, { limit = 1000, signal } = {}) {
+  await slot();
+  try {
+    signal?.throwIfAborted();
+    return await (await post(sql, limit, '', signal)).json();
+  } finally {
+    release();
+  }
+}
+
+/** The answer of a query as CSV. @param {string} sql @returns {Promise<Blob>} */
+export const runCsv = async sql => (await post(sql, 100_000, '?format=csv')).blob();
+
+function post(sql, limit, suffix, signal) {
+  const headers = { 'content-type': 'application/json' };
+  return request(`/api/sql${suffix}`, { method: 'POST', headers, body: JSON.stringify({ sql, limit }), signal });
+}
+
+/** Rows of an answer as objects. @param {Answer | undefined} answer @returns {any[]} */
+export function objects(answer) {
+  return (answer?.rows ?? []).map(row => Object.fromEntries(row.map((value, i) => [answer.columns[i].name, value])));
+}
+
+// ---- is weir there? ----
+
+/** @typedef {{is_lost: boolean, last_ok: number | null, retry_at: number | null, status: any, problem: string | null}} Connection `problem`: weir answers, but only to say what is wrong */
+/** @type {Connection} */
+let connection = { is_lost: false, last_ok: null, retry_at: null, status: null, problem: null };
+/** @type {Set<(c: Connection) => void>} */
+const watchers = new Set();
+let timer = 0;
+let failures = 0;
+let isChecking = false;
+
+export const currentConnection = () => connection;
+
+/** Calls `watcher` at each change; the answer ends it. @param {(c: Connection) => void} watcher */
+export function watchConnection(watcher) {
+  watchers.add(watcher);
+  return () => void watchers.delete(watcher);
+}
+
+function changed(next) {
+  connection = { ...connection, ...next };
+  watchers.forEach(watcher => watcher(connection));
+}
+
+/** Asks for the status now, and again after a while: sooner first, then rarer, while weir is gone. */
+export async function check() {
+  if (isChecking) return;
+  isChecking = true;
+  clearTimeout(timer);
+  let delay = STATUS_EVERY_MS;
+  try {
+    const status = await get('/api/status');
+    failures = 0;
+    changed({ is_lost: false, last_ok: Date.now(), retry_at: null, status, problem: null });
+  } catch (error) {
+    failures += 1;
+    delay = Math.min(1_000 * 2 ** (failures - 1), 15_000);
+    const isThere = error.status > 0;
+    changed({ is_lost: !isThere, problem: isThere ? error.message : null, retry_at: Date.now() + delay });
+  }
+  isChecking = false;
+  timer = setTimeout(check, delay);
+}

@@ -1,0 +1,112 @@
+// The journeys of a person who opens the page of a real weir on this host.
+import assert from 'node:assert/strict';
+import { appendFile, readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { cannotRun, shot, withPage } from './browser.mjs';
+import { noWeir, stalledListener, weir } from './fixtures.mjs';
+
+const skip = cannotRun() || noWeir();
+/** @type {Awaited<ReturnType<typeof weir>>} */
+let server;
+before(async () => { if (!skip) server = await weir(); });
+after(() => server?.stop());
+
+test('overview_shows_the_listeners_of_this_host', { skip }, async () => {
+  const mine = createServer();
+  await new Promise(resolve => mine.listen({ port: 0, host: '127.0.0.1', backlog: 77 }, () => resolve(undefined)));
+  const { port } = /** @type {any} */ (mine.address());
+  try {
+    await withPage(server.url, async page => {
+      const row = page.locator('#listeners tbody tr', { hasText: `127.0.0.1:${port}` });
+      await row.waitFor({ timeout: 20_000 });
+      assert.match((await row.innerText()).replace(/\s+/g, ' '), /node.* 0\/77 /);
+      for (const tier of ['client', 'proxy', 'app', 'db', 'disk', 'kernel', 'host', 'weir']) await page.locator(`[data-tier=${tier}]`).waitFor();
+      await page.locator('[data-tier=host]').getByText('processor busy').waitFor();
+      assert.equal(await page.locator('.state-error').count(), 0, 'no panel failed');
+      await shot(page, 'overview-light');
+      await page.getByRole('button', { name: 'dark or light' }).click();
+      await shot(page, 'overview-dark');
+      await page.locator('[data-tier=kernel] .open-sql').click();
+      await page.locator('.result tbody tr').first().waitFor();
+    });
+  } finally {
+    mine.close();
+  }
+});
+
+test('a_line_written_to_a_tailed_file_appears_live', { skip }, async () => {
+  const mark = `journey-${process.pid}-${Date.now()}`;
+  const file = join(server.logs, 'app.log');
+  await appendFile(file, 'the application has started\n');
+  await withPage(server.url, async page => {
+    await page.goto(`/#/logs?q=${mark}`);
+    await page.getByText('No row matches in this time range.').waitFor();
+    await appendFile(file, `checkout of basket ${mark} took too long\n`);
+    const row = page.locator('.row', { hasText: `basket ${mark}` });
+    await row.waitFor({ timeout: 15_000 });
+    assert.equal(await row.count(), 1);
+    await row.getByRole('button').first().click();
+    await page.getByText('Paused while you read').waitFor();
+    await row.locator('.row-detail dd', { hasText: file }).waitFor();
+    await page.locator('.facets').getByRole('button', { name: /^log\s*1$/ }).waitFor();
+    await shot(page, 'logs');
+    await page.getByRole('button', { name: 'Newest rows' }).click();
+    await appendFile(file, `and again ${mark}\n`);
+    await page.locator('.row', { hasText: `and again ${mark}` }).waitFor();
+  });
+});
+
+test('a_query_gives_a_table_a_chart_and_a_file', { skip }, async () => {
+  await withPage(server.url, async page => {
+    await page.goto('/#/sql');
+    await page.locator('.schema summary', { hasText: 'cpu_stat' }).click();
+    await page.locator('.schema').getByText('Time the hypervisor gave to others').or(page.locator('.schema button[title="Time the hypervisor gave to others."]')).first().waitFor();
+    const editor = page.getByLabel('SQL query');
+    await editor.fill("select ts, processes_running, idle_seconds_total from cpu_stat where cpu = 'all' order by ts desc limit 50");
+    await editor.press('Control+Enter');
+    await page.locator('.result tbody tr').nth(1).waitFor();
+    assert.deepEqual(await page.locator('.result th').allInnerTexts(), ['ts', 'processes_running', 'idle_seconds_total']);
+    await page.getByRole('button', { name: 'Chart' }).click();
+    await page.locator('.result .uplot canvas').waitFor();
+    assert.ok(page.url().includes('chart=1'));
+    await shot(page, 'sql');
+    const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
+    assert.match(await readFile(await file.path(), 'utf8'), /^ts,processes_running,idle_seconds_total\r?\n2/);
+    await editor.fill('select nosuch from cpu_stat');
+    await editor.press('Control+Enter');
+    await page.getByRole('alert').getByText('nosuch').first().waitFor();
+    await page.reload();
+    await page.getByRole('alert').getByText('nosuch').first().waitFor(); // the query is in the address
+  }, { allows: /status of 400/ });
+});
+
+test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, async () => {
+  const stalled = await stalledListener();
+  try {
+    await withPage(server.url, async page => {
+      await page.goto('/#/findings');
+      const row = page.locator('.finding-row.is-firing', { hasText: String(stalled.port) }).first();
+      await row.waitFor({ timeout: 45_000 });
+      await row.getByRole('link').click();
+      await page.getByRole('heading', { level: 1 }).waitFor();
+      await page.locator('[data-evidence]').getByText(String(stalled.port)).first().waitFor();
+      const fix = await page.locator('[data-fix]').innerText();
+      assert.ok(fix.trim().length > 20, 'the fix says something');
+      await page.locator('.fix').getByRole('button', { name: 'Copy' }).click();
+      await page.getByText('Copied').waitFor();
+      const copied = await page.evaluate(() => navigator.clipboard.readText());
+      assert.equal(copied.replaceAll('`', '').trim(), fix.trim());
+      await page.locator('.chart canvas').waitFor();
+      await shot(page, 'finding');
+      await page.locator('[data-evidence] .open-sql').click();
+      await page.locator('.result h2').waitFor();
+      await page.goto('/#/overview');
+      await page.locator('.verdict a').first().waitFor();
+      await shot(page, 'overview-finding');
+    });
+  } finally {
+    await stalled.stop();
+  }
+});

@@ -1,0 +1,87 @@
+// @ts-check
+// One finding: what, where, since when, the evidence as chart and rows, why, and what to change.
+import { html } from '../vendor/preact-htm.js';
+import { useApi, useSql, useTick } from '../hooks.js';
+import { ago, duration, exact, time, value } from '../format.js';
+import { link } from '../router.js';
+import { Badge, Icon } from '../parts/icon.js';
+import { Chart, canChart } from '../parts/chart.js';
+import { Grid } from '../parts/grid.js';
+import { CopyButton, Empty, OpenSql, Panel, States, prose } from '../parts/panel.js';
+
+/** @param {{id: string}} props */
+export function Finding({ id }) {
+  useTick(5_000);
+  const loaded = useApi(`/api/findings/${encodeURIComponent(id)}`, 3_000);
+  return html`
+    <p class="back"><a href=${link('findings')}><${Icon} name="left" />Findings</a></p>
+    <${States} loaded=${loaded} lines=${8}>${f => html`<${Page} f=${f} />`}<//>`;
+}
+
+function Page({ f }) {
+  const end = f.resolved_ts ? Date.parse(f.resolved_ts) : Date.now();
+  return html`
+    <article class=${`finding is-${f.state} is-${f.class}`} aria-labelledby="finding-title">
+      <header class="finding-head">
+        <p><${Badge} finding=${f} /><span>${f.tier}</span><code>${f.rule}</code></p>
+        <h1 id="finding-title">${prose(f.summary)}</h1>
+        <dl class="facts">
+          <div><dt>where</dt><dd>${f.subject}${f.host && html`, host <b>${f.host}</b>`}</dd></div>
+          <div><dt>since</dt><dd title=${f.started_ts}>${time(f.started_ts, { digits: 0, isLong: true })} UTC, ${ago(f.started_ts)}</dd></div>
+          <div><dt>${f.resolved_ts ? 'lasted' : 'lasts'}</dt><dd>${duration(Math.max(0, Math.round((end - Date.parse(f.started_ts)) / 1000)))}</dd></div>
+        </dl>
+        <${History} history=${f.history ?? []} />
+      </header>
+      <div class="finding-body">
+        <div>
+          ${f.chart && html`<${EvidenceChart} f=${f} />`}
+          <${Evidence} f=${f} />
+        </div>
+        <div>
+          <section class="panel fix" aria-label="fix"><header><h2>What to change</h2><${CopyButton} text=${f.fix} label="Copy" /></header>${f.fix.includes('\n') ? html`<pre data-fix tabindex="0">${f.fix}</pre>` : html`<p data-fix>${prose(f.fix)}</p>`}</section>
+          <${Text} title="Why it hurts" text=${f.why} /><${Text} title="Look at" text=${f.look_at} /><${Text} title="Stays silent when" text=${f.silent_when} /><${Text} title="Source" text=${f.source} isSmall />
+        </div>
+      </div>
+    </article>`;
+}
+
+const History = ({ history }) => html`
+  <ol class="history" aria-label="states">${history.map((h, i) => html`
+    <li key=${`${h.ts} ${h.state}`} class=${`is-${h.state}${i === history.length - 1 ? ' is-now' : ''}`}><b>${h.state}</b><time datetime=${h.ts} title=${h.ts}>${time(h.ts, { digits: 0 })}</time></li>`)}</ol>`;
+
+function EvidenceChart({ f }) {
+  const loaded = useSql(f.chart.sql, { every: f.state === 'resolved' ? 0 : 5_000, limit: 5000 });
+  const marks = (f.history ?? []).filter((h, i, all) => h.state !== all[i - 1]?.state).map(h => ({ ts: h.ts, label: h.state }));
+  return html`
+    <${Panel} title=${f.chart.title || 'Evidence over time'} sql=${f.chart.sql} isChart>
+      <${States} loaded=${loaded} isEmpty=${d => !d.rows.length || !canChart(d)} empty="No row for the chart in its time range; the rows below are kept with the finding.">
+        ${answer => html`<${Chart} answer=${answer} unit=${unitName(f.chart.unit)} marks=${marks} />`}
+      <//>
+    <//>`;
+}
+
+// The rule's unit holds for all its series when it is one that can be printed; else each column's own.
+const unitName = unit => (['s', 'B', 'ratio', '/s', 'B/s', 'count'].includes(unit) ? unit : undefined);
+
+/** The rows that the rule saw, kept with the finding. */
+function Evidence({ f }) {
+  const rows = Array.isArray(f.evidence) ? f.evidence : [];
+  const shown = [f.fix, f.summary, f.subject, f.tier, f.class]; // what the page says anyway is not repeated
+  const names = [...new Set(rows.flatMap(row => Object.keys(row)))].filter(name => rows.length > 1 || !shown.includes(rows[0][name]));
+  const kind = name => {
+    const sample = rows.map(row => row[name]).find(v => v !== null && v !== undefined);
+    return typeof sample === 'number' ? 'float' : typeof sample === 'boolean' ? 'boolean' : 'text';
+  };
+  const answer = { columns: names.map(name => ({ name, kind: kind(name), unit: '' })), rows: rows.map(row => names.map(name => row[name] ?? null)), row_count: rows.length, is_truncated: false, elapsed_seconds: 0 };
+  const first = rows.length === 1;
+  return html`
+    <section class="panel" aria-label="evidence" data-evidence>
+      <header><h2>Evidence</h2><span class="aside">the rule's last answer, kept with the finding</span>${f.sql && html`<${OpenSql} sql=${f.sql} />`}</header>
+      ${!rows.length ? html`<${Empty}>This finding has no evidence rows.<//>` : first ? html`<dl class="evidence">${names.map((name, i) => html`<div key=${name}><dt>${name}</dt><dd title=${exact(answer.rows[0][i], answer.columns[i])}>${value(answer.rows[0][i], answer.columns[i])}</dd></div>`)}</dl>`
+        : html`<${Grid} answer=${answer} label="evidence rows" />`}
+    </section>`;
+}
+
+const Text = ({ title, text, isSmall }) => (text ? html`<section class=${`panel text${isSmall ? ' is-small' : ''}`} aria-label=${title}><header><h2>${title}</h2></header>${paragraphs(text)}</section>` : null);
+
+const paragraphs = text => text.trim().split(/\n\s*\n/).map((part, i) => html`<p key=${i}>${prose(part)}</p>`);

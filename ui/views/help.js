@@ -1,0 +1,28 @@
+// @ts-check
+// Keys and the search language on one card.
+import { html, useEffect, useRef } from '../vendor/preact-htm.js';
+import { Icon } from '../parts/icon.js';
+
+const KEYS = [['g o', 'overview'], ['g f', 'findings'], ['g l', 'logs'], ['g s', 'SQL'], ['/', 'search or query'], ['j  k', 'next, previous row'], ['Enter', 'open the row'], ['Ctrl Enter', 'run the query'], ['?', 'this card'], ['Esc', 'close, leave a field']];
+const SEARCH = [['timeout', 'the word anywhere in the line'], ['"connection reset"', 'the words in this order'], ['status:5xx', 'a class of status codes'], ['path:/cart*', '* stands for anything'], ['duration:>0.5', 'slower than half a second'],
+  ['severity:error', 'log rows of one severity'], ['kind:reject', 'lines that were not understood'], ['-method:HEAD', 'without these'], ['attrs.region:eu', 'a field that has no column']];
+
+/** @param {{onClose: () => void}} props */
+export function Help({ onClose }) {
+  const ref = useRef(/** @type {any} */ (null));
+  useEffect(() => {
+    const close = () => ref.current?.close();
+    ref.current?.showModal();
+    addEventListener('hashchange', close);
+    return () => removeEventListener('hashchange', close);
+  }, []);
+  return html`
+    <dialog ref=${ref} class="help" aria-labelledby="help-title" onClose=${onClose} onClick=${e => { if (e.target === ref.current) ref.current.close(); }}>
+      <header><h2 id="help-title">Keyboard and search</h2><button type="button" class="plain" onClick=${() => ref.current.close()} aria-label="close"><${Icon} name="close" /></button></header>
+      <div class="help-body">
+        <dl>${KEYS.map(([key, text]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl>
+        <dl>${SEARCH.map(([term, text]) => html`<div key=${term}><dt><code>${term}</code></dt><dd>${text}</dd></div>`)}</dl>
+      </div>
+      <p>Every panel shows what one query answered: <b>open as SQL</b> leads to it. All times are UTC. A dash means not measured, 0 means measured zero.</p>
+    </dialog>`;
+}
