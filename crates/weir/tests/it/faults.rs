@@ -58,9 +58,9 @@ impl Scene {
 
     /// Requests of this scene's nginx, which weir found by itself.
     fn requests(&self) -> i64 {
-        let log = self.dir.path().join("access.log");
-        self.weir
-            .number(&format!("select count(*) from request where source = '{}'", log.display()))
+        let dir = self.dir.path().display();
+        let sql = format!("select count(*) from request where source like '%{dir}/access.log'");
+        self.weir.number(&sql)
     }
 
     /// A firing finding of the rule about this scene.
