@@ -23,6 +23,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let values = &config.values;
+    // The allocator takes memory in large steps, which huge pages would make resident at once: 35 MiB instead of 22.
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!("cannot do without huge pages: {error}");
+    }
     if values.agent.hub.is_empty() {
         return Err(Failure::new("cannot watch: no hub is named")
             .hint("weir agent --hub http://127.0.0.1:4770, or set `agent.hub`")

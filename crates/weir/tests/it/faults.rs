@@ -45,12 +45,23 @@ impl Scene {
         let nginx = Nginx::start(&netns, dir.path());
         let scene = Self { manner, weir, netns, _nginx: nginx, dir };
         wait_for("nginx's listener is seen", PATIENCE, || scene.sees_nginx().then_some(()));
+        wait_for("the namespace's somaxconn is read", PATIENCE, || {
+            scene.knows_somaxconn().then_some(())
+        });
         Some(scene)
     }
 
     fn sees_nginx(&self) -> bool {
         let sql = format!(
             "select count(*) from listener where netns = '{}' and server_port = 8080 and process_name = 'nginx'",
+            self.netns.name
+        );
+        self.weir.number(&sql) > 0
+    }
+
+    fn knows_somaxconn(&self) -> bool {
+        let sql = format!(
+            "select count(*) from sysctl where netns = '{}' and name = 'net.core.somaxconn'",
             self.netns.name
         );
         self.weir.number(&sql) > 0
@@ -107,6 +118,8 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
         "{finding}"
     );
     assert!(evidence.contains("\"queue_limit\":8"), "{evidence}");
+    let summary = finding["summary"].as_str().unwrap_or_default();
+    assert!(summary.contains("of 8") && !summary.contains("could not be read"), "{summary}");
     assert!(whole["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{whole}");
     assert!(whole["history"].as_array().is_some_and(|history| !history.is_empty()), "{whole}");
     assert!(scene.weir.rows(whole["sql"].as_str().expect("a query")).len() < 100);

@@ -146,22 +146,27 @@ pub(crate) fn application(netns: &Netns, backlog: i32, manner: &Manner) -> JoinH
     let manner = manner.clone();
     netns.spawn(move || {
         let listener = listener(9001, backlog);
-        listener.set_nonblocking(true).expect("an option");
+        let tenth = Some(Duration::from_millis(100));
+        rustix::net::sockopt::set_socket_timeout(
+            &listener,
+            rustix::net::sockopt::Timeout::Recv,
+            tenth,
+        )
+        .expect("an option");
         while !manner.is_ended.load(Ordering::Relaxed) {
-            let is_stalled = manner.is_stalled.load(Ordering::Relaxed);
-            match (!is_stalled).then(|| listener.accept()) {
-                Some(Ok((stream, _))) => {
-                    let manner = manner.clone();
-                    std::thread::spawn(move || answer(stream, &manner));
-                }
-                _ => pause(Duration::from_millis(2)),
+            if manner.is_stalled.load(Ordering::Relaxed) {
+                pause(Duration::from_millis(20));
+                continue;
+            }
+            if let Ok((stream, _)) = listener.accept() {
+                let manner = manner.clone();
+                std::thread::spawn(move || answer(stream, &manner));
             }
         }
     })
 }
 
 fn answer(mut stream: TcpStream, manner: &Manner) {
-    let _ = stream.set_nonblocking(false);
     let mut request = [0; 4096];
     if !matches!(stream.read(&mut request), Ok(length) if length > 0) {
         return;
@@ -177,7 +182,7 @@ fn answer(mut stream: TcpStream, manner: &Manner) {
 pub(crate) enum Reading {
     /// At once.
     Fast,
-    /// 16 KiB every 40 ms through a small window.
+    /// 16 KiB every 120 ms through a small window.
     Slow,
 }
 
@@ -214,7 +219,7 @@ fn visit(reading: Reading) -> std::io::Result<()> {
             return Ok(());
         }
         if reading == Reading::Slow {
-            pause(Duration::from_millis(40));
+            pause(Duration::from_millis(120));
         }
     }
 }
