@@ -54,6 +54,9 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
     let shell = Shell::new()?;
     shell.change_dir(root());
     shell.set_var("CARGO_TARGET_DIR", target_dir()?);
+    if ["run", "test", "bench", "docs"].contains(&command.as_str()) {
+        claim_target_dir(&shell)?;
+    }
     match command.as_str() {
         "run" => run::run(&shell, rest),
         "test" => test::test(&shell, rest),
@@ -75,9 +78,28 @@ fn docs(shell: &Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The root of the repository.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root of the workspace")
+/// The root of the repository. Asked of cargo when it runs: clones of one user share a build directory, so what was
+/// compiled in may be another clone's path.
+fn root() -> PathBuf {
+    let manifest =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&manifest).parent().expect("xtask lies in the root of the workspace").to_owned()
+}
+
+/// Drops this workspace's own crates from the build directory when another clone built there last: cargo tells clones
+/// apart by the times of files only, and would take the other one's newer build for this one's. Dependencies stay.
+fn claim_target_dir(shell: &Shell) -> Result {
+    let (dir, root) = (target_dir()?, root());
+    let owner = dir.join("weir-clone");
+    if std::fs::read_to_string(&owner).is_ok_and(|last| Path::new(&last) == root) {
+        return Ok(());
+    }
+    if dir.join("debug").exists() || dir.join("release").exists() {
+        cmd!(shell, "cargo clean --quiet --workspace").run()?;
+    }
+    std::fs::create_dir_all(&dir)?;
+    std::fs::write(&owner, root.to_string_lossy().as_bytes())
+        .map_err(|error| format!("cannot write `{}`: {error}", owner.display()).into())
 }
 
 /// Where everything is built: one place for all clones of this user, outside of the tree, unless told otherwise.

@@ -7,8 +7,8 @@
 //!                         └──────────────────────────────────────────────────────────────┘
 //! ```
 
+use siphasher::sip128::SipHasher24;
 use weir_tables::{Finding, Micros};
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{Class, Row};
 
@@ -177,5 +177,6 @@ impl Transition {
 
 /// The identity of a finding: 32 hex digits of rule, host, key and start.
 pub(crate) fn finding_id(rule: &str, host: &str, key: &str, started: Micros) -> String {
-    format!("{:032x}", xxh3_128(format!("{rule}\0{host}\0{key}\0{}", started.0).as_bytes()))
+    let identity = format!("{rule}\0{host}\0{key}\0{}", started.0);
+    format!("{:032x}", SipHasher24::new().hash(identity.as_bytes()).as_u128())
 }

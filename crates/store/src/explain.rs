@@ -11,6 +11,12 @@ use crate::error::{ErrorKind, StoreError};
 /// Messages longer than this are cut: some carry a whole plan.
 const MESSAGE_CHARS_MAX: usize = 400;
 
+/// Statements that would change something.
+const WRITING_VERBS: [&str; 11] = [
+    "insert", "update", "delete", "merge", "truncate", "create", "drop", "alter", "copy", "set",
+    "grant",
+];
+
 /// What went wrong, for the person who wrote the SQL.
 pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionContext) -> StoreError {
     match error.find_root() {
@@ -66,8 +72,9 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
             None => error.with_hint("`weir tables` lists the tables"),
         };
     }
-    if text.contains(" not supported: ") {
-        let verb = sql.split_whitespace().next().unwrap_or_default().to_lowercase();
+    // A statement that writes may be refused for a detail before it is refused for writing.
+    let verb = sql.split_whitespace().next().unwrap_or_default().to_lowercase();
+    if text.contains(" not supported: ") || WRITING_VERBS.contains(&verb.as_str()) {
         return bad_query(&format!("only queries are run, not `{verb}`")).with_hint(
             "weir's tables are written by its collectors; begin with `select` or `with`",
         );

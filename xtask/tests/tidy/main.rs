@@ -11,9 +11,11 @@ mod rust;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the repository.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root")
+/// The root of the repository. Asked of cargo when it runs: clones of one user share a build directory, so what was
+/// compiled in may be another clone's path.
+fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for tests");
+    Path::new(&manifest).parent().expect("xtask lies in the root").to_owned()
 }
 
 /// What a command of this repository prints.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use memchr::memmem;
 use rustix::buffer::spare_capacity;
 use weir_tables::{LogFormat, LogSource, Micros, Program, StreamId};
-use xxhash_rust::xxh3::xxh3_128;
 
+use super::tail::hash_of;
 use super::tail::{Chunk, StreamState, StreamStatus};
 
 /// Entries of one microsecond that are told apart.
@@ -83,7 +83,7 @@ impl Journal {
         Self {
             source: Arc::new(source.clone()),
             path: source.path.to_string_lossy().into(),
-            stream: StreamId(xxh3_128(key.as_bytes())),
+            stream: hash_of(key.as_bytes()),
             cursor: None,
             child: None,
             retry_at: None,

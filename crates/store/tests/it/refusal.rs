@@ -110,6 +110,20 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
     )
     .await;
     check(
+        "insert into log values (1)",
+        expect![[r#"
+        only queries are run, not `insert`
+        hint: weir's tables are written by its collectors; begin with `select` or `with`"#]],
+    )
+    .await;
+    check(
+        "update nosuchtable set a = 1",
+        expect![[r#"
+        there is no table `nosuchtable`
+        hint: `weir tables` lists the tables"#]],
+    )
+    .await;
+    check(
         "delete from log",
         expect![[r#"
             only queries are run, not `delete`

@@ -29,6 +29,7 @@ use weir_tables::{LogSource, Micros, StreamId};
 
 use contact::Contact;
 use file::{ReadOutcome, TailFile};
+pub(in crate::logs) use identity::hash_of;
 use identity::{Age, Place};
 pub use types::{Chunk, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions};
 
