@@ -21,6 +21,9 @@ use crate::meter::{Run, Stage};
 
 /// How often files are looked at: the largest part of the way from a line's writing to its being found.
 const LOOK: Duration = Duration::from_millis(100);
+/// The same when nothing was written for [`IDLE_AFTER`]: looking is most of what an idle tailer costs.
+const LOOK_IDLE: Duration = Duration::from_millis(250);
+const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// The pause after the destination was busy or full, or did not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often the status is published.
@@ -44,6 +47,7 @@ pub(super) struct Follower {
     epochs: HashMap<StreamId, u64>,
     paused_until: Option<Instant>,
     published: Option<Instant>,
+    last_chunk: Option<Instant>,
 }
 
 /// A journal that is followed, and the source it was made from.
@@ -80,6 +84,7 @@ impl Follower {
             epochs: HashMap::new(),
             paused_until: None,
             published: None,
+            last_chunk: None,
         }
     }
 
@@ -166,6 +171,7 @@ impl Follower {
             let now = self.context.clock.now();
             let Some(chunk) = self.next_chunk(now) else { return };
             self.context.meter.ran(Stage::Tail, &run, 0);
+            self.last_chunk = Some(Instant::now());
             let ticket = Ticket {
                 stream: chunk.stream,
                 epoch: self.epochs.get(&chunk.stream).copied().unwrap_or_default(),
@@ -198,7 +204,8 @@ impl Follower {
     }
 
     fn wait(&mut self) {
-        let mut waited = self.replies.recv_timeout(LOOK);
+        let is_idle = self.last_chunk.is_none_or(|at| at.elapsed() > IDLE_AFTER);
+        let mut waited = self.replies.recv_timeout(if is_idle { LOOK_IDLE } else { LOOK });
         while let Ok(reply) = waited {
             self.take(reply);
             waited =
