@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::config::place::read_token;
 use crate::failure::{EXIT_CONFIG, Failure};
 use crate::meter::Meter;
+use crate::own_memory;
 use crate::remote::Remote;
 use crate::terminal::say;
 use crate::up::{Signals, context};
@@ -59,6 +60,7 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
             status.sources().len(),
             status.listeners().len(),
         ));
+        own_memory::forget_start_pages();
         signals.wait().await;
         tracing::info!("ending");
         remote.close();

@@ -16,6 +16,7 @@ mod judge;
 mod local;
 mod meter;
 mod nearest;
+mod own_memory;
 mod parcel_link;
 mod port_owner;
 mod remote;

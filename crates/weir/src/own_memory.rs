@@ -1,0 +1,96 @@
+//! Lets go of pages of weir's own program file that only the start needed.
+//!
+//! The kernel maps the file in steps of 64 KiB around each page that is touched, and the loader reads megabytes of
+//! relocations once; an agent would hold them resident for months. Source: madvise(2), /proc/self/smaps in proc(5).
+//! The one module of this crate with `unsafe` code.
+
+use std::fs;
+
+/// A mapping as `/proc/self/smaps` shows it.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    start: usize,
+    end: usize,
+}
+
+/// Forgets every page of the program file that can be read from it again. Failing to costs memory and nothing else.
+pub(crate) fn forget_start_pages() {
+    let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else { return };
+    let Ok(program) = std::env::current_exe() else { return };
+    for mapping in clean_mappings(&smaps, &program.display().to_string()) {
+        forget(&mapping);
+    }
+}
+
+#[expect(unsafe_code, reason = "madvise has no safe form, since on other mappings it loses data")]
+fn forget(mapping: &Mapping) {
+    let start = std::ptr::with_exposed_provenance_mut(mapping.start);
+    // SAFETY: the mapping is of the running program's file, is not writable and has no page of its own (`Anonymous`
+    // and `Swap` are 0), so each page dropped here is read from the file again, unchanged, when it is next touched. What
+    // was relocated at the start has pages of its own and is not touched.
+    let _ = unsafe { libc::madvise(start, mapping.end - mapping.start, libc::MADV_DONTNEED) };
+}
+
+/// Mappings of `program` without write permission and without a page that differs from the file.
+fn clean_mappings(smaps: &str, program: &str) -> Vec<Mapping> {
+    let mut found = Vec::new();
+    let mut current: Option<Mapping> = None;
+    let mut has_own_pages = false;
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(first), Some(second)) = (words.next(), words.next()) else { continue };
+        if let Some(range) = parse_range(first) {
+            found.extend(current.take().filter(|_| !has_own_pages));
+            let is_ours = line.ends_with(program) && !second.contains('w');
+            current = is_ours.then_some(range);
+            has_own_pages = false;
+        } else if matches!(first, "Anonymous:" | "Swap:") {
+            has_own_pages |= second != "0";
+        }
+    }
+    found.extend(current.filter(|_| !has_own_pages));
+    found
+}
+
+fn parse_range(word: &str) -> Option<Mapping> {
+    let (start, end) = word.split_once('-')?;
+    let hex = |text| usize::from_str_radix(text, 16).ok();
+    Some(Mapping { start: hex(start)?, end: hex(end)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mapping, clean_mappings, forget_start_pages};
+
+    const SMAPS: &str = "\
+55d0-55d4 r--p 00000000 fe:00 12 /usr/bin/weir
+Rss: 16 kB
+Private_Dirty: 4 kB
+Anonymous: 0 kB
+VmFlags: rd mr mw me dw
+55d4-55d8 r--p 00004000 fe:00 12 /usr/bin/weir
+Anonymous: 16 kB
+55d8-55dc rw-p 00008000 fe:00 12 /usr/bin/weir
+Anonymous: 0 kB
+7f00-7f04 r--p 00000000 fe:00 13 /usr/lib/libc.so.6
+Private_Dirty: 0 kB
+7f08-7f0c r-xp 0000c000 fe:00 12 /usr/bin/weir
+Private_Dirty: 0 kB
+";
+
+    #[test]
+    fn relocated_writable_and_foreign_mappings_are_left_alone() {
+        let found = clean_mappings(SMAPS, "/usr/bin/weir");
+        let expected =
+            [Mapping { start: 0x55d0, end: 0x55d4 }, Mapping { start: 0x7f08, end: 0x7f0c }];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_program_that_forgot_its_start_goes_on() {
+        let table: Vec<&str> = weir_tables::TABLES.iter().map(|spec| spec.name).collect();
+        forget_start_pages();
+        let again: Vec<&str> = weir_tables::TABLES.iter().map(|spec| spec.name).collect();
+        assert_eq!(table, again);
+    }
+}
