@@ -19,8 +19,9 @@ test('overview_shows_the_listeners_of_this_host', { skip }, async () => {
   const { port } = /** @type {any} */ (mine.address());
   try {
     await withPage(server.url, async page => {
-      const row = page.locator('#listeners tbody tr', { hasText: `127.0.0.1:${port}` });
-      await row.waitFor({ timeout: 20_000 });
+      // Owners are looked up at a measured pace, so the process may follow its socket by some seconds.
+      const row = page.locator('#listeners tbody tr', { hasText: `127.0.0.1:${port}` }).filter({ hasText: 'node' });
+      await row.waitFor({ timeout: 30_000 });
       assert.match((await row.innerText()).replace(/\s+/g, ' '), /node.* 0\/77 /);
       for (const tier of ['client', 'proxy', 'app', 'db', 'disk', 'kernel', 'host', 'weir']) await page.locator(`[data-tier=${tier}]`).waitFor();
       await page.locator('[data-tier=host]').getByText('processor busy').waitFor();

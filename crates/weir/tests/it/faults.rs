@@ -98,8 +98,11 @@ impl Scene {
 #[test]
 fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("stalled", 16) else { return };
-    visitors(&scene.netns, 24, Reading::Fast, &scene.manner);
+    let Some(scene) = Scene::set("stalled", 8) else { return };
+    visitors(&scene.netns, 4, Reading::Fast, &scene.manner);
+    // More than the queue holds; that they leave is a part of the cause's end.
+    let crowd = Manner { is_ended: std::sync::Arc::default(), ..scene.manner.clone() };
+    visitors(&scene.netns, 26, Reading::Fast, &crowd);
     wait_for("requests are logged and read", PATIENCE, || (scene.requests() > 20).then_some(()));
 
     let begun = Instant::now();
@@ -117,9 +120,9 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
         finding["subject"].as_str().is_some_and(|subject| subject.contains(&own_name)),
         "{finding}"
     );
-    assert!(evidence.contains("\"queue_limit\":16"), "{evidence}");
+    assert!(evidence.contains("\"queue_limit\":8"), "{evidence}");
     let summary = finding["summary"].as_str().unwrap_or_default();
-    assert!(summary.contains("of 16") && !summary.contains("could not be read"), "{summary}");
+    assert!(summary.contains("of 8") && !summary.contains("could not be read"), "{summary}");
     assert!(whole["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{whole}");
     assert!(whole["history"].as_array().is_some_and(|history| !history.is_empty()), "{whole}");
     assert!(scene.weir.rows(whole["sql"].as_str().expect("a query")).len() < 100);
@@ -127,16 +130,9 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
     assert!(!scene.weir.rows(chart).is_empty(), "{chart}");
 
     scene.manner.is_stalled.store(false, Ordering::Relaxed);
-    let mut said = String::new();
+    crowd.is_ended.store(true, Ordering::Relaxed);
     wait_for("it resolves", Duration::from_secs(60), || {
-        let Some(finding) = scene.firing("tcp.listen_overflow", "9001") else { return Some(()) };
-        let finding = finding["summary"].to_string();
-        // What it says while it goes on tells whether the fault or the finding does.
-        if finding != said {
-            println!("still: {finding}");
-            said = finding;
-        }
-        None
+        scene.firing("tcp.listen_overflow", "9001").is_none().then_some(())
     });
     scene.end();
 }
