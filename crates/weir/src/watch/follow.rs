@@ -162,6 +162,8 @@ impl Follower {
             followed.journal.start(position, now);
             followed.is_started = true;
         }
+        // What was just found is shown at once.
+        self.published = None;
         self.unanswered.extend(self.tailer.scan(now));
     }
 

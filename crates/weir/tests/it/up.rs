@@ -36,7 +36,10 @@ fn page_and_status_answer_and_lines_are_found_and_kept() {
     writeln!(file, "second line").expect("it can be written");
     wait_for("the second line", Duration::from_secs(5), || (weir.number(count) == 2).then_some(()));
 
-    let status = weir.get("/api/status");
+    let status = wait_for("the log is shown", Duration::from_secs(5), || {
+        let status = weir.get("/api/status");
+        status["log_sources"].as_array().is_some_and(|all| !all.is_empty()).then_some(status)
+    });
     assert_eq!(status["role"], "up");
     let source = &status["log_sources"][0];
     assert_eq!(source["program"], "other", "{status}");
