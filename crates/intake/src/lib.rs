@@ -1,0 +1,1 @@
+//! Rows from other people's shippers: their protocols, read and answered in their own way.

@@ -1,0 +1,1 @@
+//! Packets to connections, requests and time slices; pure, plus capture.
