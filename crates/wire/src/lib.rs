@@ -1,1 +1,3 @@
 //! Packets to connections, requests and time slices; pure, plus capture.
+
+pub mod packet;
