@@ -1,17 +1,20 @@
-//! Who may ask: the Host header against DNS rebinding, the login, and the headers that keep a browser strict.
+//! Who may ask, and for how long: the Host header against DNS rebinding, the login, the headers that keep a browser strict.
 //!
 //! A page on another site can make a browser send requests here. It cannot read answers (no CORS), cannot send JSON
 //! without a preflight that nobody answers, and cannot pass for this site by renaming itself, because of the Host check.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 
+use super::Shared;
 use super::answer::Refusal;
-use super::{Shared, base64};
 
 const STRICT: [(HeaderName, &str); 5] = [
     (
@@ -24,11 +27,14 @@ const STRICT: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
+/// How long a body may take to arrive.
+const READ_BODY: Duration = Duration::from_secs(30);
+
 /// Runs before every handler.
 pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
     app.meter.count_request();
     let mut response = match admitted(&app, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => in_time(&app, next.run(request)).await,
         Err(refusal) => refusal.into_response(),
     };
     if response.status() == StatusCode::UNAUTHORIZED {
@@ -82,6 +88,15 @@ fn without_port(host: &str) -> &str {
     }
 }
 
+/// The answer, unless the request takes longer than any body may need to arrive and any query to wait and to run.
+async fn in_time(app: &Shared, answer: impl Future<Output = Response>) -> Response {
+    let limit = app.query_timeout * 2 + READ_BODY;
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+        let why = format!("the request was not there after {} s", limit.as_secs());
+        Refusal::new(StatusCode::REQUEST_TIMEOUT, why).into_response()
+    })
+}
+
 /// Links from elsewhere (navigation) are fine, scripts and images are not.
 fn is_foreign_fetch(headers: &HeaderMap) -> bool {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|header| header == value);
@@ -97,7 +112,7 @@ fn has_login(headers: &HeaderMap, token: &str) -> bool {
     let given = if scheme.eq_ignore_ascii_case("bearer") {
         secret.trim().as_bytes().to_vec()
     } else if scheme.eq_ignore_ascii_case("basic") {
-        let Some(pair) = base64::decode(secret.trim()) else { return false };
+        let Ok(pair) = BASE64_STANDARD.decode(secret.trim()) else { return false };
         let Some(colon) = pair.iter().position(|byte| *byte == b':') else { return false };
         pair[colon + 1..].to_vec()
     } else {

@@ -1,7 +1,7 @@
 //! The page and the HTTP API (`docs/api.md`) on one port.
 
 mod answer;
-mod base64;
+mod connection;
 mod findings;
 mod guard;
 mod link;
@@ -35,8 +35,6 @@ use answer::Refusal;
 
 /// Bodies of requests that are no parcels.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// How long open connections may take to end after weir was told to end.
-const DRAIN: Duration = Duration::from_secs(3);
 
 /// What every handler can reach.
 pub(crate) struct App {
@@ -83,21 +81,9 @@ impl App {
 pub(crate) async fn serve(
     listener: TcpListener,
     app: Shared,
-    mut ended: tokio::sync::watch::Receiver<bool>,
+    ended: tokio::sync::watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let mut drain = ended.clone();
-    let router = router(app);
-    let graceful = axum::serve(listener, router).with_graceful_shutdown(async move {
-        let _ = ended.wait_for(|is_ended| *is_ended).await;
-    });
-    let too_long = async move {
-        let _ = drain.wait_for(|is_ended| *is_ended).await;
-        tokio::time::sleep(DRAIN).await;
-    };
-    tokio::select! {
-        result = IntoFuture::into_future(graceful) => result,
-        () = too_long => Ok(()),
-    }
+    connection::serve(listener, router(app), ended).await
 }
 
 fn router(app: Shared) -> Router {

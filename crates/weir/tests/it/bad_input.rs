@@ -160,6 +160,46 @@ fn an_unreadable_log_is_named_and_the_others_are_read() {
     assert!(error.contains("cannot read"), "{error}");
 }
 
+#[test]
+fn a_log_that_may_not_be_read_is_named_with_a_hint_and_read_once_it_may() {
+    let is_root = is_root();
+    if !can_run("log without permission", "root, to become another user", is_root) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let mode = |path: &Path, mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("it is ours");
+    };
+    // The user must reach the program as well, which may lie below a home that is closed.
+    let program = dir.path().join("weir");
+    std::fs::copy(WEIR, &program).expect("there is room");
+    let (log, data) = (dir.path().join("app.log"), dir.path().join("data"));
+    std::fs::write(&log, "one line\n").expect("it can be written");
+    std::fs::create_dir(&data).expect("it can be made");
+    for (path, bits) in [(dir.path(), 0o755), (&program, 0o755), (&log, 0o640), (&data, 0o777)] {
+        mode(path, bits);
+    }
+    let mut command = Command::new(&program);
+    command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(&data).arg("--tail").arg(&log);
+    command.env("XDG_CONFIG_HOME", "/nonexistent").env("WEIR_COLLECT_HOST", "testhost");
+    quiet(&mut command);
+    std::os::unix::process::CommandExt::uid(&mut command, 65534);
+    std::os::unix::process::CommandExt::gid(&mut command, 65534);
+    let weir = Weir::start(command);
+    let error = wait_for("the log's error", Duration::from_secs(20), || {
+        weir.get("/api/status")["log_sources"][0]["error"].as_str().map(str::to_owned)
+    });
+    assert!(
+        error.contains("cannot read") && error.to_lowercase().contains("permission denied"),
+        "{error}"
+    );
+    assert!(error.contains("hint: "), "{error}");
+    mode(&log, 0o644);
+    let count = "select count(*) from log where source like '%app.log'";
+    wait_for("the line", Duration::from_secs(60), || (weir.number(count) == 1).then_some(()));
+}
+
 /// A file system of a few MiB, unmounted when dropped.
 struct SmallDisk<'a>(&'a Path);
 

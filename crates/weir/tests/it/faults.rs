@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::harness::{Weir, can_run, is_root, serve, wait_for};
-use super::netns::{Manner, Netns, Nginx, Reading, application, visitors};
+use super::harness::{Weir, can_run, is_root, serve, wait_for, weir};
+use super::netns::{Manner, Netns, Nginx, Reading, application, knocks, visitors};
 
 /// A fault has to be named within this.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
@@ -172,4 +172,39 @@ fn a_slow_reader_is_called_client_and_not_app() {
     assert_eq!(finding["tier"], "client");
     assert!(scene.firing("app.slow", "").is_none(), "the application is fast");
     scene.end();
+}
+
+#[test]
+fn doctors_exit_code_says_the_worst_class() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let netns = if is_root() { Netns::make("doctor") } else { None };
+    if !can_run("doctor", "root and iproute2", netns.is_some()) {
+        return;
+    }
+    let Some(netns) = netns else { return };
+    let manner = Manner::default();
+    manner.is_stalled.store(true, Ordering::Relaxed);
+    application(&netns, 8, &manner);
+    // Six wait in a queue for eight: nothing is lost yet.
+    knocks(&netns, 6, &manner);
+    let waiting = doctor("tcp.accept_queue_high");
+    assert_eq!(waiting["class"], "mail", "{waiting}");
+    knocks(&netns, 30, &manner);
+    let overflowing = doctor("tcp.listen_overflow");
+    assert_eq!(overflowing["class"], "page", "{overflowing}");
+    manner.is_ended.store(true, Ordering::Relaxed);
+}
+
+/// What `weir doctor` says of port 9001 by this rule; its exit code fits the worst of all that it found, of this host too.
+fn doctor(rule: &str) -> Value {
+    let output = weir(&["doctor", "--seconds", "12", "--format", "json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let findings = answer.as_array().expect("an array");
+    let has = |class: &str| findings.iter().any(|finding| finding["class"] == class);
+    let code = if has("page") { 2 } else { i32::from(has("mail")) };
+    assert_eq!(output.status.code(), Some(code), "{findings:?}");
+    let ours = findings.iter().find(|finding| {
+        finding["rule"] == rule && finding["subject"].as_str().is_some_and(|s| s.contains("9001"))
+    });
+    ours.unwrap_or_else(|| panic!("{rule} is not among {findings:?}")).clone()
 }

@@ -211,6 +211,23 @@ pub(crate) fn visitors(
         .collect()
 }
 
+/// `count` clients that connect to the application, or try to, and hold what they have until the end.
+pub(crate) fn knocks(netns: &Netns, count: usize, manner: &Manner) {
+    for _ in 0..count {
+        let is_ended = Arc::clone(&manner.is_ended);
+        netns.spawn(move || {
+            let address = std::net::SocketAddr::from(([127, 0, 0, 1], 9001));
+            while !is_ended.load(Ordering::Relaxed) {
+                let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
+                while stream.is_ok() && !is_ended.load(Ordering::Relaxed) {
+                    pause(BETWEEN_VISITS);
+                }
+                pause(BETWEEN_VISITS);
+            }
+        });
+    }
+}
+
 fn visit(reading: Reading) -> std::io::Result<()> {
     let mut stream = connect(reading)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

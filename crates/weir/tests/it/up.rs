@@ -124,3 +124,28 @@ fn a_login_is_asked_for_when_there_is_one() {
     assert_eq!(get("/", "Basic dTphLWxvbmctZW5vdWdoLWxvZ2lu"), 200);
     assert_eq!(request(&weir.url, "GET", "/healthz", &[], "").0, 200, "probes need no login");
 }
+
+#[test]
+fn a_client_that_never_ends_its_request_is_sent_away() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = serve("hub", dir.path());
+    quiet(&mut command);
+    let weir = Weir::start(command);
+    let address = weir.url.trim_start_matches("http://");
+    let half = ["", "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: "];
+    let slow: Vec<std::net::TcpStream> = half
+        .iter()
+        .map(|head| {
+            let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+            stream.set_read_timeout(Some(Duration::from_secs(30))).expect("an option");
+            Write::write_all(&mut stream, head.as_bytes()).expect("it is connected");
+            stream
+        })
+        .collect();
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut stream, &mut rest)
+            .expect("closed, not waited for for ever");
+    }
+    assert_eq!(request(&weir.url, "GET", "/healthz", &[], "").0, 200, "the others are served");
+}
