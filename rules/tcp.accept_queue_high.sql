@@ -32,6 +32,7 @@ with queues as (
     max(accept_queue_limit) as queue_limit,
     max(process_name) as process_name,
     max(process_id) as process_id,
+    coalesce(max(tier), 'app') as tier,
     count(distinct ts) as samples,
     count(distinct ts) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) as high_samples
   from listener
@@ -39,9 +40,7 @@ with queues as (
   group by host, netns, server_address, server_port
 )
 select host, netns, server_address, server_port,
-  case when process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy', 'varnishd', 'squid') then 'proxy'
-       when process_name in ('postgres', 'mysqld', 'mariadbd', 'redis-server', 'valkey-server', 'mongod', 'memcached') then 'db'
-       else 'app' end as tier,
+  tier,
   coalesce(process_name, 'an unknown process') as process, process_id,
   case when server_address like '%:%' then concat('[', server_address, ']:', server_port)
        else concat(server_address, ':', server_port) end as endpoint,

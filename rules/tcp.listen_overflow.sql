@@ -43,6 +43,7 @@ queues as (
     max(process_name) as process_name,
     max(process_count) as process_count,
     max(cgroup) as cgroup,
+    coalesce(max(tier), 'app') as tier,
     count(distinct ts) as samples,
     count(distinct ts) filter (where accept_queue_length > 0 and accept_queue_length >= accept_queue_limit) as full_samples,
     max(cast(accept_queue_length as double) / greatest(accept_queue_limit, 1)) as fullness
@@ -53,7 +54,7 @@ queues as (
 ranked as (
   select d.host, d.netns, d.overflows, d.accepted, d.seconds_with_overflow,
     q.server_address, q.server_port, q.queue_length, q.queue_limit, q.process_id, q.process_name, q.process_count, q.cgroup,
-    coalesce(q.samples, 0) as samples, coalesce(q.full_samples, 0) as full_samples,
+    coalesce(q.tier, 'app') as tier, coalesce(q.samples, 0) as samples, coalesce(q.full_samples, 0) as full_samples,
     row_number() over (
       partition by d.host, d.netns order by q.full_samples desc nulls last, q.fullness desc, q.queue_limit
     ) as place
@@ -61,9 +62,6 @@ ranked as (
 ),
 guilty as (
   select *,
-    case when process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy', 'varnishd', 'squid') then 'proxy'
-         when process_name in ('postgres', 'mysqld', 'mariadbd', 'redis-server', 'valkey-server', 'mongod', 'memcached') then 'db'
-         else 'app' end as tier,
     case when server_port is null then 'an unknown port'
          when server_address like '%:%' then concat('[', server_address, ']:', server_port)
          else concat(server_address, ':', server_port) end as endpoint

@@ -170,8 +170,21 @@ impl ListenerCollector {
                 process_count: owner.map(|owner| owner.process_count),
                 cgroup: owner.and_then(|owner| Some(owner.cgroup.as_ref()?.name.as_str())),
                 user_id: Some(i64::from(socket.user_id)),
+                tier: owner.map(|owner| tier(&owner.name)),
             });
         }
+    }
+}
+
+/// The tier of a program by the name of its process; what is neither a known proxy nor a known database serves requests
+/// itself.
+fn tier(process_name: &str) -> &'static str {
+    match process_name {
+        "nginx" | "haproxy" | "apache2" | "httpd" | "envoy" | "traefik" | "caddy" | "varnishd"
+        | "squid" => "proxy",
+        "postgres" | "mysqld" | "mariadbd" | "redis-server" | "valkey-server" | "mongod"
+        | "memcached" => "db",
+        _ => "app",
     }
 }
 
