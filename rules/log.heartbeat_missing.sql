@@ -8,6 +8,7 @@ every = "10s"
 clear = "0s"
 key = []
 needs = ["log", "host_info"]
+explained_by = ["weir.agent_silent"]
 subject = "logs of {host}"
 summary = "{host}: no heartbeat for more than 2 minutes (last one {last_text}); {missing} of {hosts} hosts miss theirs"
 why = "Each agent writes a line of its own every 60 s through the same path as every other log line. When it does not arrive, the others do not arrive either, however quiet or busy the host is; what its logs say is unknown from then on."

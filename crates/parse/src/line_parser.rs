@@ -205,5 +205,6 @@ fn reject(
         reason: fault.reason,
         detail: &fault.detail,
         raw: &text::raw(line),
+        ..Default::default()
     });
 }

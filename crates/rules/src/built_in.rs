@@ -30,4 +30,8 @@ built_in! {
     "client.slow_reader",
     "log.invalid_json",
     "log.heartbeat_missing",
+    "log.ship_lag",
+    "log.truncated",
+    "log.rotated_unfinished",
+    "weir.agent_silent",
 }

@@ -18,4 +18,5 @@ table! {
     10 body: Text = "The message; the whole line when it has no structure.";
     11 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), joined by `,`; else NULL.";
     12 attrs: Attrs = "Fields of the line that have no column.";
+    13 stream: OptInt = "Which file it was read from, or journal: the first 52 bits of the stream's identity. With source_offset it names the line; NULL when the source cannot be read again.";
 }

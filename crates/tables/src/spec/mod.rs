@@ -29,4 +29,5 @@ specs! {
     config_directive: ConfigDirective, ConfigDirectiveRows;
     host_info: HostInfo, HostInfoRows;
     collector_run: CollectorRun, CollectorRunRows;
+    ship: Ship, ShipRows;
 }

@@ -14,4 +14,5 @@ table! {
     6 reason: Text = "Why, one of few words: `invalid_json`, `no_match`, `too_long`.";
     7 detail: Text = "Where and what, for a person.";
     8 raw: Text = "The line; bytes that are not UTF-8 are written as `\\xNN`.";
+    9 stream: OptInt = "Which file it was read from, or journal: the first 52 bits of the stream's identity. With source_offset it names the line; NULL when the source cannot be read again.";
 }

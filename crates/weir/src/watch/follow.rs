@@ -17,6 +17,7 @@ use weir_tables::{Log, LogFormat, LogRows, LogSource, Micros, Rows, StreamId};
 
 use super::Context;
 use super::deliver::{Reply, Ticket};
+use super::ship::ShipLog;
 use crate::meter::{Run, Stage};
 
 /// How often files are looked at: the largest part of the way from a line's writing to its being found.
@@ -48,6 +49,7 @@ pub(super) struct Follower {
     paused_until: Option<Instant>,
     published: Option<Instant>,
     last_chunk: Option<Instant>,
+    ship: ShipLog,
 }
 
 /// A journal that is followed, and the source it was made from.
@@ -85,6 +87,7 @@ impl Follower {
             paused_until: None,
             published: None,
             last_chunk: None,
+            ship: ShipLog::default(),
         }
     }
 
@@ -247,8 +250,11 @@ impl Follower {
         }
         self.published = Some(Instant::now());
         let journals = self.journals.iter().map(|followed| followed.journal.status());
-        let files = self.tailer.status();
-        self.context.status.set_streams(journals.chain(files).collect());
+        let streams: Vec<_> = journals.chain(self.tailer.status()).collect();
+        if let Some(rows) = self.ship.look(&self.context.host, &streams, self.context.clock.now()) {
+            self.context.destination.send_sample(vec![rows]);
+        }
+        self.context.status.set_streams(streams);
     }
 
     /// What happened to files becomes rows too: lost bytes must be found by those who count lines.
@@ -259,6 +265,7 @@ impl Follower {
         }
         let mut rows = LogRows::default();
         for event in &events {
+            self.ship.note(event);
             let (severity, body) = described(event);
             tracing::debug!("{body}");
             rows.push(&Log {

@@ -13,6 +13,7 @@ pub(crate) mod deliver;
 mod discover;
 mod follow;
 mod sample;
+mod ship;
 mod status;
 mod stop;
 

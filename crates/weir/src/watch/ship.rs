@@ -1,0 +1,229 @@
+//! Rows of `ship`: how far every followed log is, and how long its oldest byte waits.
+//!
+//! The tailer knows sizes and positions only. When a byte was first seen is remembered here as marks (time, size): the
+//! oldest mark above what is acknowledged says how long its bytes have waited. A stream that rests costs no mark.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_collect::logs::{StreamStatus, TailEvent};
+use weir_tables::{Batch, Micros, Rows, Ship, ShipRows, StreamId};
+
+/// How often rows are written.
+const EVERY: Duration = Duration::from_secs(10);
+/// How often a stream that rests is written again.
+const REPEAT: Duration = Duration::from_secs(300);
+/// Marks of one stream; beyond it every second one is dropped, and some waits look shorter by one step.
+const MAX_MARKS: usize = 64;
+
+#[derive(Default)]
+struct Stream {
+    /// When the stream was first seen this long.
+    marks: VecDeque<(Micros, u64)>,
+    written: Option<(Micros, u64)>,
+    is_seen: bool,
+}
+
+/// Keeps what the rows need from one look to the next.
+#[derive(Default)]
+pub(super) struct ShipLog {
+    streams: HashMap<u128, Stream>,
+    lost: HashMap<Arc<str>, u64>,
+    deleted: HashMap<Arc<str>, u64>,
+    next: Micros,
+}
+
+impl ShipLog {
+    /// Remembers what is lost until the next rows tell it.
+    pub(super) fn note(&mut self, event: &TailEvent) {
+        match event {
+            TailEvent::Truncated { path, lost_bytes, is_copy_found: false, .. } => {
+                *self.lost.entry(Arc::clone(path)).or_default() += lost_bytes;
+            }
+            TailEvent::WriterOnDeleted { path, size } => {
+                self.deleted.insert(Arc::clone(path), *size);
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at all streams, once a second or so; gives rows when they are due.
+    pub(super) fn look(
+        &mut self,
+        host: &str,
+        streams: &[StreamStatus],
+        now: Micros,
+    ) -> Option<Batch> {
+        for stream in self.streams.values_mut() {
+            stream.is_seen = false;
+        }
+        for status in streams {
+            let Some(id) = status.stream else { continue };
+            let stream = self.streams.entry(id.0).or_default();
+            stream.is_seen = true;
+            stream.mark(status, now);
+        }
+        self.streams.retain(|_, stream| stream.is_seen);
+        if now < self.next {
+            return None;
+        }
+        self.next = now + EVERY;
+        let mut rows = ShipRows::default();
+        for status in streams {
+            self.push(host, status, now, &mut rows);
+        }
+        self.lost.clear();
+        self.deleted.clear();
+        (!rows.is_empty()).then(|| Batch { table: ShipRows::SPEC, rows: rows.finish() })
+    }
+
+    fn push(&mut self, host: &str, status: &StreamStatus, now: Micros, rows: &mut ShipRows) {
+        let lost_bytes = self.lost.remove(&status.path).unwrap_or_default();
+        let deleted_bytes = self.deleted.remove(&status.path).unwrap_or_default();
+        let mut lag_seconds = 0.0;
+        if let Some(stream) = status.stream.and_then(|id| self.streams.get_mut(&id.0)) {
+            lag_seconds = stream.marks.front().map_or(0.0, |(at, _)| now.seconds_since(*at));
+            let is_resting = status.lag_bytes == 0 && lost_bytes == 0 && deleted_bytes == 0;
+            let is_known = stream.written.is_some_and(|(at, acknowledged)| {
+                acknowledged == status.acknowledged && now < at + REPEAT
+            });
+            if is_resting && is_known {
+                return;
+            }
+            stream.written = Some((now, status.acknowledged));
+        } else if status.error.is_none() && lost_bytes == 0 {
+            return;
+        }
+        rows.push(&Ship {
+            ts: now,
+            host,
+            source: &status.path,
+            stream: status.stream.map(StreamId::short),
+            program: status.program.as_str(),
+            state: status.state.as_str(),
+            position_bytes: status.position.cast_signed(),
+            acknowledged_bytes: status.acknowledged.cast_signed(),
+            size_bytes: status.size.cast_signed(),
+            lag_bytes: status.lag_bytes.cast_signed(),
+            lag_seconds,
+            lost_bytes: lost_bytes.cast_signed(),
+            deleted_bytes: deleted_bytes.cast_signed(),
+            error: status.error.as_deref(),
+        });
+    }
+}
+
+impl Stream {
+    fn mark(&mut self, status: &StreamStatus, now: Micros) {
+        while self.marks.front().is_some_and(|(_, size)| *size <= status.acknowledged) {
+            self.marks.pop_front();
+        }
+        if status.lag_bytes == 0 {
+            self.marks.clear();
+            return;
+        }
+        if self.marks.back().is_none_or(|(_, size)| *size < status.size) {
+            self.marks.push_back((now, status.size));
+        }
+        if self.marks.len() > MAX_MARKS {
+            let mut place = 0;
+            self.marks.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Float64Type, Int64Type};
+    use weir_collect::logs::StreamState;
+    use weir_tables::Program;
+
+    use super::*;
+
+    fn status(acknowledged: u64, size: u64) -> StreamStatus {
+        StreamStatus {
+            stream: Some(StreamId(7 << 100)),
+            path: "/srv/app.log".into(),
+            program: Program::Other,
+            position: acknowledged,
+            acknowledged,
+            size,
+            lag_bytes: size - acknowledged,
+            state: StreamState::Reading,
+            error: None,
+        }
+    }
+
+    /// `lag_seconds`, `lag_bytes`, `lost_bytes` of the one row, when there is one.
+    fn row(log: &mut ShipLog, status: StreamStatus, second: i64) -> Option<(f64, i64, i64)> {
+        let batch = log.look("web1", &[status], Micros(second * 1_000_000))?;
+        let rows = &batch.rows;
+        assert_eq!(rows.num_rows(), 1);
+        let integer = |name: &str| {
+            rows.column_by_name(name).expect("a column").as_primitive::<Int64Type>().value(0)
+        };
+        let lag = rows.column_by_name("lag_seconds").expect("a column");
+        Some((
+            lag.as_primitive::<Float64Type>().value(0),
+            integer("lag_bytes"),
+            integer("lost_bytes"),
+        ))
+    }
+
+    #[test]
+    fn the_wait_is_that_of_the_oldest_byte_that_is_not_safe() {
+        let mut log = ShipLog::default();
+        assert_eq!(row(&mut log, status(0, 100), 100), Some((0.0, 100, 0)));
+        assert_eq!(row(&mut log, status(0, 200), 103), None, "not due yet");
+        assert_eq!(row(&mut log, status(0, 300), 110), Some((10.0, 300, 0)));
+        // What was there at second 100 is safe; what came by 103 has waited since then.
+        assert_eq!(row(&mut log, status(100, 300), 120), Some((17.0, 200, 0)));
+        assert_eq!(row(&mut log, status(300, 300), 130), Some((0.0, 0, 0)));
+        assert_eq!(
+            row(&mut log, status(300, 300), 140),
+            None,
+            "a log that rests is not written again"
+        );
+        assert_eq!(
+            row(&mut log, status(300, 300), 430),
+            Some((0.0, 0, 0)),
+            "but for a sign of life"
+        );
+        assert_eq!(row(&mut log, status(300, 310), 440), Some((0.0, 10, 0)));
+    }
+
+    #[test]
+    fn what_was_lost_is_told_once() {
+        let mut log = ShipLog::default();
+        let lost = TailEvent::Truncated {
+            path: "/srv/app.log".into(),
+            stream: StreamId(7),
+            lost_bytes: 40,
+            is_copy_found: false,
+        };
+        log.note(&lost);
+        log.note(&lost);
+        assert_eq!(row(&mut log, status(0, 0), 100), Some((0.0, 0, 80)));
+        assert_eq!(row(&mut log, status(5, 5), 110), Some((0.0, 0, 0)));
+    }
+
+    #[test]
+    fn a_log_that_waits_for_ever_keeps_few_marks_and_the_oldest() {
+        let mut log = ShipLog::default();
+        for second in 0..10_000_u32 {
+            log.look(
+                "web1",
+                &[status(0, 1 + u64::from(second))],
+                Micros(i64::from(second) * 1_000_000),
+            );
+        }
+        let stream = log.streams.values().next().expect("it is known");
+        assert!(stream.marks.len() <= MAX_MARKS);
+        assert_eq!(stream.marks.front(), Some(&(Micros(0), 1)));
+    }
+}

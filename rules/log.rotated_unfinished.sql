@@ -1,0 +1,41 @@
+/*---
+id = "log.rotated_unfinished"
+title = "A rotated log is not finished: it is not read to its end, or a program still writes to a deleted one"
+tier = "log"
+class = "mail"
+for = "60s"
+every = "10s"
+clear = "30s"
+key = ["source", "kind"]
+needs = ["ship"]
+when = "select 1 from ship where ((state = 'rotated' and lag_seconds > 120) or deleted_bytes > 0) and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+explained_by = ["log.ship_lag", "weir.agent_silent"]
+subject = "{source} on {host}"
+summary = "{text}"
+why = "A rotated file is on its way out: the next rotation or a cleaning job deletes it, and what was not read by then is lost. A deleted file that a program still writes to is worse: nobody but that program and weir sees its lines, and its space comes back only when the program closes it."
+look_at = "`select ts, state, lag_bytes, lag_seconds, deleted_bytes from ship where source = …`. Who has the deleted file open: `lsof +L1`, or `ls -l /proc/*/fd | grep deleted`."
+silent_when = "The rest of the rotated file was read within two minutes; programs that open their log again within one minute of its deletion."
+fix = "{fix_text}"
+source = "logrotate(8), postrotate and delaycompress; nginx signal USR1; fault lab F15"
+---*/
+with rotated as (
+  select host, source, 'unread' as kind, max(lag_bytes) as size, max(lag_seconds) as seconds
+  from ship
+  where state = 'rotated' and ts > $now - interval '30 seconds' and ts <= $now
+  group by host, source
+  having min(lag_seconds) > 120
+),
+deleted as (
+  select host, source, 'deleted' as kind, max(deleted_bytes) as size, cast(0 as double) as seconds
+  from ship
+  where deleted_bytes > 0 and ts > $now - interval '6 minutes' and ts <= $now
+  group by host, source
+)
+select host, source, kind, size,
+  case when kind = 'unread'
+    then concat('the rotated part of ', source, ' on ', host, ' still has ', size, ' bytes that are not safe at the hub, the oldest for ', cast(round(seconds) as bigint), ' s')
+    else concat('a program still writes to ', source, ' on ', host, ', which was deleted (', size, ' bytes)') end as text,
+  case when kind = 'unread'
+    then 'Keep the rotated file until it is read: `delaycompress` and a `rotate` count above 1 in /etc/logrotate.d; then mend what holds the agent back (log.ship_lag says what). Check: the finding goes when the file is read to its end.'
+    else 'Make the program open its log again: `kill -USR1` for nginx, a reload or restart for others, and do it in `postrotate` so that the next rotation does. Check: `lsof +L1` shows the file no more.' end as fix_text
+from (select * from rotated union all select * from deleted)
