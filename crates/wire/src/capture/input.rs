@@ -1,0 +1,184 @@
+//! Where a capture comes from: a file or a stream, packed with gzip or zstd or not at all. What it is, its first
+//! bytes tell; names do not count.
+
+use std::fs::File;
+use std::io::{Cursor, ErrorKind, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{pcap, pcapng};
+use crate::error::WireError;
+
+/// What the first bytes say, unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// The classic format.
+    Pcap,
+    /// Its successor, Wireshark's default.
+    Pcapng,
+    /// Anything else: tcpdump's text, or nothing that we know.
+    Text,
+}
+
+/// Bytes of a capture, unpacked.
+pub struct Input {
+    name: String,
+    reader: Box<dyn Read + Send>,
+    format: Format,
+    count: Arc<AtomicU64>,
+    total: Option<u64>,
+    is_cut: bool,
+}
+
+/// zstd frames that need a larger window than 2^27 bytes are refused: memory is bounded.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// Packed inside of packed inside of packed is no capture.
+const LAYERS_MAX: u32 = 2;
+
+impl Input {
+    /// A file.
+    ///
+    /// # Errors
+    /// When it cannot be opened or read.
+    pub fn open(path: &Path) -> Result<Self, WireError> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|error| WireError::read(&name, &error))?;
+        let meta = file.metadata().map_err(|error| WireError::read(&name, &error))?;
+        if meta.is_dir() {
+            return Err(WireError::directory(&name));
+        }
+        let total = Some(meta.len()).filter(|_| meta.is_file());
+        Self::new(&name, Box::new(file), total)
+    }
+
+    /// A stream, such as stdin; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn from_stream(name: &str, stream: Box<dyn Read + Send>) -> Result<Self, WireError> {
+        Self::new(name, stream, None)
+    }
+
+    fn new(
+        name: &str,
+        stream: Box<dyn Read + Send>,
+        total: Option<u64>,
+    ) -> Result<Self, WireError> {
+        let count = Arc::new(AtomicU64::new(0));
+        let mut reader: Box<dyn Read + Send> =
+            Box::new(Counted { stream, count: Arc::clone(&count) });
+        let failed = |error: std::io::Error| WireError::read(name, &error);
+        for layer in 0..=LAYERS_MAX {
+            let first = peek(&mut reader).map_err(failed)?;
+            let length = first.len();
+            let mut four = [0; 4];
+            four[..length.min(4)].copy_from_slice(&first[..length.min(4)]);
+            if length == 0 {
+                return Err(WireError::empty(name));
+            }
+            let whole: Box<dyn Read + Send> = Box::new(Cursor::new(first).chain(reader));
+            match four {
+                [0x1f, 0x8b, ..] if layer < LAYERS_MAX => {
+                    reader = Box::new(flate2::read::MultiGzDecoder::new(whole));
+                }
+                [0x28, 0xb5, 0x2f, 0xfd] if layer < LAYERS_MAX => {
+                    let mut decoder = zstd::Decoder::new(whole).map_err(failed)?;
+                    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(failed)?;
+                    reader = Box::new(decoder);
+                }
+                _ => {
+                    let format = if pcap::is_magic(four) {
+                        Format::Pcap
+                    } else if pcapng::is_magic(four) {
+                        Format::Pcapng
+                    } else {
+                        Format::Text
+                    };
+                    let name = name.to_owned();
+                    return Ok(Self { name, reader: whole, format, count, total, is_cut: false });
+                }
+            }
+        }
+        Err(WireError::not_a_capture(name))
+    }
+
+    /// What the first bytes are.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What errors call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of the file read so far and in all, packed as they are.
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        (self.count.load(Ordering::Relaxed), self.total)
+    }
+
+    /// Whether a packed input ended before its end, or was damaged there.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Fills `buffer` as far as there is something; 0 at the end. A packed file that is cut off, as it is while it is
+    /// still being written, ends there.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, WireError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.reader.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_damage(error.kind()) => {
+                    self.is_cut = true;
+                    self.reader = Box::new(std::io::empty());
+                    break;
+                }
+                Err(error) => return Err(WireError::read(&self.name, &error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// The unpacked bytes, for readers of text.
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.reader.read(buffer)
+    }
+}
+
+/// What the unpackers say of bytes that are missing or wrong; anything else is the disk's or the pipe's fault.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnexpectedEof
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidInput
+            | ErrorKind::Other
+    )
+}
+
+/// Up to four bytes; fewer when there are no more.
+fn peek(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut first = Vec::with_capacity(4);
+    reader.by_ref().take(4).read_to_end(&mut first)?;
+    Ok(first)
+}
+
+/// Counts what is read.
+struct Counted {
+    stream: Box<dyn Read + Send>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.stream.read(buffer)?;
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

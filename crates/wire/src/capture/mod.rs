@@ -1,0 +1,179 @@
+//! Captures as files or streams: what they are, their records, and the packets in these.
+//!
+//! Layouts: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng. Bytes are read into one buffer of fixed size instead of
+//! being mapped: reading costs about the same, a pipe or gzip needs it anyway, and a file that somebody truncates
+//! meanwhile ends here with a count instead of SIGBUS.
+
+mod input;
+mod pcap;
+mod pcapng;
+
+pub use input::{Format, Input};
+
+use crate::decode::{Decoder, LinkType};
+use crate::error::WireError;
+use crate::packet::Packet;
+use crate::skip::{Skip, Skipped};
+
+/// One captured frame, whatever the file's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Nanoseconds since 1970, UTC.
+    pub ts_ns: i64,
+    /// What `bytes` begin with.
+    pub link: LinkType,
+    /// pcapng's number of the interface in its section.
+    pub interface: u32,
+    /// How long the frame was on the wire: at least `bytes.len()`.
+    pub wire_length: u32,
+    /// What was captured.
+    pub bytes: &'a [u8],
+}
+
+/// Bytes asked of the input at once.
+const READ_BYTES: usize = 1 << 20;
+/// No record is longer: the largest snap length in use is 256 KiB, and blocks of names or secrets stay below it.
+pub(crate) const RECORD_BYTES_MAX: usize = 4 << 20;
+
+/// Reads a capture packet by packet, in bounded memory.
+pub struct Capture {
+    input: Input,
+    buffer: Vec<u8>,
+    /// `buffer[start..end]` is read but not used.
+    start: usize,
+    end: usize,
+    walker: Walker,
+    decoder: Decoder,
+    skipped: Skipped,
+    records: u64,
+    is_over: bool,
+}
+
+enum Walker {
+    Pcap(pcap::Walker),
+    Pcapng(pcapng::Walker),
+}
+
+/// What a walk over a buffer came to.
+pub(crate) enum Walk {
+    /// So many bytes were used, the rest is no whole record.
+    More(usize),
+    /// A length that cannot be true stands so many bytes in.
+    Bad(usize),
+}
+
+impl Capture {
+    /// A capture of packets.
+    ///
+    /// # Errors
+    /// When the input is text, or no capture at all.
+    pub fn new(input: Input) -> Result<Self, WireError> {
+        let walker = match input.format() {
+            Format::Pcap => Walker::Pcap(pcap::Walker::default()),
+            Format::Pcapng => Walker::Pcapng(pcapng::Walker::default()),
+            Format::Text => return Err(WireError::not_a_capture(input.name())),
+        };
+        Ok(Self {
+            input,
+            buffer: vec![0; READ_BYTES + RECORD_BYTES_MAX],
+            start: 0,
+            end: 0,
+            walker,
+            decoder: Decoder::default(),
+            skipped: Skipped::default(),
+            records: 0,
+            is_over: false,
+        })
+    }
+
+    /// Reads about a megabyte and hands its packets to `sink`; false when the capture is over.
+    ///
+    /// # Errors
+    /// When the input cannot be read.
+    pub fn step(&mut self, sink: &mut impl FnMut(&Packet<'_>)) -> Result<bool, WireError> {
+        let (decoder, skipped) = (&mut self.decoder, &mut self.skipped);
+        if self.is_over {
+            return Ok(false);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        let room = self.end..(self.end + READ_BYTES).min(self.buffer.len());
+        let count = self.input.read(&mut self.buffer[room])?;
+        self.end += count;
+        let bytes = &self.buffer[..self.end];
+        let mut records = 0;
+        let mut each = |record: &Record<'_>| {
+            records += 1;
+            match decoder.decode(record, skipped) {
+                Ok(packet) => sink(&packet),
+                Err(None) => {}
+                Err(Some(reason)) => skipped.add(reason),
+            }
+        };
+        let walk = match &mut self.walker {
+            Walker::Pcap(walker) => walker.walk(bytes, &mut each),
+            Walker::Pcapng(walker) => walker.walk(bytes, &mut each),
+        };
+        self.records += records;
+        match walk {
+            Walk::More(used) => self.start = used,
+            Walk::Bad(used) => {
+                self.start = used;
+                self.skipped.add(Skip::BadRecord);
+                self.is_over = true;
+            }
+        }
+        if count == 0 && !self.is_over {
+            self.is_over = true;
+            if self.start < self.end || self.input.is_cut() {
+                self.skipped.add(Skip::FileCut);
+            }
+        }
+        if self.is_over {
+            self.skipped.add_many(Skip::Fragment, self.decoder.waiting_fragments());
+        }
+        if let Walker::Pcapng(walker) = &mut self.walker {
+            self.skipped.add_many(Skip::Interface, walker.take_unknown());
+        }
+        Ok(!self.is_over)
+    }
+
+    /// Frames read so far, used or not.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// What was not used so far, and why.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// Packets that the tap says it lost (pcapng's interface statistics); `None` when the file does not say.
+    pub fn tap_drops(&self) -> Option<u64> {
+        match &self.walker {
+            Walker::Pcap(_) => None,
+            Walker::Pcapng(walker) => walker.drops(),
+        }
+    }
+
+    /// Bytes of the file read so far and in all, where that is known: for a progress bar.
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        self.input.progress()
+    }
+}
+
+/// Four bytes at `at` in either order; the caller knows that they are there.
+pub(crate) fn u32_at(bytes: &[u8], at: usize, is_big: bool) -> u32 {
+    let four: [u8; 4] = bytes[at..at + 4].try_into().expect("four bytes are four bytes");
+    if is_big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
+}
+
+/// Two bytes at `at` in either order; the caller knows that they are there.
+pub(crate) fn u16_at(bytes: &[u8], at: usize, is_big: bool) -> u16 {
+    let two: [u8; 2] = bytes[at..at + 2].try_into().expect("two bytes are two bytes");
+    if is_big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) }
+}
+
+#[cfg(test)]
+mod tests;

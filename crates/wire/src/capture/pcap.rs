@@ -1,0 +1,86 @@
+//! pcap files: a header of 24 bytes, then records of 16 bytes and what was captured.
+//!
+//! ```text
+//! magic u32 · version u16 u16 · zone i32 · accuracy u32 · snap length u32 · link type u32
+//! then each: seconds u32 · fraction u32 · captured length u32 · wire length u32 · bytes
+//! ```
+//! The magic tells byte order and unit: a1b2c3d4 µs, a1b23c4d ns, a1b2cd34 µs with 8 more bytes in each record.
+
+use super::{RECORD_BYTES_MAX, Record, Walk, u32_at};
+use crate::decode::LinkType;
+
+/// Byte order, unit and link type, once the header was read.
+#[derive(Default)]
+pub(super) struct Walker {
+    header: Option<Header>,
+}
+
+#[derive(Clone, Copy)]
+struct Header {
+    is_big: bool,
+    ns_per_fraction: i64,
+    record_bytes: usize,
+    link: LinkType,
+}
+
+const HEADER_BYTES: usize = 24;
+
+/// Whether these first four bytes are a pcap magic.
+pub(super) fn is_magic(first: [u8; 4]) -> bool {
+    magic(first).is_some()
+}
+
+/// Big endian, nanoseconds per unit of the fraction, bytes of a record's header.
+fn magic(first: [u8; 4]) -> Option<(bool, i64, usize)> {
+    let of = |value: u32| match value {
+        0xa1b2_c3d4 => Some((1000, 16)),
+        0xa1b2_3c4d => Some((1, 16)),
+        0xa1b2_cd34 => Some((1000, 24)),
+        _ => None,
+    };
+    let little = of(u32::from_le_bytes(first)).map(|(ns, bytes)| (false, ns, bytes));
+    little.or_else(|| of(u32::from_be_bytes(first)).map(|(ns, bytes)| (true, ns, bytes)))
+}
+
+impl Walker {
+    /// Hands each whole record of `bytes` to `each`.
+    pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> Walk {
+        let mut at = 0;
+        let header = match self.header {
+            Some(header) => header,
+            None if bytes.len() < HEADER_BYTES => return Walk::More(0),
+            None => {
+                let Some(header) = read_header(bytes) else { return Walk::Bad(0) };
+                at = HEADER_BYTES;
+                *self.header.insert(header)
+            }
+        };
+        while let Some(head) = bytes.get(at..at + header.record_bytes) {
+            let captured = u32_at(head, 8, header.is_big);
+            let length = captured as usize;
+            if length > RECORD_BYTES_MAX - header.record_bytes {
+                return Walk::Bad(at);
+            }
+            let body = at + header.record_bytes;
+            let Some(frame) = bytes.get(body..body + length) else { break };
+            let seconds = i64::from(u32_at(head, 0, header.is_big));
+            let fraction = i64::from(u32_at(head, 4, header.is_big));
+            each(&Record {
+                ts_ns: seconds * 1_000_000_000 + fraction * header.ns_per_fraction,
+                link: header.link,
+                interface: 0,
+                wire_length: u32_at(head, 12, header.is_big).max(captured),
+                bytes: frame,
+            });
+            at = body + length;
+        }
+        Walk::More(at)
+    }
+}
+
+fn read_header(bytes: &[u8]) -> Option<Header> {
+    let (is_big, ns_per_fraction, record_bytes) = magic(*bytes.first_chunk()?)?;
+    // The upper bits say how long a frame check sequence is; it lies behind what IP says is there.
+    let link = LinkType::from_number(u32_at(bytes, 20, is_big) & 0x0fff_ffff);
+    Some(Header { is_big, ns_per_fraction, record_bytes, link })
+}

@@ -1,0 +1,118 @@
+//! Fragments of a datagram, put together again, in bounded memory.
+//!
+//! Only datagrams that begin with TCP are kept; a tunnel whose outer datagram is in pieces is left out and counted.
+
+use std::collections::VecDeque;
+
+use super::Part;
+use super::ip::{Datagram, Fragment, TCP};
+use crate::skip::Skip;
+
+/// Datagrams that wait for pieces; the oldest goes first.
+const WAITING_MAX: usize = 256;
+/// Pieces of one datagram: 64 KiB in pieces of 576 bytes, and some twice.
+const PIECES_MAX: usize = 256;
+/// A datagram's body is never longer.
+const BODY_BYTES_MAX: usize = 65_535;
+
+#[derive(Default)]
+pub(super) struct Fragments {
+    waiting: VecDeque<Waiting>,
+    assembled: Vec<u8>,
+    wire_length: usize,
+}
+
+struct Waiting {
+    key: (u128, u128, u32),
+    pieces: Vec<Piece>,
+    /// Known when the last piece came.
+    total: Option<usize>,
+}
+
+struct Piece {
+    offset: usize,
+    wire_length: usize,
+    bytes: Vec<u8>,
+}
+
+/// What became of a fragment.
+pub(super) struct Added {
+    /// The datagram is whole now.
+    pub(super) is_whole: bool,
+    /// So many fragments were given up.
+    pub(super) count: u64,
+}
+
+impl Fragments {
+    pub(super) fn add(&mut self, datagram: &Datagram<'_>, fragment: Fragment) -> Added {
+        let end = fragment.offset + datagram.body.wire_length;
+        if datagram.protocol != TCP || end > BODY_BYTES_MAX {
+            return Added { is_whole: false, count: 1 };
+        }
+        let key = (datagram.from, datagram.to, fragment.id);
+        let mut count = 0;
+        let at = self.waiting.iter().position(|waiting| waiting.key == key);
+        let at = at.unwrap_or_else(|| {
+            if self.waiting.len() == WAITING_MAX {
+                count += self.waiting.pop_front().map_or(0, |old| old.pieces.len() as u64);
+            }
+            self.waiting.push_back(Waiting { key, pieces: Vec::new(), total: None });
+            self.waiting.len() - 1
+        });
+        let waiting = &mut self.waiting[at];
+        if waiting.pieces.len() == PIECES_MAX {
+            return Added { is_whole: false, count: count + 1 };
+        }
+        if fragment.is_last {
+            waiting.total = Some(end);
+        }
+        waiting.pieces.push(Piece {
+            offset: fragment.offset,
+            wire_length: datagram.body.wire_length,
+            bytes: datagram.body.bytes.to_vec(),
+        });
+        let is_whole = waiting.is_whole();
+        if is_whole && let Some(waiting) = self.waiting.remove(at) {
+            self.wire_length = waiting.total.unwrap_or_default();
+            self.assembled.clear();
+            for piece in &waiting.pieces {
+                // A piece that the snap length cut ends what is known.
+                if piece.offset <= self.assembled.len() {
+                    let known = self.assembled.len() - piece.offset;
+                    self.assembled.extend_from_slice(piece.bytes.get(known..).unwrap_or_default());
+                }
+            }
+        }
+        Added { is_whole, count }
+    }
+
+    /// The datagram that just became whole; `like` is its last fragment.
+    pub(super) fn whole<'a>(&'a self, like: &Datagram<'_>) -> Result<Datagram<'a>, Skip> {
+        let body = Part { bytes: &self.assembled, wire_length: self.wire_length };
+        if self.assembled.is_empty() {
+            return Err(Skip::HeaderCut);
+        }
+        let Datagram { from, to, ip_id, protocol, .. } = *like;
+        Ok(Datagram { from, to, ip_id, protocol, body })
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.iter().map(|waiting| waiting.pieces.len() as u64).sum()
+    }
+}
+
+impl Waiting {
+    /// Sorts the pieces; true when they reach from the beginning to the end without a hole.
+    fn is_whole(&mut self) -> bool {
+        let Some(total) = self.total else { return false };
+        self.pieces.sort_by_key(|piece| piece.offset);
+        let mut reach = 0;
+        for piece in &self.pieces {
+            if piece.offset > reach {
+                return false;
+            }
+            reach = reach.max(piece.offset + piece.wire_length);
+        }
+        reach == total
+    }
+}

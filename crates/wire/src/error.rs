@@ -1,0 +1,66 @@
+//! What can go wrong before packets are seen; what is wrong with packets is counted instead ([`crate::skip`]).
+
+use std::fmt;
+
+/// Why a capture cannot be read: what, on what, why, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireError {
+    message: String,
+    hint: String,
+}
+
+impl WireError {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn read(name: &str, error: &std::io::Error) -> Self {
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => "check the path for a typing mistake",
+            std::io::ErrorKind::PermissionDenied => {
+                "captures made by root are readable for root: `chmod a+r` it, or run weir as root"
+            }
+            _ => "",
+        };
+        Self::new(format!("cannot read `{name}`: {error}"), hint)
+    }
+
+    pub(crate) fn directory(name: &str) -> Self {
+        Self::new(
+            format!("cannot read `{name}`: it is a directory"),
+            "name one capture file; `mergecap -w all.pcapng DIR/*` joins several",
+        )
+    }
+
+    pub(crate) fn empty(name: &str) -> Self {
+        Self::new(
+            format!("cannot read `{name}`: it is empty"),
+            "tcpdump writes its buffer when it ends, or after each packet with `-U`",
+        )
+    }
+
+    pub(crate) fn not_a_capture(name: &str) -> Self {
+        Self::new(
+            format!("cannot read `{name}`: it is neither pcap nor pcapng nor tcpdump's text"),
+            "make one with `tcpdump -i any -s 200 -w FILE tcp`",
+        )
+    }
+
+    /// What failed, on what, why.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do about it; may be empty.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for WireError {}

@@ -1,0 +1,108 @@
+//! What a capture holds that the model cannot use: counted by reason, so that nothing disappears.
+
+/// Why a packet, or a stretch of a file, was not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Skip {
+    /// Neither IPv4 nor IPv6.
+    NotIp,
+    /// UDP, ICMP and the like.
+    NotTcp,
+    /// A link type that is not known.
+    LinkType,
+    /// The snap length cuts the headers.
+    HeaderCut,
+    /// Header fields contradict each other.
+    Malformed,
+    /// A fragment whose siblings did not come.
+    Fragment,
+    /// A tunnel in a tunnel in a tunnel.
+    Nesting,
+    /// A pcapng packet of an interface that was not described.
+    Interface,
+    /// A record or block whose length cannot be true; what follows is not read.
+    BadRecord,
+    /// The file ends inside of a record.
+    FileCut,
+    /// A line of text that describes no packet.
+    Text,
+    /// The same packet again, seen on another interface.
+    Duplicate,
+    /// A time further from the first packet than slices reach.
+    Time,
+    /// Not what was asked for: another port, server or time.
+    Filter,
+}
+
+const REASONS: [(Skip, &str, &str); 14] = [
+    (Skip::NotIp, "not_ip", "neither IPv4 nor IPv6, such as ARP"),
+    (Skip::NotTcp, "not_tcp", "UDP, ICMP and other protocols than TCP"),
+    (Skip::LinkType, "link_type", "a link type that weir does not read"),
+    (Skip::HeaderCut, "header_cut", "the snap length cuts the headers"),
+    (Skip::Malformed, "malformed", "header fields contradict each other"),
+    (Skip::Fragment, "fragment", "an IP fragment whose siblings are not in the capture"),
+    (Skip::Nesting, "nesting", "more tunnels in each other than weir follows"),
+    (Skip::Interface, "interface", "a packet of an interface that the file does not describe"),
+    (Skip::BadRecord, "bad_record", "a record's length cannot be true, so the rest was not read"),
+    (Skip::FileCut, "file_cut", "the file ends inside of a record"),
+    (Skip::Text, "text", "a line that describes no TCP packet"),
+    (Skip::Duplicate, "duplicate", "the same packet again, seen on a second interface"),
+    (Skip::Time, "time", "a time too far from the first packet's for slices of this width"),
+    (Skip::Filter, "filter", "not asked for: another port, server or time"),
+];
+
+impl Skip {
+    /// The name in output and the sentence that explains it.
+    pub fn describe(self) -> (&'static str, &'static str) {
+        let (_, name, why) = REASONS[self as usize];
+        (name, why)
+    }
+}
+
+/// How often each reason occurred.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Skipped([u64; REASONS.len()]);
+
+impl Skipped {
+    /// Counts one.
+    pub fn add(&mut self, reason: Skip) {
+        self.add_many(reason, 1);
+    }
+
+    /// Counts several.
+    pub fn add_many(&mut self, reason: Skip, count: u64) {
+        self.0[reason as usize] += count;
+    }
+
+    /// How often `reason` occurred.
+    pub fn count(&self, reason: Skip) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Counts of both.
+    pub fn merge(&mut self, other: &Skipped) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// Reasons that occurred, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
+        REASONS.iter().map(|(reason, _, _)| (*reason, self.count(*reason))).filter(|(_, n)| *n > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::REASONS;
+
+    #[test]
+    fn every_reason_stands_at_its_own_place() {
+        for (at, (reason, name, _)) in REASONS.iter().enumerate() {
+            assert_eq!(*reason as usize, at, "{name}");
+        }
+    }
+}
