@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::wire::ModelArgs;
+
 /// Watches the traffic of a web fleet, names the tier that hurts, and says what to change.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, disable_help_subcommand = true, max_term_width = 110)]
@@ -34,6 +36,7 @@ pub(crate) enum Command {
     Query(QueryArgs),
     Tables(TablesArgs),
     Rules(RulesArgs),
+    Wire(WireArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
     /// Print the version.
@@ -236,6 +239,26 @@ pub(crate) enum RulesAction {
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<PathBuf>,
     },
+}
+
+/// Understand a capture: was it us?
+///
+/// Turns packets (pcap or pcapng, packed or not) into connections and requests, and says for each server port who owns
+/// the delay: the network in front, the clients, the kernel's accept queue, the application, or the edge itself, with
+/// the numbers behind it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tcpdump -i any -s 200 -w web.pcap tcp          make a capture: 200 bytes of a packet are enough
+  weir wire web.pcap                             was it us?
+  weir wire web.pcap --port 80,8080 --slice 100ms
+  tcpdump -i any -w - tcp port 80 | weir wire    from a pipe
+  weir wire web.pcap --format json | jq .verdict")]
+pub(crate) struct WireArgs {
+    /// Captures, in the order of their time; `-`, or none, reads stdin.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 }
 
 /// Print every value of the configuration and where it comes from.

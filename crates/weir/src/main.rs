@@ -26,6 +26,7 @@ mod show;
 mod terminal;
 mod up;
 mod watch;
+mod wire;
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -87,6 +88,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Query(args) => ask::run(&args)?,
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
+        Command::Wire(args) => wire::run(&args.model, &args.files)?,
         Command::Config(args) => show::config(&load()?, args.format),
         Command::Completions(args) => show::completions(args.shell),
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),

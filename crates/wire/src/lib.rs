@@ -1,12 +1,30 @@
 //! Packets to connections, requests and time slices; pure, plus capture.
+//!
+//! ```text
+//! Input ─► Capture ─► Packet ─► Model ─► Report
+//!  file    records    decode    flows    verdicts, slices, URLs
+//!  pipe    (capture)  (decode)  (flow, http, model)  (judge)
+//! ```
+//! A reader makes [`packet::Packet`]s, a [`Model`] takes them in time order, and what it found out is a [`Report`];
+//! requests and connections go to a [`Sink`] as they end. Nothing here knows where packets come from.
 
 mod capture;
 mod decode;
 mod error;
+mod flow;
+mod histogram;
+mod http;
+mod judge;
+mod model;
 pub mod packet;
 mod skip;
 
 pub use capture::{Capture, Format, Input, Record};
 pub use decode::{Decoder, LinkType};
 pub use error::WireError;
+pub use flow::Protocol;
+pub use judge::{
+    Evidence, Quantiles, Report, SliceReport, TierReport, UrlReport, Usl, UslAnswer, Verdict,
+};
+pub use model::{ConnectionSeen, End, Model, Options, RequestSeen, Sink, WireTier};
 pub use skip::{Skip, Skipped};

@@ -94,7 +94,7 @@ impl Walker {
                 }
             }
             let length = u32_at(head, 4, self.is_big) as usize;
-            if length < 12 || length % 4 != 0 || length > RECORD_BYTES_MAX {
+            if length < 12 || !length.is_multiple_of(4) || length > RECORD_BYTES_MAX {
                 return Walk::Bad(at);
             }
             let Some(block) = bytes.get(at..at + length) else { break };

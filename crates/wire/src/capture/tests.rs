@@ -461,7 +461,7 @@ fn random_bytes_are_counted_and_never_panic() {
             1 => [section(&LITTLE), interface(&LITTLE, 1, u.arbitrary()?)].concat(),
             _ => Vec::from(0xa1b2_c3d4_u32.to_be_bytes()),
         };
-        let count = u.int_in_range(0..=8)?;
+        let count: u8 = u.int_in_range(0..=8)?;
         for _ in 0..count {
             let mut bytes = if u.arbitrary()? { random_frame(u)? } else { u.arbitrary()? };
             if !bytes.is_empty() {
@@ -478,7 +478,7 @@ fn random_bytes_are_counted_and_never_panic() {
                 file.extend(enhanced(&LITTLE, u.int_in_range(0..=1)?, u.arbitrary()?, &bytes));
             }
         }
-        let records = count as u64;
+        let records = u64::from(count);
         let (seen, skipped) = read(&file);
         assert!(seen.len() as u64 + skipped.total() <= records + 1);
         Ok(())

@@ -1,0 +1,148 @@
+//! `weir wire FILE`: a capture, understood: was it us?
+//!
+//! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which the answer is shown.
+
+mod chart;
+mod json;
+mod text;
+mod when;
+
+use std::hash::BuildHasher;
+use std::io::IsTerminal;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use weir_wire::{Capture, Input, Model, Options, Report, WireError};
+
+use crate::failure::{EXIT_USAGE, Failure};
+use crate::terminal::{Paint, complain, say};
+
+/// Flags that say what to look at and how to show it.
+#[derive(Args, Debug)]
+pub(crate) struct ModelArgs {
+    /// text for a person, json for a program.
+    #[arg(long, value_enum, default_value_t = WireFormat::Text)]
+    pub(crate) format: WireFormat,
+    /// Width of a slice of time, such as 100ms, 1s or 1m.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = when::parse_width)]
+    pub(crate) slice: i64,
+    /// Server port to look at; may be given more than once, or as a list: 80,8080. Default: all.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub(crate) port: Vec<u16>,
+    /// Address of the server to look at.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: Option<IpAddr>,
+    /// Leave out packets before: 2026-11-21T10:00:00Z, or seconds since 1970.
+    #[arg(long, value_name = "TIME", value_parser = when::parse_instant)]
+    pub(crate) from: Option<i64>,
+    /// Leave out packets from then on.
+    #[arg(long, value_name = "TIME", value_parser = when::parse_instant)]
+    pub(crate) to: Option<i64>,
+}
+
+/// How the answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WireFormat {
+    /// A summary with charts.
+    Text,
+    /// One object: verdict, why, tiers, slices, skipped.
+    Json,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
+    if args.from.zip(args.to).is_some_and(|(from, to)| from >= to) {
+        return Err(Failure::new("cannot look at nothing: `--from` is not before `--to`")
+            .hint("both are UTC")
+            .code(EXIT_USAGE));
+    }
+    let stdin = [PathBuf::from("-")];
+    let files = if files.is_empty() { &stdin } else { files };
+    let report = read(args, files)?;
+    match args.format {
+        WireFormat::Json => say(&json::object(&report, files)),
+        WireFormat::Text => say(&text::page(&report, files, Paint::for_stdout())),
+    }
+    Ok(())
+}
+
+/// All files are one capture, in the order that is given.
+fn read(args: &ModelArgs, files: &[PathBuf]) -> Result<Report, Failure> {
+    let options = Options {
+        slice_ns: args.slice,
+        ports: args.port.clone(),
+        server: args.server,
+        from_ns: args.from,
+        to_ns: args.to,
+        // Who sends packets does not know it, so they cannot make all of them meet in one place.
+        seed: std::hash::RandomState::new().hash_one(0),
+        ..Options::default()
+    };
+    let mut model = Model::new(options, None);
+    let (mut skipped, mut tap_drops) = (weir_wire::Skipped::default(), None);
+    for file in files {
+        let mut capture = open(file).and_then(Capture::new).map_err(failure)?;
+        let mut progress = Progress::new(file);
+        while capture.step(&mut |packet| model.packet(packet)).map_err(failure)? {
+            progress.show(capture.progress());
+        }
+        progress.clear();
+        skipped.merge(&capture.skipped());
+        tap_drops = match (tap_drops, capture.tap_drops()) {
+            (Some(before), Some(more)) => Some(before + more),
+            (before, more) => before.or(more),
+        };
+    }
+    let mut report = model.report();
+    report.skipped.merge(&skipped);
+    report.tap_drops = tap_drops;
+    Ok(report)
+}
+
+fn open(file: &Path) -> Result<Input, WireError> {
+    if file == Path::new("-") {
+        return Input::from_stream("stdin", Box::new(std::io::stdin()));
+    }
+    Input::open(file)
+}
+
+fn failure(error: WireError) -> Failure {
+    Failure::new(error.message()).hint(error.hint())
+}
+
+/// One line on a terminal that says how far reading has come.
+struct Progress {
+    name: String,
+    shown: u64,
+    is_wanted: bool,
+}
+
+/// So many bytes between two looks.
+const STEP_BYTES: u64 = 64 << 20;
+
+impl Progress {
+    fn new(file: &Path) -> Self {
+        let is_wanted = std::io::stderr().is_terminal();
+        Self { name: file.display().to_string(), shown: 0, is_wanted }
+    }
+
+    fn show(&mut self, (read, total): (u64, Option<u64>)) {
+        if !self.is_wanted || read < self.shown + STEP_BYTES {
+            return;
+        }
+        self.shown = read;
+        let of = match total {
+            Some(total) => format!("of {} MiB ({} %)", total >> 20, read * 100 / total.max(1)),
+            None => "so far".to_owned(),
+        };
+        let up_and_clear = if read < 2 * STEP_BYTES { "" } else { "\x1b[A\x1b[K" };
+        complain(&format!("{up_and_clear}reading `{}`: {} MiB {of}", self.name, read >> 20));
+    }
+
+    fn clear(&self) {
+        if self.is_wanted && self.shown > 0 {
+            complain("\x1b[A\x1b[K\x1b[A");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Connections by number and by their two ends, without ever moving one.
+//!
+//! Growing copies the small index only. The hash is seeded, since ports and addresses are chosen by strangers.
+
+use hashbrown::HashTable;
+
+use super::Connection;
+use crate::packet::Endpoint;
+
+/// Live connections.
+pub(crate) struct Arena {
+    chunks: Vec<Vec<Connection>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    seed: u64,
+    /// Where the search for one that is idle goes on.
+    hand: u32,
+    limit: usize,
+}
+
+/// Connections allocated at once.
+const CHUNK: usize = 1024;
+
+/// Both ends, the smaller first: the same for both directions.
+type Key = ([u128; 2], [u16; 2]);
+
+fn key(a: Endpoint, b: Endpoint) -> Key {
+    let (first, second) = if a <= b { (a, b) } else { (b, a) };
+    ([first.address, second.address], [first.port, second.port])
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
+fn hash((addresses, ports): &Key, seed: u64) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut state = seed ^ (u64::from(ports[0]) << 16 | u64::from(ports[1]));
+    for half in [addresses[0] as u64, addresses[1] as u64] {
+        state = (state ^ half).wrapping_mul(ODD).rotate_left(29);
+    }
+    for half in [(addresses[0] >> 64) as u64, (addresses[1] >> 64) as u64] {
+        state = (state ^ half).wrapping_mul(ODD);
+    }
+    state ^ state >> 32
+}
+
+impl Arena {
+    /// An arena for at most `limit` connections.
+    pub(crate) fn new(limit: usize, seed: u64) -> Self {
+        let limit = limit.clamp(1, 1 << 30);
+        let (chunks, free) = (Vec::new(), Vec::new());
+        Self { chunks, free, index: HashTable::new(), seed, hand: 0, limit }
+    }
+
+    /// How many are live.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether one more would be too many.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.limit
+    }
+
+    pub(crate) fn get(&mut self, slot: u32) -> &mut Connection {
+        let slot = slot as usize;
+        &mut self.chunks[slot / CHUNK][slot % CHUNK]
+    }
+
+    /// The connection between two ends.
+    pub(crate) fn find(&self, a: Endpoint, b: Endpoint) -> Option<u32> {
+        let key = key(a, b);
+        let is_same = |slot: &u32| {
+            let slot = *slot as usize;
+            self.chunks[slot / CHUNK][slot % CHUNK].is_between(&key.0, &key.1)
+        };
+        self.index.find(hash(&key, self.seed), is_same).copied()
+    }
+
+    /// Takes in a connection; there is none between its ends.
+    pub(crate) fn insert(&mut self, connection: Connection) -> u32 {
+        let key = key(connection.client(), connection.server());
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                *self.get(slot) = connection;
+                slot
+            }
+            None => {
+                if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+                    self.chunks.push(Vec::with_capacity(CHUNK));
+                }
+                let before = (self.chunks.len() - 1) * CHUNK;
+                let chunk = self.chunks.last_mut().expect("one was pushed if there was none");
+                chunk.push(connection);
+                u32::try_from(before + chunk.len() - 1).expect("the limit is below 2^30")
+            }
+        };
+        let Self { index, chunks, seed, .. } = self;
+        let rehash = |slot: &u32| {
+            let slot = *slot as usize;
+            let other = &chunks[slot / CHUNK][slot % CHUNK];
+            hash(&self::key(other.client(), other.server()), *seed)
+        };
+        index.insert_unique(hash(&key, *seed), slot, rehash);
+        slot
+    }
+
+    /// Forgets one; its slot is used again.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let connection = self.get(slot);
+        let key = key(connection.client(), connection.server());
+        connection.forget();
+        if let Ok(entry) = self.index.find_entry(hash(&key, self.seed), |other| *other == slot) {
+            entry.remove();
+            self.free.push(slot);
+        }
+    }
+
+    /// One that has been idle for long, or the one idle longest among some: the next to go when all are taken.
+    pub(crate) fn idle(&mut self) -> Option<u32> {
+        const LOOKED_AT: usize = 8;
+        let total = self.chunks.iter().map(Vec::len).sum::<usize>();
+        let mut best: Option<(i64, u32)> = None;
+        for _ in 0..LOOKED_AT.min(total) {
+            let slot = self.hand;
+            self.hand = if slot as usize + 1 >= total { 0 } else { slot + 1 };
+            let connection = self.get(slot);
+            if connection.is_live() && best.is_none_or(|(ts, _)| connection.last_ts < ts) {
+                best = Some((connection.last_ts, slot));
+            }
+        }
+        best.map(|(_, slot)| slot)
+    }
+
+    /// All live ones.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        let mut slots: Vec<u32> = self.index.iter().copied().collect();
+        slots.sort_unstable();
+        slots
+    }
+}

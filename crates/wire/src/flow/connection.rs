@@ -1,0 +1,241 @@
+//! A connection: its two ends, its two directions, and how it began and ended.
+//!
+//! Small on purpose: a capture may hold a million at once.
+
+use super::{Half, SenderClock};
+use crate::packet::Endpoint;
+
+/// No exchange.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// What is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// Nothing was said yet.
+    #[default]
+    Unknown,
+    /// HTTP/1.x in clear.
+    Http,
+    /// TLS: requests by timing alone.
+    Tls,
+    /// Something else: requests by timing alone.
+    Opaque,
+}
+
+impl Protocol {
+    /// The name in output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Http => "http",
+            Self::Tls => "tls",
+            Self::Opaque => "opaque",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Client, server.
+    addresses: [u128; 2],
+    pub(crate) halves: [Half; 2],
+    pub(crate) clock: SenderClock,
+    pub(crate) number: u64,
+    pub(crate) first_ts: i64,
+    pub(crate) last_ts: i64,
+    /// Until the handshake is done when the SYN-ACK came, from then on when the server's FIN did; 0 for not yet.
+    mark_ts: i64,
+    ports: [u16; 2],
+    /// From the first SYN to the SYN-ACK, µs; `NONE` when not seen.
+    pub(crate) syn_wait_us: u32,
+    /// From the SYN-ACK to its ACK, µs; `NONE` when not seen.
+    pub(crate) handshake_us: u32,
+    /// The oldest exchange without a whole response, the newest one, and one whose response is not acknowledged.
+    pub(crate) current: u32,
+    pub(crate) newest: u32,
+    pub(crate) unacknowledged: u32,
+    pub(crate) requests: u32,
+    /// The slice in which its delay was last counted.
+    pub(crate) delay_slice: u32,
+    pub(crate) interface: u32,
+    pub(crate) client_isn: u32,
+    pub(crate) tier: u16,
+    pub(crate) syn_count: u8,
+    pub(crate) late_syn_count: u8,
+    pub(crate) synack_count: u8,
+    pub(crate) late_requests: u8,
+    pub(crate) protocol: Protocol,
+    pub(crate) fin_by: Option<Side>,
+    pub(crate) rst_by: Option<Side>,
+    pub(crate) is_rst_in_flight: bool,
+    pub(crate) is_established: bool,
+    pub(crate) has_tier: bool,
+    is_closing: bool,
+    is_queued: bool,
+    is_live: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(client: Endpoint, server: Endpoint, ts: i64, number: u64) -> Self {
+        Self {
+            addresses: [client.address, server.address],
+            ports: [client.port, server.port],
+            halves: [Half::new(), Half::new()],
+            clock: SenderClock::default(),
+            number,
+            first_ts: ts,
+            last_ts: ts,
+            mark_ts: 0,
+            syn_wait_us: NONE,
+            handshake_us: NONE,
+            current: NONE,
+            newest: NONE,
+            unacknowledged: NONE,
+            requests: 0,
+            delay_slice: NONE,
+            interface: 0,
+            client_isn: 0,
+            tier: 0,
+            syn_count: 0,
+            late_syn_count: 0,
+            synack_count: 0,
+            late_requests: 0,
+            protocol: Protocol::Unknown,
+            fin_by: None,
+            rst_by: None,
+            is_rst_in_flight: false,
+            is_established: false,
+            has_tier: false,
+            is_closing: false,
+            is_queued: false,
+            is_live: true,
+        }
+    }
+
+    pub(crate) fn client(&self) -> Endpoint {
+        Endpoint { address: self.addresses[0], port: self.ports[0] }
+    }
+
+    pub(crate) fn server(&self) -> Endpoint {
+        Endpoint { address: self.addresses[1], port: self.ports[1] }
+    }
+
+    pub(crate) fn half(&mut self, side: Side) -> &mut Half {
+        &mut self.halves[usize::from(side == Side::Server)]
+    }
+
+    /// Which end sent a packet that comes from `from`.
+    pub(crate) fn side(&self, from: Endpoint) -> Side {
+        if self.ports[0] == from.port && self.addresses[0] == from.address {
+            Side::Client
+        } else {
+            Side::Server
+        }
+    }
+
+    pub(crate) fn is_between(&self, addresses: &[u128; 2], ports: &[u16; 2]) -> bool {
+        let [a, b] = *addresses;
+        (self.addresses == [a, b] && self.ports == *ports)
+            || (self.addresses == [b, a] && self.ports == [ports[1], ports[0]])
+    }
+
+    /// The ends were taken for each other.
+    pub(crate) fn flip(&mut self) {
+        self.addresses.swap(0, 1);
+        self.ports.swap(0, 1);
+        self.halves.swap(0, 1);
+        self.clock = SenderClock::default();
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.is_live = false;
+        for half in &mut self.halves {
+            *half = Half::default();
+        }
+    }
+
+    /// Nothing but stragglers will come.
+    pub(crate) fn start_closing(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// True once, when the connection has closed.
+    pub(crate) fn is_closing_now(&mut self) -> bool {
+        self.is_closing && !std::mem::replace(&mut self.is_queued, self.is_closing)
+    }
+
+    /// Whether the last packet from `from` had this identification.
+    pub(crate) fn saw_id(&self, from: Endpoint, id: Option<u16>) -> bool {
+        let half = &self.halves[usize::from(self.side(from) == Side::Server)];
+        id.is_some() && half.last_id() == id
+    }
+
+    /// When the SYN-ACK came, while its ACK has not.
+    pub(crate) fn synack_ts(&self) -> Option<i64> {
+        (!self.is_established && self.mark_ts != 0).then_some(self.mark_ts)
+    }
+
+    pub(crate) fn set_synack(&mut self, ts: i64) {
+        if !self.is_established && self.mark_ts == 0 {
+            self.mark_ts = ts;
+        }
+    }
+
+    /// The handshake is done, or was before the capture began.
+    pub(crate) fn establish(&mut self) {
+        if !self.is_established {
+            self.is_established = true;
+            self.mark_ts = 0;
+        }
+    }
+
+    /// When the server sent its FIN.
+    pub(crate) fn server_fin_ts(&self) -> Option<i64> {
+        (self.is_established && self.mark_ts != 0).then_some(self.mark_ts)
+    }
+
+    pub(crate) fn set_server_fin(&mut self, ts: i64) {
+        self.establish();
+        if self.mark_ts == 0 {
+            self.mark_ts = ts;
+        }
+    }
+
+    /// The shortest round trip from the tap to the client and back, µs.
+    pub(crate) fn client_rtt_us(&self) -> Option<u32> {
+        let shortest = self.halves[1].rtt_us.min(self.handshake_us);
+        (shortest != u32::MAX).then_some(shortest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Connection;
+
+    #[test]
+    fn a_live_connection_takes_less_than_400_bytes() {
+        // And four bytes of slot and one of hash in an index that is at most seven eighths full.
+        let size = size_of::<Connection>() + 12;
+        assert!(size <= 400, "{size}");
+    }
+}

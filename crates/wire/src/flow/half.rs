@@ -1,0 +1,443 @@
+//! One direction of a connection: its bytes in order, and what happened to them on the way.
+//!
+//! ```text
+//!            next                     held
+//!  delivered  |  hole (not yet seen)  [####]  hole  [##]
+//! ```
+//! A hole is either filled (the segment was late or sent again: it was lost or overtaken *before* the tap), or the
+//! receiver acknowledges it though the tap never saw it (the *tap* lost it). What arrives twice was sent twice:
+//! lost *behind* the tap, or not lost at all, which the receiver tells by DSACK (RFC 2883).
+
+use super::{is_after, is_before, span};
+use crate::http::{Framer, Partial};
+use crate::packet::Packet;
+
+/// What one side sends.
+#[derive(Debug, Default)]
+pub(crate) struct Half {
+    /// When the segment that is timed was sent; 0 for none.
+    timed_ts: i64,
+    /// When new payload last came.
+    pub(crate) last_data_ts: i64,
+    /// Since when this side's receive window is shut; 0 when it is open.
+    pub(crate) shut_since: i64,
+    /// Payload bytes, each counted once.
+    pub(crate) bytes: u64,
+    pub(crate) framer: Framer,
+    /// The beginning of a head whose end has not come.
+    pub(crate) partial: Option<Box<Partial>>,
+    held: Option<Box<Held>>,
+    /// The next byte that is not delivered yet.
+    pub(crate) next: u32,
+    /// The highest acknowledgement that the peer sent.
+    acked: u32,
+    timed_end: u32,
+    /// The shortest time from data to its acknowledgement, µs; `u32::MAX` when not measured.
+    pub(crate) rtt_us: u32,
+    /// How long its receive window was shut, µs.
+    pub(crate) shut_us: u32,
+    pub(crate) packets: u32,
+    pub(crate) retransmits: u32,
+    pub(crate) dsacks: u32,
+    pub(crate) filled: u32,
+    pub(crate) shut_count: u16,
+    pub(crate) id: IdCounter,
+    flags: u8,
+}
+
+/// IPv4 identifications: Linux counts up by one per packet and connection, so a step of two is a packet that
+/// was lost before the tap.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct IdCounter {
+    last: u16,
+    pub(crate) steps: u16,
+    pub(crate) by_one: u16,
+    pub(crate) missing: u16,
+}
+
+const HAS_NEXT: u8 = 1;
+const HAS_ACKED: u8 = 2;
+const HAS_ID: u8 = 4;
+const FIN: u8 = 8;
+
+/// Segments of one direction that wait for a hole to be filled.
+const HELD_MAX: usize = 64;
+/// Holes larger than any window are no holes: the sender is another one.
+const HOLE_MAX: u32 = 1 << 30;
+
+#[derive(Debug, Default)]
+struct Held {
+    since_ts: i64,
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    ts: i64,
+    seq: u32,
+    length: u32,
+    bytes: Box<[u8]>,
+}
+
+/// What is next in order.
+pub(crate) enum Ordered<'a> {
+    /// Bytes: `length` on the wire, of which `bytes` were captured.
+    Bytes { ts: i64, bytes: &'a [u8], length: u32 },
+    /// Bytes that the tap missed.
+    Gap { length: u32 },
+}
+
+/// What a segment with payload turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// What was expected.
+    New,
+    /// Seen before.
+    Again,
+    /// One byte before what is expected, to see whether the peer lives.
+    KeepAlive,
+    /// Behind a hole.
+    Ahead,
+    /// What was missing, so many nanoseconds after it was missed first.
+    Filled(i64),
+}
+
+impl Half {
+    /// A direction that has not sent anything.
+    pub(crate) fn new() -> Self {
+        Self { rtt_us: u32::MAX, ..Self::default() }
+    }
+
+    /// The side sent a SYN.
+    pub(crate) fn open(&mut self, isn: u32) {
+        self.next = isn.wrapping_add(1);
+        self.flags |= HAS_NEXT;
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.flags |= FIN;
+    }
+
+    pub(crate) fn has_closed(&self) -> bool {
+        self.flags & FIN != 0
+    }
+
+    /// A packet without payload tells where the sender stands, when nothing else has.
+    pub(crate) fn start(&mut self, seq: u32) {
+        if self.flags & HAS_NEXT == 0 {
+            self.flags |= HAS_NEXT;
+            self.next = seq;
+        }
+    }
+
+    /// Sorts payload in and hands over what is in order now.
+    pub(crate) fn receive(
+        &mut self,
+        packet: &Packet<'_>,
+        each: &mut impl FnMut(&mut Self, Ordered<'_>),
+    ) -> Arrival {
+        let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
+        self.start(seq);
+        let end = seq.wrapping_add(length);
+        if is_after(seq, self.next) {
+            return self.receive_ahead(packet, each);
+        }
+        if !is_after(end, self.next) {
+            if length <= 1 && end == self.next {
+                return Arrival::KeepAlive;
+            }
+            self.retransmits += 1;
+            self.timed_ts = 0;
+            return Arrival::Again;
+        }
+        let overlap = span(seq, self.next);
+        let arrival = match &self.held {
+            Some(held) => Arrival::Filled(ts - held.since_ts),
+            None if overlap > 0 => Arrival::Again,
+            None => Arrival::New,
+        };
+        match arrival {
+            Arrival::New if self.timed_ts == 0 => (self.timed_ts, self.timed_end) = (ts, end),
+            Arrival::Again => {
+                self.retransmits += 1;
+                self.timed_ts = 0;
+            }
+            Arrival::Filled(_) => self.filled += 1,
+            _ => {}
+        }
+        let bytes = packet.payload.get(overlap as usize..).unwrap_or_default();
+        self.deliver(ts, bytes, length - overlap, each);
+        self.release(ts, each);
+        arrival
+    }
+
+    fn receive_ahead(
+        &mut self,
+        packet: &Packet<'_>,
+        each: &mut impl FnMut(&mut Self, Ordered<'_>),
+    ) -> Arrival {
+        let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
+        let hole = span(self.next, seq);
+        let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
+        if hole > HOLE_MAX || (was_received && self.held.is_none()) {
+            self.miss(hole.min(HOLE_MAX), each);
+            self.next = seq;
+            self.deliver(ts, packet.payload, length, each);
+            return Arrival::New;
+        }
+        let held =
+            self.held.get_or_insert_with(|| Box::new(Held { since_ts: ts, segments: Vec::new() }));
+        let at = held.segments.partition_point(|other| is_before(other.seq, seq));
+        let is_known =
+            held.segments.get(at).is_some_and(|other| other.seq == seq && other.length >= length);
+        if is_known {
+            self.retransmits += 1;
+            return Arrival::Again;
+        }
+        held.segments.insert(at, Segment { ts, seq, length, bytes: packet.payload.into() });
+        if held.segments.len() > HELD_MAX {
+            self.give_up(ts, each);
+        }
+        Arrival::Ahead
+    }
+
+    /// The peer acknowledges: the round trip that this measured, µs; and holes that it has and the tap has not.
+    pub(crate) fn acknowledge(
+        &mut self,
+        ts: i64,
+        ack: u32,
+        each: &mut impl FnMut(&mut Self, Ordered<'_>),
+    ) -> Option<u32> {
+        if self.flags & HAS_ACKED == 0 || is_after(ack, self.acked) {
+            self.acked = ack;
+            self.flags |= HAS_ACKED;
+        }
+        let has_hole =
+            |held: &Held| held.segments.first().is_some_and(|first| !is_before(ack, first.seq));
+        if self.held.as_deref().is_some_and(has_hole) {
+            self.give_up(ts, each);
+        }
+        if self.timed_ts == 0 || is_before(ack, self.timed_end) {
+            return None;
+        }
+        let rtt = u32::try_from((ts - self.timed_ts).max(0) / 1000).unwrap_or(u32::MAX);
+        self.timed_ts = 0;
+        self.rtt_us = self.rtt_us.min(rtt);
+        Some(rtt)
+    }
+
+    /// Whether the peer acknowledged payload that the tap never saw.
+    pub(crate) fn is_ahead_of_tap(&self) -> bool {
+        let reach = self.next.wrapping_add(u32::from(self.has_closed()));
+        self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && is_after(self.acked, reach)
+    }
+
+    /// Hands over what is held, with gaps where something is missing: nothing more will come.
+    pub(crate) fn drain(&mut self, ts: i64, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
+        while self.held.is_some() {
+            self.give_up(ts, each);
+        }
+    }
+
+    /// The first hole will not be filled.
+    fn give_up(&mut self, ts: i64, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
+        let Some(first) = self.held.as_deref().and_then(|held| held.segments.first()) else {
+            self.held = None;
+            return;
+        };
+        let (seq, hole) = (first.seq, span(self.next, first.seq));
+        self.miss(hole, each);
+        self.next = seq;
+        self.release(ts, each);
+    }
+
+    fn miss(&mut self, length: u32, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
+        self.timed_ts = 0;
+        each(self, Ordered::Gap { length });
+    }
+
+    fn deliver(
+        &mut self,
+        ts: i64,
+        bytes: &[u8],
+        length: u32,
+        each: &mut impl FnMut(&mut Self, Ordered<'_>),
+    ) {
+        self.next = self.next.wrapping_add(length);
+        self.bytes += u64::from(length);
+        each(self, Ordered::Bytes { ts, bytes, length });
+        self.last_data_ts = ts;
+    }
+
+    /// Delivers held segments that are in order now; they are used when the hole is filled, not before.
+    fn release(&mut self, ts: i64, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
+        let Some(mut held) = self.held.take() else { return };
+        let ready = held.segments.partition_point(|segment| !is_after(segment.seq, self.next));
+        // A segment that is not reached yet may lie between two that are: `next` moves on as they are delivered.
+        let mut rest = held.segments.split_off(ready);
+        for segment in held.segments.drain(..) {
+            let overlap = span(segment.seq, self.next);
+            if overlap < segment.length {
+                let bytes = segment.bytes.get(overlap as usize..).unwrap_or_default();
+                self.deliver(ts.max(segment.ts), bytes, segment.length - overlap, each);
+            }
+        }
+        if rest.is_empty() {
+            return;
+        }
+        let is_reached = !is_after(rest[0].seq, self.next);
+        held.segments.append(&mut rest);
+        self.held = Some(held);
+        if is_reached {
+            self.release(ts, each);
+        }
+    }
+
+    /// The identification of the last packet.
+    pub(crate) fn last_id(&self) -> Option<u16> {
+        (self.flags & HAS_ID != 0).then_some(self.id.last)
+    }
+
+    /// Compares a packet's identification with the one before; how many packets are missing between.
+    pub(crate) fn identify(&mut self, id: u16, could_be_many: bool) -> u16 {
+        let before = std::mem::replace(&mut self.id.last, id);
+        if self.flags & HAS_ID == 0 {
+            self.flags |= HAS_ID;
+            return 0;
+        }
+        let step = id.wrapping_sub(before).cast_signed();
+        match step {
+            _ if could_be_many => 0,
+            1 => {
+                self.id.steps = self.id.steps.saturating_add(1);
+                self.id.by_one = self.id.by_one.saturating_add(1);
+                0
+            }
+            2..=32 => {
+                self.id.steps = self.id.steps.saturating_add(1);
+                let missing = step.unsigned_abs() - 1;
+                self.id.missing = self.id.missing.saturating_add(missing);
+                missing
+            }
+            -32..=-1 => {
+                // Overtaken, not lost; the next step goes on from the highest.
+                self.id.missing = self.id.missing.saturating_sub(1);
+                self.id.last = before;
+                0
+            }
+            _ => {
+                self.id.steps = self.id.steps.saturating_add(1);
+                0
+            }
+        }
+    }
+}
+
+impl IdCounter {
+    /// Whether steps are nearly always one: else the sender's identifications mean nothing.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.steps >= 2 && u32::from(self.by_one) * 10 >= u32::from(self.steps) * 9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arrival, Half, Ordered};
+    use crate::packet::{Direction, Endpoint, Flags, Packet};
+
+    fn packet(ts_ns: i64, seq: u32, payload: &[u8]) -> Packet<'_> {
+        let end = Endpoint { address: 1, port: 2 };
+        Packet {
+            ts_ns,
+            from: end,
+            to: end,
+            seq,
+            ack: 0,
+            is_sequence_known: true,
+            flags: Flags::ACK,
+            window: 0,
+            window_scale: None,
+            timestamps: None,
+            sack_blocks: 0,
+            dsack: None,
+            ip_id: None,
+            payload_length: u32::try_from(payload.len()).expect("short"),
+            payload,
+            interface: 0,
+            direction: Direction::Unknown,
+        }
+    }
+
+    /// Feeds segments `(seq, bytes)` and acks (`bytes` empty); the stream with `_` for each byte that was missed.
+    fn run(segments: &[(u32, &str)]) -> (String, Vec<Arrival>) {
+        let (mut half, mut out, mut arrivals) = (Half::default(), String::new(), Vec::new());
+        half.open(segments[0].0.wrapping_sub(1));
+        for (ts, (seq, text)) in (0_i64..).zip(segments) {
+            let mut each = |_: &mut Half, piece: Ordered<'_>| match piece {
+                Ordered::Bytes { bytes, .. } => out += &String::from_utf8_lossy(bytes),
+                Ordered::Gap { length } => out += &"_".repeat(length as usize),
+            };
+            if text.is_empty() {
+                half.acknowledge(ts, *seq, &mut each);
+            } else {
+                arrivals.push(half.receive(&packet(ts, *seq, text.as_bytes()), &mut each));
+            }
+        }
+        (out, arrivals)
+    }
+
+    #[test]
+    fn bytes_come_in_order_whatever_the_packets_do() {
+        use Arrival::{Again, Ahead, Filled, KeepAlive, New};
+        let check = |segments: &[(u32, &str)], stream: &str, expected: &[Arrival]| {
+            assert_eq!(run(segments), (stream.to_owned(), expected.to_vec()));
+        };
+        check(&[(10, "ab"), (12, "cd")], "abcd", &[New, New]);
+        check(&[(10, "ab"), (10, "ab"), (11, "b")], "ab", &[New, Again, KeepAlive]);
+        check(&[(10, "ab"), (11, "bcd")], "abcd", &[New, Again]);
+        check(&[(10, "ab"), (14, "ef"), (12, "cd")], "abcdef", &[New, Ahead, Filled(1)]);
+        check(
+            &[(10, "ab"), (16, "gh"), (14, "ef"), (14, "ef"), (12, "cd"), (18, "i")],
+            "abcdefghi",
+            &[New, Ahead, Ahead, Again, Filled(3), New],
+        );
+        // The receiver has what the tap has not.
+        check(&[(10, "ab"), (14, "ef"), (14, "")], "ab__ef", &[New, Ahead]);
+        check(&[(10, "ab"), (14, ""), (14, "ef")], "ab__ef", &[New, New]);
+        // Across the wrap.
+        check(&[(u32::MAX, "ab"), (3, "ef"), (1, "cd")], "abcdef", &[New, Ahead, Filled(1)]);
+    }
+
+    #[test]
+    fn any_order_and_any_overlap_give_the_same_bytes() {
+        arbtest::arbtest(|u| {
+            let text: String = ('a'..='z').chain('A'..='Z').collect();
+            let start: u32 = u.arbitrary()?;
+            let mut segments: Vec<(u32, &str)> = Vec::new();
+            let mut at = 0;
+            while at < text.len() {
+                let end = (at + u.int_in_range(1..=6)?).min(text.len());
+                let from = at - u.int_in_range(0..=at.min(3))?;
+                segments.push((
+                    start.wrapping_add(u32::try_from(from).expect("short")),
+                    &text[from..end],
+                ));
+                at = end;
+            }
+            for at in 1..segments.len() {
+                let other = u.int_in_range(1..=segments.len() - 1)?;
+                segments.swap(at, other);
+            }
+            assert_eq!(run(&segments).0, text);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn identifications_tell_what_was_lost_before_the_tap() {
+        let mut half = Half::default();
+        let missing: u16 =
+            [65_534, 65_535, 0, 3, 4, 2, 5].map(|id| half.identify(id, false)).iter().sum();
+        assert_eq!((missing, half.id.missing), (2, 1));
+    }
+}

@@ -1,0 +1,14 @@
+//! Connections: which packets belong together, and what TCP itself did.
+
+mod arena;
+mod clock;
+mod connection;
+mod half;
+mod sequence;
+
+pub(crate) use arena::Arena;
+pub(crate) use clock::SenderClock;
+pub use connection::Protocol;
+pub(crate) use connection::{Connection, NONE, Side};
+pub(crate) use half::{Arrival, Half, Ordered};
+pub(crate) use sequence::{is_after, is_before, span};

@@ -1,0 +1,171 @@
+//! Distributions in little memory: a log-linear histogram, and exact samples that thin out when there are too many.
+
+/// Counts of microseconds in buckets that are narrow where values are small: each power of two is cut into
+/// `2^BITS` buckets, so a quantile is at most `2^-BITS` of its value too high.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Histogram<const BITS: u32> {
+    counts: Vec<u32>,
+    count: u64,
+    max: u64,
+    sum: u64,
+}
+
+/// Fine enough to print: 0.8 %.
+pub(crate) type Fine = Histogram<7>;
+/// For what there is much of, such as URLs: 6 %.
+pub(crate) type Coarse = Histogram<4>;
+
+/// Longer than that (12 days) is as long.
+const VALUE_MAX: u64 = 1 << 40;
+
+impl<const BITS: u32> Histogram<BITS> {
+    fn bucket(value: u64) -> usize {
+        let exponent = (value | 1).ilog2().max(BITS);
+        let shift = exponent - BITS;
+        let bucket = (u64::from(shift) << BITS) + (value >> shift);
+        usize::try_from(bucket).unwrap_or(usize::MAX)
+    }
+
+    /// The largest value that falls into a bucket.
+    fn upper(bucket: usize) -> u64 {
+        let bucket = bucket as u64;
+        let shift = (bucket >> BITS).saturating_sub(1);
+        let base = bucket - (shift << BITS);
+        ((base + 1) << shift) - 1
+    }
+
+    /// Adds one value in microseconds.
+    pub(crate) fn add(&mut self, value: u64) {
+        let value = value.min(VALUE_MAX);
+        let bucket = Self::bucket(value);
+        if bucket >= self.counts.len() {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += 1;
+        self.count += 1;
+        self.sum += value;
+        self.max = self.max.max(value);
+    }
+
+    /// How many values there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The largest value.
+    pub(crate) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// All values together.
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The smallest value that `ratio` of all values do not exceed; `None` when there are no values.
+    pub(crate) fn quantile(&self, ratio: f64) -> Option<u64> {
+        let rank = rank(self.count, ratio)?;
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen >= rank {
+                return Some(Self::upper(bucket).min(self.max));
+            }
+        }
+        Some(self.max)
+    }
+}
+
+/// The place in ascending order, from 1, of a quantile among `count` values.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "counts are below 2^53 and the ratio is between 0 and 1"
+)]
+fn rank(count: u64, ratio: f64) -> Option<u64> {
+    (count > 0).then(|| ((count as f64 * ratio).ceil() as u64).clamp(1, count))
+}
+
+/// Exact values in microseconds, up to a limit; from there on every second one, every fourth one, and so on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Samples {
+    values: Vec<u32>,
+    /// One of `2^thinning` is kept.
+    thinning: u32,
+    offered: u64,
+}
+
+/// Values of one slice that are kept.
+const SAMPLES_MAX: usize = 16_384;
+
+impl Samples {
+    /// Offers one value; values over an hour and eleven minutes count as that.
+    pub(crate) fn add(&mut self, value: u64) {
+        self.offered += 1;
+        if self.offered & ((1 << self.thinning) - 1) != 0 {
+            return;
+        }
+        if self.values.len() == SAMPLES_MAX {
+            let mut at = 0;
+            self.values.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            self.thinning += 1;
+        }
+        self.values.push(u32::try_from(value).unwrap_or(u32::MAX));
+    }
+
+    /// The quantiles of what was kept; `None` when there is nothing.
+    pub(crate) fn quantiles<const N: usize>(&mut self, ratios: [f64; N]) -> Option<[u64; N]> {
+        self.values.sort_unstable();
+        let at = |ratio: f64| {
+            let rank = rank(self.values.len() as u64, ratio)?;
+            self.values.get(usize::try_from(rank).ok()? - 1).map(|value| u64::from(*value))
+        };
+        at(1.0)?;
+        Some(ratios.map(|ratio| at(ratio).unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Coarse, Fine, Samples};
+
+    #[test]
+    fn quantiles_are_off_by_less_than_a_bucket() {
+        arbtest::arbtest(|u| {
+            let mut values: Vec<u64> =
+                u.arbitrary::<Vec<u32>>()?.into_iter().map(u64::from).collect();
+            values.push(u.int_in_range(0..=1000)?);
+            let (mut fine, mut coarse) = (Fine::default(), Coarse::default());
+            for value in &values {
+                fine.add(*value);
+                coarse.add(*value);
+            }
+            values.sort_unstable();
+            for ratio in [0.5, 0.95, 0.99, 1.0] {
+                let rank = super::rank(values.len() as u64, ratio).expect("there are some");
+                let exact = values[usize::try_from(rank).expect("small") - 1];
+                let (fine, coarse) = (fine.quantile(ratio), coarse.quantile(ratio));
+                let is_near = |found: Option<u64>, bits: u32| {
+                    let found = found.expect("there are some");
+                    found >= exact && found - exact <= exact >> bits
+                };
+                assert!(is_near(fine, 7), "{fine:?} {exact}");
+                assert!(is_near(coarse, 4), "{coarse:?} {exact}");
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn many_samples_thin_out_evenly() {
+        let mut samples = Samples::default();
+        (0..1_000_000).for_each(|value| samples.add(value));
+        let [p50, p99] = samples.quantiles([0.5, 0.99]).expect("there are some");
+        assert!(p50.abs_diff(500_000) < 500 && p99.abs_diff(990_000) < 500, "{p50} {p99}");
+        assert_eq!(Samples::default().quantiles([0.5]), None);
+    }
+}

@@ -1,0 +1,464 @@
+//! One direction of a connection cut into messages.
+//!
+//! ```text
+//! Idle ─first byte─► Head ─empty line─► Body(n) │ Size ⇄ Chunk(n) ─0─► Trailer │ UntilEnd ─► Idle
+//! ```
+//! A snap length hides bytes but not how many there were, so bodies are counted, not read. When a head is cut, or a
+//! gap hides a length, the message lasts until the other side answers (`UntilEnd`), or until a packet begins like a
+//! head (`Lost`).
+
+use super::head::{self, RequestHead, ResponseHead, is_request_start, is_response_start};
+
+/// Where a direction stands.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framer {
+    /// The next byte begins a message.
+    #[default]
+    Idle,
+    /// In a head, of which `partial` holds the beginning.
+    Head,
+    /// So many bytes of body are left.
+    Body(u64),
+    /// In the line that says how long the next chunk is; whether its digits are over.
+    Size(u64, bool),
+    /// So many bytes of the chunk and its line end are left.
+    Chunk(u64),
+    /// Behind the last chunk; whether the line so far is empty.
+    Trailer(bool),
+    /// Until the other side speaks, or the connection ends.
+    UntilEnd,
+    /// Until a packet begins like a head.
+    Lost,
+    /// No HTTP any more.
+    Opaque,
+}
+
+/// How the body of a message ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// There is none.
+    None,
+    /// After so many bytes.
+    Length(u64),
+    /// With an empty chunk.
+    Chunked,
+    /// When the other side speaks or the connection ends.
+    UntilEnd,
+    /// Never: the connection now speaks something else.
+    Opaque,
+}
+
+/// The beginning of a head. Boxed where it is kept: few connections have one.
+#[derive(Debug)]
+pub(crate) struct Partial(Vec<u8>);
+
+/// Who wants to know of messages.
+pub(crate) trait Listener {
+    /// A message's first byte.
+    fn begin(&mut self);
+    /// A request's head, whole or cut; the answer is how its body ends.
+    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body;
+    /// A response's head, whole or cut.
+    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body;
+    /// So many bytes belong to the message.
+    fn count(&mut self, bytes: u64);
+    /// The message's last byte.
+    fn end(&mut self);
+    /// Where messages begin is not known any more.
+    fn lost(&mut self);
+    /// Whether a message after the present one can have begun.
+    fn expects_more(&self) -> bool;
+}
+
+/// A head is no longer; what is longer is not read.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// The stretch that is being read.
+struct Input<'a> {
+    bytes: &'a [u8],
+    length: u64,
+}
+
+impl Input<'_> {
+    fn consume(&mut self, count: u64, listener: &mut impl Listener) {
+        let count = count.min(self.length);
+        self.length -= count;
+        let seen = usize::try_from(count).unwrap_or(usize::MAX);
+        self.bytes = self.bytes.get(seen..).unwrap_or_default();
+        listener.count(count);
+    }
+
+    /// Whether bytes follow that were not captured.
+    fn is_cut(&self) -> bool {
+        (self.bytes.len() as u64) < self.length
+    }
+}
+
+impl Framer {
+    /// Takes in the next bytes in order, of which the capture may hold the beginning only.
+    pub(crate) fn feed(
+        &mut self,
+        partial: &mut Option<Box<Partial>>,
+        is_request: bool,
+        bytes: &[u8],
+        length: u32,
+        listener: &mut impl Listener,
+    ) {
+        let mut input = Input { bytes, length: u64::from(length) };
+        self.begin_packet(is_request, bytes, listener);
+        while input.length > 0 {
+            match *self {
+                Self::Idle => self.idle(is_request, &mut input, listener),
+                Self::Head => self.head(partial, is_request, &mut input, listener),
+                Self::Body(left) => {
+                    let count = left.min(input.length);
+                    input.consume(count, listener);
+                    *self = Self::Body(left - count);
+                    self.end_if(left == count, listener);
+                }
+                Self::Size(size, is_over) => self.size(size, is_over, &mut input, listener),
+                Self::Chunk(left) => {
+                    let count = left.min(input.length);
+                    input.consume(count, listener);
+                    *self = if left == count {
+                        Self::Size(0, false)
+                    } else {
+                        Self::Chunk(left - count)
+                    };
+                }
+                Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, listener),
+                Self::UntilEnd => input.consume(u64::MAX, listener),
+                Self::Lost | Self::Opaque => return,
+            }
+        }
+    }
+
+    /// So many bytes are missing.
+    pub(crate) fn gap(
+        &mut self,
+        partial: &mut Option<Box<Partial>>,
+        length: u32,
+        listener: &mut impl Listener,
+    ) {
+        let length = u64::from(length);
+        match self {
+            Self::Body(left) if *left >= length => {
+                *left -= length;
+                listener.count(length);
+                let is_over = *left == 0;
+                self.end_if(is_over, listener);
+            }
+            Self::Chunk(left) if *left > length => {
+                *left -= length;
+                listener.count(length);
+            }
+            Self::UntilEnd => listener.count(length),
+            Self::Opaque => {}
+            _ => {
+                *partial = None;
+                *self = Self::Lost;
+                listener.lost();
+            }
+        }
+    }
+
+    /// A message that lasts until the other side speaks has ended; true if there was one.
+    pub(crate) fn turn(&mut self) -> bool {
+        let is_over = *self == Self::UntilEnd;
+        if is_over {
+            *self = Self::Idle;
+        }
+        is_over
+    }
+
+    /// A packet that begins like a head ends what has no other end.
+    fn begin_packet(&mut self, is_request: bool, bytes: &[u8], listener: &mut impl Listener) {
+        let is_start =
+            || if is_request { is_request_start(bytes) } else { is_response_start(bytes) };
+        match self {
+            Self::Lost if is_start() => *self = Self::Idle,
+            Self::UntilEnd if listener.expects_more() && is_start() => {
+                listener.end();
+                *self = Self::Idle;
+            }
+            _ => {}
+        }
+    }
+
+    fn end_if(&mut self, is_over: bool, listener: &mut impl Listener) {
+        if is_over {
+            *self = Self::Idle;
+            listener.end();
+        }
+    }
+
+    fn idle(&mut self, is_request: bool, input: &mut Input<'_>, listener: &mut impl Listener) {
+        // Empty lines before a request line are allowed (RFC 9112 §2.2).
+        if let [b'\r' | b'\n', ..] = input.bytes {
+            input.bytes = &input.bytes[1..];
+            input.length -= 1;
+            return;
+        }
+        let is_start = if is_request {
+            is_request_start(input.bytes) || input.bytes.len() < 3
+        } else {
+            is_response_start(input.bytes) || input.bytes.len() < 4
+        };
+        if is_start {
+            *self = Self::Head;
+            listener.begin();
+        } else {
+            *self = Self::Lost;
+            listener.lost();
+        }
+    }
+
+    fn head(
+        &mut self,
+        partial: &mut Option<Box<Partial>>,
+        is_request: bool,
+        input: &mut Input<'_>,
+        listener: &mut impl Listener,
+    ) {
+        let before = partial.as_ref().map_or(0, |partial| partial.0.len());
+        if let Some(partial) = partial {
+            partial.0.extend_from_slice(input.bytes);
+        }
+        let bytes: &[u8] = partial.as_ref().map_or(input.bytes, |partial| &partial.0);
+        let Some(end) = head::end(bytes, before.saturating_sub(3)) else {
+            if input.is_cut() {
+                let body = ask(is_request, bytes, true, listener);
+                input.consume(u64::MAX, listener);
+                *partial = None;
+                self.enter(body, listener);
+            } else if bytes.len() > HEAD_BYTES_MAX {
+                *partial = None;
+                *self = Self::Lost;
+                listener.lost();
+            } else {
+                if partial.is_none() {
+                    *partial = Some(Box::new(Partial(input.bytes.to_vec())));
+                }
+                input.consume(u64::MAX, listener);
+            }
+            return;
+        };
+        let body = ask(is_request, &bytes[..end], false, listener);
+        input.consume((end - before) as u64, listener);
+        *partial = None;
+        self.enter(body, listener);
+    }
+
+    fn enter(&mut self, body: Body, listener: &mut impl Listener) {
+        *self = match body {
+            Body::None | Body::Length(0) => {
+                *self = Self::Idle;
+                return listener.end();
+            }
+            Body::Length(length) => Self::Body(length),
+            Body::Chunked => Self::Size(0, false),
+            Body::UntilEnd => Self::UntilEnd,
+            Body::Opaque => Self::Opaque,
+        };
+    }
+
+    /// `1a;extension CRLF`: one byte at a time, as a line may be split anywhere.
+    fn size(
+        &mut self,
+        size: u64,
+        is_over: bool,
+        input: &mut Input<'_>,
+        listener: &mut impl Listener,
+    ) {
+        let Some(byte) = input.bytes.first().copied() else {
+            // Cut by the snap length: how long the chunk is stays unknown.
+            *self = Self::UntilEnd;
+            return;
+        };
+        input.consume(1, listener);
+        let digit = char::from(byte).to_digit(16).filter(|_| !is_over);
+        *self = match (byte, digit) {
+            (b'\n', _) if size == 0 => Self::Trailer(true),
+            (b'\n', _) => Self::Chunk(size.saturating_add(2)),
+            (_, Some(digit)) => Self::Size(size.saturating_mul(16) + u64::from(digit), false),
+            (_, None) => Self::Size(size, true),
+        };
+    }
+
+    fn trailer(&mut self, is_empty: bool, input: &mut Input<'_>, listener: &mut impl Listener) {
+        let Some(byte) = input.bytes.first().copied() else {
+            input.consume(u64::MAX, listener);
+            return self.end_if(true, listener);
+        };
+        input.consume(1, listener);
+        match byte {
+            b'\n' if is_empty => self.end_if(true, listener),
+            b'\n' => *self = Self::Trailer(true),
+            b'\r' => {}
+            _ => *self = Self::Trailer(false),
+        }
+    }
+}
+
+fn ask(is_request: bool, bytes: &[u8], is_cut: bool, listener: &mut impl Listener) -> Body {
+    if is_request {
+        listener.request(&head::request(bytes), is_cut)
+    } else {
+        listener.response(&head::response(bytes), is_cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::{Body, Framer, Listener, RequestHead, ResponseHead};
+
+    #[derive(Default)]
+    struct Log {
+        text: String,
+        counted: u64,
+    }
+
+    impl Listener for Log {
+        fn begin(&mut self) {
+            self.text += "[";
+        }
+        fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body {
+            self.text += &String::from_utf8_lossy(head.target);
+            match head.content_length {
+                _ if head.is_chunked => Body::Chunked,
+                Some(length) => Body::Length(length),
+                None if is_cut && head.method == b"POST" => Body::UntilEnd,
+                None => Body::None,
+            }
+        }
+        fn response(&mut self, head: &ResponseHead, _: bool) -> Body {
+            self.text += &head.status.to_string();
+            match head.content_length {
+                _ if head.is_chunked => Body::Chunked,
+                Some(length) => Body::Length(length),
+                None => Body::UntilEnd,
+            }
+        }
+        fn count(&mut self, bytes: u64) {
+            self.counted += bytes;
+        }
+        fn end(&mut self) {
+            self.text += &format!(" {}] ", std::mem::take(&mut self.counted));
+        }
+        fn lost(&mut self) {
+            self.text += "?";
+        }
+        fn expects_more(&self) -> bool {
+            true
+        }
+    }
+
+    /// Feeds the text in one piece and byte by byte: messages must be the same.
+    fn check(is_request: bool, text: &str, expected: &Expect) {
+        let run = |step: usize| {
+            let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+            for piece in text.as_bytes().chunks(step) {
+                let length = u32::try_from(piece.len()).expect("short");
+                framer.feed(&mut partial, is_request, piece, length, &mut log);
+            }
+            log.text
+        };
+        expected.assert_eq(&run(text.len()));
+        if !text.contains("trash") {
+            for step in [1, 2, 3, 7] {
+                assert_eq!(run(step), run(text.len()), "in pieces of {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_cut_out_of_the_stream() {
+        check(
+            true,
+            "GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+            &expect!["[/a 28] [/b 19] "],
+        );
+        check(
+            true,
+            "POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello\r\nGET /q HTTP/1.1\n\n",
+            &expect!["[/p 44] [/q 17] "],
+        );
+        check(
+            true,
+            "PUT /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;x=1\r\nhello\r\n1A\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nT: 1\r\n\r\nGET /d HTTP/1.1\r\n\r\n",
+            &expect!["[/c 104] [/d 19] "],
+        );
+        check(true, "trash", &expect!["?"]);
+    }
+
+    #[test]
+    fn responses_last_as_long_as_they_say() {
+        check(
+            false,
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
+            &expect!["[200 40] [404 38] "],
+        );
+        check(false, "HTTP/1.0 200 OK\r\n\r\nuntil the end", &expect!["[200"]);
+    }
+
+    #[test]
+    fn a_snap_length_hides_bytes_but_not_messages() {
+        let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+        let mut feed =
+            |bytes: &[u8], length| framer.feed(&mut partial, true, bytes, length, &mut log);
+        feed(b"GET /long", 400);
+        feed(b"POST /p HT", 300);
+        feed(b"body bo", 700);
+        feed(b"GET", 200);
+        feed(b"POST /q HTTP/1.1\r\nContent-Length: 1000\r\n\r\nabc", 542);
+        feed(b"more", 500);
+        assert_eq!(log.text, "[/long 400] [/p 1000] [ 200] [/q 1042] ");
+    }
+
+    #[test]
+    fn a_gap_in_a_body_is_counted_and_one_elsewhere_loses_the_way() {
+        let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+        framer.feed(
+            &mut partial,
+            true,
+            b"POST /p HTTP/1.1\r\nContent-Length: 10\r\n\r\nab",
+            42,
+            &mut log,
+        );
+        framer.gap(&mut partial, 8, &mut log);
+        framer.gap(&mut partial, 100, &mut log);
+        framer.feed(&mut partial, true, b"rest of something", 17, &mut log);
+        framer.feed(&mut partial, true, b"GET /b HTTP/1.1\r\n\r\n", 19, &mut log);
+        assert_eq!(log.text, "[/p 50] ?[/b 19] ");
+    }
+
+    #[test]
+    fn random_bytes_and_gaps_never_panic() {
+        arbtest::arbtest(|u| {
+            let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+            for _ in 0..8 {
+                let is_request = u.arbitrary()?;
+                let parts: [&[u8]; 6] = [
+                    b"GET / HTTP/1.1\r\n",
+                    b"content-length: 3\r\n",
+                    b"\r\n",
+                    b"HTTP/1.1 200 OK\r\n",
+                    b"transfer-encoding: chunked\r\n",
+                    b"0",
+                ];
+                let bytes =
+                    if u.arbitrary()? { u.choose(&parts)?.to_vec() } else { u.arbitrary()? };
+                let more: u32 = u.int_in_range(0..=9)?;
+                let length = u32::try_from(bytes.len()).expect("short") + more;
+                framer.feed(&mut partial, is_request, &bytes, length, &mut log);
+                if u.ratio(1, 8)? {
+                    framer.gap(&mut partial, u.arbitrary()?, &mut log);
+                }
+                let _ = u.arbitrary::<bool>()? && framer.turn();
+            }
+            Ok(())
+        });
+    }
+}

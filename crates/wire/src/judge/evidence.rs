@@ -1,0 +1,200 @@
+//! The numbers that rules look at, taken out of a tier once.
+
+use crate::model::{Tier, Traffic};
+
+/// Numbers of one tier; milliseconds and ratios. Each appears in JSON under its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Evidence {
+    /// Connection attempts, and SYNs that came again at least 0.8 s later without an answer between.
+    pub syns: u64,
+    /// See `syns`.
+    pub late_syns: u64,
+    /// SYN-ACKs that were sent again: the way back lost something, or the client's ACK was dropped.
+    pub synack_retries: u64,
+    /// Longest usual (p99) wait from the first SYN to the SYN-ACK.
+    pub connect_ms_p99: f64,
+    /// Server resets while a request waited, requests that crossed the server's FIN, and both of them together.
+    pub resets_in_flight: u64,
+    /// Requests behind the server's FIN, however late.
+    pub requests_after_fin: u64,
+    /// Requests that crossed the server's closing.
+    pub races: u64,
+    /// Data segments of the server.
+    pub data_packets: u64,
+    /// Those sent again, and those of them that the client had (DSACK).
+    pub retransmits: u64,
+    /// See `retransmits`.
+    pub spurious: u64,
+    /// Segments of the client that came again at least 150 ms later, not reported as duplicates.
+    pub client_retransmits: u64,
+    /// Lost between tap and receiver, of the data segments.
+    pub loss_after_ratio: f64,
+    /// Lost between client and tap, by IP identification and without what the tap itself lost; negative: not usable.
+    pub loss_before_ratio: f64,
+    /// Segments that the receiver acknowledged and the tap never saw, of all data segments.
+    pub missed_by_tap_ratio: f64,
+    /// One-way delay variation of the clients' packets.
+    pub delay_ms_p50: f64,
+    /// See `delay_ms_p50`.
+    pub delay_ms_p95: f64,
+    /// See `delay_ms_p50`.
+    pub delay_ms_max: f64,
+    /// Slices in which the delay's p95 was high on ten connections and more.
+    pub delayed_slices: u64,
+    /// Connections with TCP timestamps, of all.
+    pub timestamp_coverage: f64,
+    /// Variance over mean of requests per second; 1 is a Poisson process.
+    pub dispersion: f64,
+    /// The same per 100 ms.
+    pub dispersion_100ms: f64,
+    /// Pauses with at least 20 requests due, followed by three times the usual rate; the longest of them.
+    pub cycles: u64,
+    /// See `cycles`.
+    pub longest_pause_ms: f64,
+    /// How often clients shut their receive window.
+    pub zero_windows: u64,
+    /// Time in which servers waited for clients to read, of all transfer time.
+    pub client_wait_ratio: f64,
+    /// Last request byte to first response byte.
+    pub think_ms_p50: f64,
+    /// See `think_ms_p50`.
+    pub think_ms_p95: f64,
+    /// Think time of the first requests of connections, and of later ones.
+    pub think_first_ms_p95: f64,
+    /// See `think_first_ms_p95`.
+    pub think_later_ms_p95: f64,
+    /// First response byte to last.
+    pub transfer_ms_p95: f64,
+    /// Requests whose upstream request is in the capture, of all.
+    pub upstream_coverage: f64,
+    /// Think time of the upstream, and what of the tier's own think time it does not explain.
+    pub upstream_think_ms_p95: f64,
+    /// See `upstream_think_ms_p95`.
+    pub own_think_ms_p95: f64,
+    /// Last request byte to the upstream's first, on the first request of a connection and on later ones.
+    pub stall_first_ms_p95: f64,
+    /// See `stall_first_ms_p95`.
+    pub stall_later_ms_p95: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds are below 2^53")]
+pub(super) fn ms(us: u64) -> f64 {
+    us as f64 / 1000.0
+}
+
+/// A segment of the server that came again and was not reported as a duplicate was lost behind the tap.
+fn lost_after(tier: &Tier) -> f64 {
+    let Tier { client, server, .. } = tier;
+    let to_client = ratio(server.retransmits.saturating_sub(server.spurious), server.data_packets);
+    let to_server =
+        ratio(client.late_retransmits.saturating_sub(client.spurious), client.data_packets);
+    to_client.max(to_server)
+}
+
+/// Missing identifications, without those that the tap lost. What the tap loses is seen by its acknowledgement for
+/// data only, and later than it happened; half as much again covers that.
+fn lost_before(client: &Traffic, missed_by_tap: f64) -> f64 {
+    if client.identified < 100 {
+        -1.0
+    } else {
+        ratio(client.missing, client.identified) - 1.5 * missed_by_tap
+    }
+}
+
+impl Evidence {
+    pub(super) fn of(tier: &Tier, seconds: f64) -> Self {
+        let quantile =
+            |histogram: &crate::histogram::Fine, at| ms(histogram.quantile(at).unwrap_or(0));
+        let data = tier.client.data_packets + tier.server.data_packets;
+        let missed_by_tap_ratio = ratio(tier.missed_by_tap, data);
+        #[expect(clippy::cast_precision_loss, reason = "requests are below 2^53")]
+        let rate = tier.requests as f64 / seconds.max(0.001);
+        let (cycles, longest) = tier.rhythm.cycles(rate);
+        let wait_us = tier.client_wait_us + tier.client.zero_window_us;
+        Self {
+            syns: tier.syns,
+            late_syns: tier.late_syns,
+            synack_retries: tier.synack_retries,
+            connect_ms_p99: quantile(&tier.connect, 0.99),
+            resets_in_flight: tier.resets_in_flight,
+            requests_after_fin: tier.after_fin,
+            races: tier.races,
+            data_packets: tier.server.data_packets,
+            retransmits: tier.server.retransmits,
+            spurious: tier.server.spurious,
+            client_retransmits: tier.client.late_retransmits.saturating_sub(tier.client.spurious),
+            loss_after_ratio: lost_after(tier),
+            loss_before_ratio: lost_before(&tier.client, missed_by_tap_ratio),
+            missed_by_tap_ratio,
+            delay_ms_p50: quantile(&tier.delay, 0.5),
+            delay_ms_p95: quantile(&tier.delay, 0.95),
+            delay_ms_max: ms(tier.delay.max()),
+            delayed_slices: 0,
+            timestamp_coverage: ratio(tier.stamped_connections, tier.connections),
+            dispersion: tier.rhythm.dispersion().unwrap_or(0.0),
+            dispersion_100ms: tier.rhythm.dispersion_100ms(tier.requests, seconds).unwrap_or(0.0),
+            cycles,
+            longest_pause_ms: ms(u64::try_from(longest / 1000).unwrap_or(0)),
+            zero_windows: tier.client.zero_windows,
+            client_wait_ratio: ratio(wait_us, tier.transfer.sum()).min(1.0),
+            think_ms_p50: quantile(&tier.think, 0.5),
+            think_ms_p95: quantile(&tier.think, 0.95),
+            think_first_ms_p95: quantile(&tier.think_first, 0.95),
+            think_later_ms_p95: quantile(&tier.think_later, 0.95),
+            transfer_ms_p95: quantile(&tier.transfer, 0.95),
+            upstream_coverage: ratio(tier.with_upstream, tier.requests),
+            upstream_think_ms_p95: quantile(&tier.upstream_think, 0.95),
+            own_think_ms_p95: quantile(&tier.own_think, 0.95),
+            stall_first_ms_p95: quantile(&tier.stall_first, 0.95),
+            stall_later_ms_p95: quantile(&tier.stall_later, 0.95),
+        }
+    }
+
+    /// Names and values, for JSON and for rows.
+    pub fn fields(&self) -> Vec<(&'static str, f64)> {
+        #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+        let count = |count: u64| count as f64;
+        vec![
+            ("syns", count(self.syns)),
+            ("late_syns", count(self.late_syns)),
+            ("synack_retries", count(self.synack_retries)),
+            ("connect_ms_p99", self.connect_ms_p99),
+            ("resets_in_flight", count(self.resets_in_flight)),
+            ("requests_after_fin", count(self.requests_after_fin)),
+            ("races", count(self.races)),
+            ("data_packets", count(self.data_packets)),
+            ("retransmits", count(self.retransmits)),
+            ("spurious", count(self.spurious)),
+            ("client_retransmits", count(self.client_retransmits)),
+            ("loss_after_ratio", self.loss_after_ratio),
+            ("loss_before_ratio", self.loss_before_ratio),
+            ("missed_by_tap_ratio", self.missed_by_tap_ratio),
+            ("delay_ms_p50", self.delay_ms_p50),
+            ("delay_ms_p95", self.delay_ms_p95),
+            ("delay_ms_max", self.delay_ms_max),
+            ("delayed_slices", count(self.delayed_slices)),
+            ("timestamp_coverage", self.timestamp_coverage),
+            ("dispersion", self.dispersion),
+            ("dispersion_100ms", self.dispersion_100ms),
+            ("cycles", count(self.cycles)),
+            ("longest_pause_ms", self.longest_pause_ms),
+            ("zero_windows", count(self.zero_windows)),
+            ("client_wait_ratio", self.client_wait_ratio),
+            ("think_ms_p50", self.think_ms_p50),
+            ("think_ms_p95", self.think_ms_p95),
+            ("think_first_ms_p95", self.think_first_ms_p95),
+            ("think_later_ms_p95", self.think_later_ms_p95),
+            ("transfer_ms_p95", self.transfer_ms_p95),
+            ("upstream_coverage", self.upstream_coverage),
+            ("upstream_think_ms_p95", self.upstream_think_ms_p95),
+            ("own_think_ms_p95", self.own_think_ms_p95),
+            ("stall_first_ms_p95", self.stall_first_ms_p95),
+            ("stall_later_ms_p95", self.stall_later_ms_p95),
+        ]
+    }
+}

@@ -1,0 +1,447 @@
+//! Everything that a model can say when the capture is over.
+
+use super::evidence::{Evidence, ms, ratio};
+use super::rules::{Case, Verdict, judge};
+use super::usl::{self, UslAnswer};
+use crate::histogram::{Fine, Histogram};
+use crate::model::{ConnectionSeen, Model, Sealed, Slice, Tier, World};
+use crate::skip::Skipped;
+
+/// A capture, understood.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Who owns the delay, all tiers considered.
+    pub verdict: Verdict,
+    /// The numbers behind it.
+    pub why: String,
+    /// First and last packet, ns since 1970.
+    pub span_ns: Option<[i64; 2]>,
+    /// Width of a slice, ns.
+    pub slice_ns: i64,
+    /// TCP packets that were used.
+    pub packets: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// Packets that were not used, by reason.
+    pub skipped: Skipped,
+    /// Packets that the tap says it lost.
+    pub tap_drops: Option<u64>,
+    /// Connections that were given up because there were too many.
+    pub given_up: u64,
+    /// Server ports, the busiest first.
+    pub tiers: Vec<TierReport>,
+    /// Connections that waited longest or broke, worst first.
+    pub worst: Vec<ConnectionSeen>,
+}
+
+/// Microseconds; `None` when nothing was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantiles {
+    /// How many values there were.
+    pub count: u64,
+    /// The median.
+    pub p50: u64,
+    /// 95 of 100 are not larger.
+    pub p95: u64,
+    /// 99 of 100 are not larger.
+    pub p99: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl Quantiles {
+    fn of<const BITS: u32>(histogram: &Histogram<BITS>) -> Option<Self> {
+        Some(Self {
+            count: histogram.count(),
+            p50: histogram.quantile(0.5)?,
+            p95: histogram.quantile(0.95)?,
+            p99: histogram.quantile(0.99)?,
+            max: histogram.max(),
+        })
+    }
+}
+
+/// One server port.
+#[derive(Debug, Clone)]
+pub struct TierReport {
+    /// The port; 0 for what has none of its own.
+    pub port: u16,
+    /// Whether it is asked by another tier in this capture.
+    pub is_upstream: bool,
+    /// http, tls, opaque or unknown: what most connections speak.
+    pub protocol: &'static str,
+    /// Who owns the delay here.
+    pub verdict: Verdict,
+    /// The numbers behind it.
+    pub why: String,
+    /// All numbers that rules looked at.
+    pub evidence: Evidence,
+    /// Requests whose first byte was seen.
+    pub requests: u64,
+    /// Whole responses to them.
+    pub responses: u64,
+    /// Requests without a response.
+    pub unanswered: u64,
+    /// Requests whose response the client has and the capture has not.
+    pub unseen: u64,
+    /// Responses to requests that the capture does not hold.
+    pub unasked: u64,
+    /// Responses with status 5xx.
+    pub errors_5xx: u64,
+    /// Connections.
+    pub connections: u64,
+    /// TCP packets.
+    pub packets: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// Last request byte to first response byte.
+    pub think: Option<Quantiles>,
+    /// First response byte to last.
+    pub transfer: Option<Quantiles>,
+    /// First request byte to last response byte.
+    pub total: Option<Quantiles>,
+    /// First SYN to SYN-ACK.
+    pub connect: Option<Quantiles>,
+    /// From the tap to the client and back.
+    pub rtt: Option<Quantiles>,
+    /// One-way delay variation of the client's packets.
+    pub delay: Option<Quantiles>,
+    /// Median over slices of how far throughput times response time is from concurrency (Little's law).
+    pub little_error: Option<f64>,
+    /// How throughput follows concurrency.
+    pub usl: UslAnswer,
+    /// Slices without a gap, first to last of the capture.
+    pub slices: Vec<SliceReport>,
+    /// URL templates, those with the most time spent first.
+    pub urls: Vec<UrlReport>,
+}
+
+/// One slice of one tier; counts and microseconds are exact.
+#[derive(Debug, Clone, Default)]
+pub struct SliceReport {
+    /// When it begins, ns since 1970.
+    pub start_ns: i64,
+    /// How much of it lies in the capture, µs.
+    pub observed_us: u64,
+    /// Requests whose first byte was seen in it.
+    pub arrivals: u64,
+    /// Responses whose last byte was.
+    pub completions: u64,
+    /// Time with at least one request under way, µs.
+    pub busy_us: u64,
+    /// Requests under way times how long, µs.
+    pub weighted_us: u64,
+    /// Durations of its arrivals together, µs.
+    pub sum_us: u64,
+    /// Population variance over mean of these durations, µs.
+    pub variance_mean_us: f64,
+    /// p50, p95 and p99 in µs: last request byte to first response byte.
+    pub think_us: Option<[u64; 3]>,
+    /// First to last response byte.
+    pub transfer_us: Option<[u64; 3]>,
+    /// First request byte to last response byte.
+    pub total_us: Option<[u64; 3]>,
+    /// SYN to SYN-ACK.
+    pub connect_us: Option<[u64; 3]>,
+    /// One-way delay variation.
+    pub delay_us: Option<[u64; 3]>,
+    /// Responses with status 5xx.
+    pub errors_5xx: u32,
+    /// Connections that began.
+    pub new_connections: u32,
+    /// SYNs.
+    pub syns: u32,
+    /// Of these, late ones without an answer.
+    pub late_syns: u32,
+    /// SYN-ACKs sent again.
+    pub synack_retries: u32,
+    /// The server's segments sent again, and those of them that the client had.
+    pub retransmits: u32,
+    /// See `retransmits`.
+    pub spurious: u32,
+    /// Packets of clients lost before the tap, by IP identification.
+    pub missing: u32,
+    /// Holes that the tap left.
+    pub missed_by_tap: u32,
+    /// Receive windows that clients shut.
+    pub zero_windows: u32,
+    /// Resets while a request waited.
+    pub resets_in_flight: u32,
+    /// Requests that crossed the server's closing.
+    pub races: u32,
+    /// TCP packets.
+    pub packets: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// Variance over mean of arrivals in bins of 10 ms, then 100 ms.
+    pub dispersion: [f64; 2],
+    /// How far throughput times response time is from concurrency.
+    pub little_error: Option<f64>,
+    /// What stands out in this slice alone; `None` when no request arrived.
+    pub verdict: Option<Verdict>,
+}
+
+/// One URL template of one tier.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UrlReport {
+    /// The path with ids taken out.
+    pub template: String,
+    /// Requests with a response.
+    pub requests: u64,
+    /// Of these, with status 5xx.
+    pub errors_5xx: u64,
+    /// Think time when it is fast.
+    pub think_ms_p25: f64,
+    /// Its median.
+    pub think_ms_p50: f64,
+    /// And when it is slow.
+    pub think_ms_p95: f64,
+    /// First request byte to last response byte.
+    pub total_ms_p95: f64,
+    /// All requests together, seconds.
+    pub total_seconds: f64,
+}
+
+impl Model {
+    /// What the capture says. The model is used up: what was under way counts as cut.
+    pub fn report(mut self) -> Report {
+        self.end();
+        let World { tiers, .. } = &mut self.world;
+        let tiers = std::mem::take(tiers);
+        let world = &self.world;
+        let busy = |tier: &&Tier| tier.requests > 0 || tier.connections > 0;
+        let mut reports: Vec<TierReport> =
+            tiers.iter().filter(busy).map(|tier| report_tier(tier, world)).collect();
+        reports.sort_by_key(|tier| std::cmp::Reverse((tier.requests, tier.packets)));
+        let (verdict, why) = overall(&reports);
+        let span_ns = world.first_ts.map(|first| [first, world.last_ts]);
+        Report {
+            verdict,
+            why,
+            span_ns,
+            slice_ns: world.options.slice_ns,
+            packets: world.packets,
+            bytes: world.bytes,
+            skipped: world.skipped,
+            tap_drops: None,
+            given_up: world.given_up,
+            tiers: reports,
+            worst: world.worst.clone(),
+        }
+    }
+}
+
+/// The tier whose verdict explains most: rules stand in their order.
+fn overall(tiers: &[TierReport]) -> (Verdict, String) {
+    let first = tiers.iter().min_by_key(|tier| tier.verdict);
+    match first {
+        None => (Verdict::Unknown, "the capture holds no TCP connection".to_owned()),
+        Some(tier) => (tier.verdict, format!("port {}: {}", tier.port, tier.why)),
+    }
+}
+
+fn report_tier(tier: &Tier, world: &World) -> TierReport {
+    let urls = report_urls(tier, world);
+    let slices = report_slices(tier, world);
+    let span_us = u64::try_from((world.last_ts - world.start_ns).max(0) / 1000).unwrap_or(0);
+    let mut evidence = Evidence::of(tier, ms(span_us) / 1000.0);
+    evidence.delayed_slices =
+        slices.iter().filter(|slice| slice.verdict == Some(Verdict::UpstreamNetworkJitter)).count()
+            as u64;
+    let (verdict, why) = judge(&Case {
+        evidence: &evidence,
+        urls: &urls,
+        requests: tier.requests,
+        connections: tier.connections,
+        first_requests: tier.think_first.count(),
+        later_requests: tier.think_later.count(),
+    });
+    let inner = slices.get(1..slices.len().saturating_sub(1)).unwrap_or_default();
+    let points: Vec<(f64, f64)> =
+        inner.iter().map(|slice| (slice.concurrency(), slice.throughput())).collect();
+    let mut errors: Vec<f64> = inner.iter().filter_map(|slice| slice.little_error).collect();
+    errors.sort_by(f64::total_cmp);
+    let quantiles = |histogram: &Fine| Quantiles::of(histogram);
+    TierReport {
+        port: tier.port,
+        is_upstream: tier.requests > 0 && 2 * tier.with_parent >= tier.requests,
+        protocol: protocol(tier),
+        verdict,
+        why,
+        evidence,
+        requests: tier.requests,
+        responses: tier.responses,
+        unanswered: tier.unanswered,
+        unseen: tier.unseen,
+        unasked: tier.unasked,
+        errors_5xx: tier.errors_5xx,
+        connections: tier.connections,
+        packets: tier.packets,
+        bytes: tier.bytes,
+        think: quantiles(&tier.think),
+        transfer: quantiles(&tier.transfer),
+        total: quantiles(&tier.total),
+        connect: quantiles(&tier.connect),
+        rtt: quantiles(&tier.rtt),
+        delay: quantiles(&tier.delay),
+        little_error: errors.get(errors.len() / 2).copied(),
+        usl: usl::fit(&points),
+        slices,
+        urls,
+    }
+}
+
+fn protocol(tier: &Tier) -> &'static str {
+    let most = tier.http.max(tier.tls).max(tier.opaque);
+    match most {
+        0 => "unknown",
+        _ if most == tier.http => "http",
+        _ if most == tier.tls => "tls",
+        _ => "opaque",
+    }
+}
+
+fn report_urls(tier: &Tier, world: &World) -> Vec<UrlReport> {
+    let mut urls: Vec<UrlReport> = tier
+        .urls
+        .iter()
+        .map(|(number, stats)| {
+            let think = |at| ms(stats.think.quantile(at).unwrap_or(0));
+            UrlReport {
+                template: world.urls.name(*number).to_owned(),
+                requests: stats.requests,
+                errors_5xx: stats.errors_5xx,
+                think_ms_p25: think(0.25),
+                think_ms_p50: think(0.5),
+                think_ms_p95: think(0.95),
+                total_ms_p95: ms(stats.total.quantile(0.95).unwrap_or(0)),
+                total_seconds: ms(stats.total.sum()) / 1000.0,
+            }
+        })
+        .collect();
+    urls.sort_by(|a, b| {
+        b.total_seconds.total_cmp(&a.total_seconds).then_with(|| a.template.cmp(&b.template))
+    });
+    urls
+}
+
+/// All slices from the capture's first to its last, those without a packet too.
+fn report_slices(tier: &Tier, world: &World) -> Vec<SliceReport> {
+    let Some(first_ts) = world.first_ts else { return Vec::new() };
+    let (start, width) = (world.start_ns, world.options.slice_ns);
+    let last = (world.last_ts - start).max(0) / width;
+    let usual = Usual {
+        delay_us: tier.delay.quantile(0.5).unwrap_or(0),
+        think_us: tier.think.quantile(0.5).unwrap_or(0),
+    };
+    let empty = Slice::default();
+    (0..=last.min(crate::model::SLICES_MAX))
+        .map(|number| {
+            let from = start + number * width;
+            let observed = (from + width).min(world.last_ts.max(first_ts)) - from.max(first_ts);
+            let slice = u32::try_from(number).ok().and_then(|number| tier.slices.get(number));
+            report_slice(slice.unwrap_or(&empty), from, observed.max(0), width, &usual)
+        })
+        .collect()
+}
+
+/// What is normal for the tier.
+struct Usual {
+    delay_us: u64,
+    think_us: u64,
+}
+
+fn us(ns: i64) -> u64 {
+    u64::try_from(ns.max(0) / 1000).unwrap_or(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
+fn report_slice(
+    slice: &Slice,
+    start_ns: i64,
+    observed_ns: i64,
+    width_ns: i64,
+    usual: &Usual,
+) -> SliceReport {
+    let sealed = slice.sealed.as_deref().copied().unwrap_or_default();
+    let timed = slice.timed as f64;
+    let mean = slice.sum_us as f64 / timed.max(1.0);
+    let variance = (slice.sum_of_squares / timed.max(1.0) - mean * mean).max(0.0);
+    let dispersion = |at: usize, bin_ns: i64| {
+        let bins = (width_ns / bin_ns).max(1) as f64;
+        let mean = slice.arrivals as f64 / bins;
+        let squares = slice.squares[at] as f64 / bins;
+        if slice.arrivals == 0 { 0.0 } else { (squares - mean * mean).max(0.0) / mean }
+    };
+    let weighted_us = us(slice.weighted_ns);
+    let is_busy = slice.arrivals > 0 || weighted_us > 0;
+    SliceReport {
+        start_ns,
+        observed_us: us(observed_ns),
+        arrivals: slice.arrivals,
+        completions: slice.completions,
+        busy_us: us(slice.weighted_ns.min(observed_ns - slice.idle_ns.min(observed_ns))),
+        weighted_us,
+        sum_us: slice.sum_us,
+        variance_mean_us: if mean > 0.0 { variance / mean } else { 0.0 },
+        think_us: sealed.think,
+        transfer_us: sealed.transfer,
+        total_us: sealed.total,
+        connect_us: sealed.connect,
+        delay_us: sealed.delay,
+        errors_5xx: slice.errors_5xx,
+        new_connections: slice.new_connections,
+        syns: slice.syns,
+        late_syns: slice.late_syns,
+        synack_retries: slice.synack_retries,
+        retransmits: slice.retransmits,
+        spurious: slice.spurious,
+        missing: slice.missing,
+        missed_by_tap: slice.missed_by_tap,
+        zero_windows: slice.zero_windows,
+        resets_in_flight: slice.resets_in_flight,
+        races: slice.races,
+        packets: slice.packets,
+        bytes: slice.bytes,
+        dispersion: [dispersion(0, 10_000_000), dispersion(1, 100_000_000)],
+        little_error: (weighted_us > 0)
+            .then(|| (slice.sum_us as f64 - weighted_us as f64).abs() / weighted_us as f64),
+        verdict: is_busy.then(|| judge_slice(slice, &sealed, usual)),
+    }
+}
+
+/// The same rules with the counts that one slice can reach.
+fn judge_slice(slice: &Slice, sealed: &Sealed, usual: &Usual) -> Verdict {
+    let p95 = |quantiles: Option<[u64; 3]>| quantiles.map_or(0, |[_, p95, _]| p95);
+    let real = slice.retransmits.saturating_sub(slice.spurious);
+    let is_lost =
+        |lost: u32, of: u32| lost >= 5 && ratio(u64::from(lost), u64::from(of.max(1))) >= 0.005;
+    if slice.late_syns >= 3 {
+        Verdict::AcceptQueue
+    } else if slice.races >= 3 {
+        Verdict::KeepaliveRace
+    } else if is_lost(real, slice.data_packets) {
+        Verdict::PathLoss
+    } else if slice.delayed_connections >= 10 && p95(sealed.delay) >= 50_000.max(5 * usual.delay_us)
+    {
+        Verdict::UpstreamNetworkJitter
+    } else if slice.zero_windows >= 3 {
+        Verdict::ClientReader
+    } else if p95(sealed.think) >= 200_000.max(3 * usual.think_us) {
+        Verdict::SlowApp
+    } else {
+        Verdict::Smooth
+    }
+}
+
+impl SliceReport {
+    /// Requests under way on average.
+    pub fn concurrency(&self) -> f64 {
+        ratio(self.weighted_us, self.observed_us)
+    }
+
+    /// Completions per second.
+    pub fn throughput(&self) -> f64 {
+        ratio(self.completions, self.observed_us) * 1e6
+    }
+}

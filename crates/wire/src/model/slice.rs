@@ -1,0 +1,214 @@
+//! One tier during one slice of time: what arrived, what was under way, what TCP did.
+//!
+//! A request belongs to the slice in which its first byte was seen; a completion to that of the last byte of its
+//! response. Concurrency is exact: each request adds the time it was under way to every slice that it crosses.
+
+use crate::histogram::Samples;
+
+/// Counts of one slice; times are nanoseconds, samples microseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Slice {
+    pub(crate) arrivals: u64,
+    pub(crate) completions: u64,
+    /// Durations of requests that arrived in the slice: how many ended, their sum and the sum of their squares, µs.
+    pub(crate) timed: u64,
+    pub(crate) sum_us: u64,
+    pub(crate) sum_of_squares: f64,
+    /// Request-nanoseconds under way.
+    pub(crate) weighted_ns: i64,
+    /// Time with nothing under way between requests.
+    pub(crate) idle_ns: i64,
+    pub(crate) think: Samples,
+    pub(crate) transfer: Samples,
+    pub(crate) connect: Samples,
+    pub(crate) delay: Samples,
+    pub(crate) total: Samples,
+    /// Quantiles, once the samples were dropped.
+    pub(crate) sealed: Option<Box<Sealed>>,
+    pub(crate) delayed_connections: u32,
+    pub(crate) new_connections: u32,
+    pub(crate) syns: u32,
+    pub(crate) late_syns: u32,
+    pub(crate) synack_retries: u32,
+    pub(crate) data_packets: u32,
+    pub(crate) retransmits: u32,
+    pub(crate) spurious: u32,
+    pub(crate) identified: u32,
+    pub(crate) missing: u32,
+    pub(crate) missed_by_tap: u32,
+    pub(crate) zero_windows: u32,
+    pub(crate) zero_window_us: u64,
+    pub(crate) resets_in_flight: u32,
+    pub(crate) races: u32,
+    pub(crate) errors_5xx: u32,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// Sums of squares of arrivals in bins of 10 and of 100 ms.
+    pub(crate) squares: [u64; 2],
+}
+
+/// p50, p95 and p99 in microseconds; `None` where nothing was measured.
+pub(crate) type Quantiles = Option<[u64; 3]>;
+
+/// What is left of samples.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Sealed {
+    pub(crate) think: Quantiles,
+    pub(crate) transfer: Quantiles,
+    pub(crate) connect: Quantiles,
+    pub(crate) delay: Quantiles,
+    pub(crate) total: Quantiles,
+}
+
+impl Slice {
+    /// Computes the quantiles and drops the samples; what comes later is counted, but not in the quantiles.
+    pub(crate) fn seal(&mut self) -> Sealed {
+        if let Some(sealed) = &self.sealed {
+            return **sealed;
+        }
+        let take = |samples: &mut Samples| {
+            let quantiles = samples.quantiles([0.5, 0.95, 0.99]);
+            *samples = Samples::default();
+            quantiles
+        };
+        let sealed = Sealed {
+            think: take(&mut self.think),
+            transfer: take(&mut self.transfer),
+            connect: take(&mut self.connect),
+            delay: take(&mut self.delay),
+            total: take(&mut self.total),
+        };
+        self.sealed = Some(Box::new(sealed));
+        sealed
+    }
+}
+
+/// The slices of one tier; those in which nothing happened do not exist.
+#[derive(Default)]
+pub(crate) struct Slices {
+    items: Vec<Option<Box<Slice>>>,
+    sealed_to: usize,
+}
+
+/// Slices older than this many seconds are sealed.
+const SEAL_AFTER_NS: i64 = 120_000_000_000;
+
+impl Slices {
+    /// The slice with this number; made when there is none.
+    pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
+        let number = number as usize;
+        if number >= self.items.len() {
+            self.items.resize_with(number + 1, || None);
+        }
+        self.items[number].get_or_insert_with(Box::default)
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&Slice> {
+        self.items.get(number as usize)?.as_deref()
+    }
+
+    /// Seals what is old when `number` is the present.
+    pub(crate) fn seal_old(&mut self, number: u32, width_ns: i64) {
+        let keep = usize::try_from(SEAL_AFTER_NS / width_ns + 1).unwrap_or(usize::MAX);
+        let end = (number as usize).saturating_sub(keep).min(self.items.len());
+        while self.sealed_to < end {
+            if let Some(slice) = &mut self.items[self.sealed_to] {
+                slice.seal();
+            }
+            self.sealed_to += 1;
+        }
+    }
+
+    pub(crate) fn seal_all(&mut self) {
+        self.items.iter_mut().flatten().for_each(|slice| {
+            slice.seal();
+        });
+    }
+}
+
+/// The time in which nothing was under way, although requests begin and end in any order: the holes between them.
+#[derive(Default)]
+pub(crate) struct Idle {
+    /// Ascending, disjoint.
+    holes: std::collections::VecDeque<(i64, i64)>,
+    reach: i64,
+}
+
+/// Holes that are kept to be filled by a long request; older ones are final.
+const HOLES_MAX: usize = 100_000;
+
+impl Idle {
+    /// Something was under way from `from` to `to`. `finish` is called with holes that are final.
+    pub(crate) fn fill(&mut self, from: i64, to: i64, finish: &mut impl FnMut(i64, i64)) {
+        if self.reach == 0 {
+            self.reach = from;
+        }
+        if from > self.reach {
+            self.holes.push_back((self.reach, from));
+            if self.holes.len() > HOLES_MAX
+                && let Some((from, to)) = self.holes.pop_front()
+            {
+                finish(from, to);
+            }
+        } else {
+            self.cut(from, to);
+        }
+        self.reach = self.reach.max(to);
+    }
+
+    /// Takes `[from, to)` out of the holes.
+    fn cut(&mut self, from: i64, to: i64) {
+        let mut at = self.holes.len();
+        while at > 0 && self.holes[at - 1].1 > from {
+            at -= 1;
+            let (start, end) = self.holes[at];
+            if start >= to {
+                continue;
+            }
+            let (before, after) = ((start, from.max(start)), (to.min(end), end));
+            match (before.1 > before.0, after.1 > after.0) {
+                (true, true) => {
+                    self.holes[at] = before;
+                    self.holes.insert(at + 1, after);
+                }
+                (true, false) => self.holes[at] = before,
+                (false, true) => self.holes[at] = after,
+                (false, false) => drop(self.holes.remove(at)),
+            }
+        }
+    }
+
+    /// All holes are final now.
+    pub(crate) fn drain(&mut self, finish: &mut impl FnMut(i64, i64)) {
+        self.holes.drain(..).for_each(|(from, to)| finish(from, to));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Idle;
+
+    #[test]
+    fn idle_time_is_what_no_request_covers() {
+        arbtest::arbtest(|u| {
+            let mut requests: Vec<(i64, i64)> = Vec::new();
+            for _ in 0..u.int_in_range(1..=20)? {
+                let from = u.int_in_range(1..=100)?;
+                requests.push((from, from + u.int_in_range(0..=30)?));
+            }
+            requests.sort_by_key(|(_, to)| *to);
+            let mut idle = Idle::default();
+            let first = requests[0].0;
+            let mut found = 0;
+            for (from, to) in &requests {
+                idle.fill(*from, *to, &mut |_, _| {});
+            }
+            idle.drain(&mut |from, to| found += to - from);
+            let end = requests.iter().map(|(_, to)| *to).max().expect("there is one");
+            let is_busy = |at: i64| requests.iter().any(|(from, to)| (*from..*to).contains(&at));
+            let expected = (first..end).filter(|at| !is_busy(*at)).count();
+            assert_eq!(found, i64::try_from(expected).expect("small"));
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,646 @@
+//! Requests and responses of one connection: by HTTP's framing, or by whose turn it is.
+//!
+//! Exchanges form a list: `current` is the oldest without a whole response, `newest` the last that began; an answered
+//! one waits in `unacknowledged` until the client has it.
+
+use super::exchange::Text;
+use super::pair::Open;
+use super::seen::{End, RequestSeen, WireTier};
+use super::{World, each_slice, urls};
+use crate::flow::{Connection, Half, NONE, Ordered, Protocol, Side, is_before};
+use crate::http::{Body, Listener, RequestHead, ResponseHead, is_request_start, is_response_start};
+use crate::packet::Packet;
+
+/// Without a measured round trip, a request so soon behind the server's FIN has crossed it.
+const CROSSING_NS: i64 = 50_000_000;
+
+/// The first payload of a connection tells what is spoken, and who is the server if the capture began too late.
+pub(super) fn greet(
+    connection: &mut Connection,
+    world: &mut World,
+    packet: &Packet<'_>,
+    side: Side,
+) {
+    if connection.protocol != Protocol::Unknown {
+        return;
+    }
+    let bytes = packet.payload;
+    let is_whole = connection.syn_count > 0 || connection.synack_count > 0;
+    let speaker = if is_request_start(bytes) {
+        Some(Side::Client)
+    } else if is_response_start(bytes) {
+        Some(Side::Server)
+    } else {
+        None
+    };
+    match speaker {
+        Some(speaker) => {
+            connection.protocol = Protocol::Http;
+            if speaker != side && !is_whole && connection.requests == 0 {
+                connection.flip();
+                if connection.has_tier {
+                    connection.has_tier = false;
+                    world.tier_mut(connection.tier).connections -= 1;
+                }
+            }
+        }
+        None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
+        // In the middle of a connection this may be anybody's body.
+        None if !is_whole && is_http_port(connection, world) => {}
+        None => connection.protocol = Protocol::Opaque,
+    }
+}
+
+fn is_http_port(connection: &Connection, world: &World) -> bool {
+    let tier = &world.tiers[usize::from(connection.tier)];
+    (connection.has_tier && tier.requests > 0)
+        || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
+}
+
+/// The next bytes of a direction, in order.
+pub(super) fn ordered(
+    connection: &mut Connection,
+    world: &mut World,
+    side: Side,
+    half: &mut Half,
+    ordered: Ordered<'_>,
+) {
+    let is_http = connection.protocol == Protocol::Http;
+    let end_seq = half.next;
+    match ordered {
+        Ordered::Bytes { ts, bytes, length } if is_http => {
+            let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+            let is_request = side == Side::Client;
+            half.framer.feed(&mut half.partial, is_request, bytes, length, &mut talk);
+        }
+        Ordered::Bytes { ts, bytes, length } => {
+            piece_until(connection, world, side, ts, bytes, length, end_seq);
+        }
+        Ordered::Gap { length } => {
+            let tier = connection.tier;
+            world.tier_mut(tier).missed_by_tap += 1;
+            world.now(tier).missed_by_tap += 1;
+            if is_http {
+                let ts = half.last_data_ts;
+                let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+                half.framer.gap(&mut half.partial, length, &mut talk);
+            }
+        }
+    }
+}
+
+/// Payload whose place in the stream is not known: whose turn it is decides.
+pub(super) fn piece(
+    connection: &mut Connection,
+    world: &mut World,
+    side: Side,
+    ts: i64,
+    bytes: &[u8],
+    length: u32,
+) {
+    piece_until(connection, world, side, ts, bytes, length, 0);
+}
+
+fn piece_until(
+    connection: &mut Connection,
+    world: &mut World,
+    side: Side,
+    ts: i64,
+    bytes: &[u8],
+    length: u32,
+    end_seq: u32,
+) {
+    const APPLICATION_DATA: u8 = 0x17;
+    if connection.protocol == Protocol::Unknown {
+        return;
+    }
+    let is_handshake = connection.protocol == Protocol::Tls
+        && bytes.first().is_some_and(|kind| *kind != APPLICATION_DATA);
+    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+    let is_answered = talk.current().is_some_and(|exchange| exchange.answered[0] != 0);
+    let is_open = talk.connection.current != NONE;
+    match side {
+        Side::Client if is_open && !is_answered => {}
+        Side::Client if is_handshake => return,
+        Side::Client => {
+            if is_answered {
+                talk.end_response();
+            }
+            talk.begin();
+        }
+        Side::Server if !is_open => return,
+        Side::Server => talk.begin(),
+    }
+    talk.count(u64::from(length));
+    if side == Side::Client {
+        talk.end();
+    }
+}
+
+/// A response's retransmit or a request's.
+pub(super) fn note_retransmit(connection: &Connection, world: &mut World, side: Side) {
+    let slot = match side {
+        Side::Client => connection.newest,
+        Side::Server if connection.current != NONE => connection.current,
+        Side::Server => connection.unacknowledged,
+    };
+    if slot != NONE {
+        let exchange = world.pool.get(slot);
+        let count = match side {
+            Side::Client => &mut exchange.request_retransmits,
+            Side::Server => &mut exchange.response_retransmits,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// The client had a segment of the response already.
+pub(super) fn note_spurious(connection: &Connection, world: &mut World) {
+    for slot in [connection.unacknowledged, connection.current] {
+        if slot != NONE {
+            let exchange = world.pool.get(slot);
+            exchange.spurious = exchange.spurious.saturating_add(1);
+            return;
+        }
+    }
+}
+
+/// The server paused within a response and went on when the client had made room.
+pub(super) fn note_pause(connection: &Connection, world: &mut World, ns: i64) {
+    if connection.current != NONE {
+        let exchange = world.pool.get(connection.current);
+        if exchange.answered[0] != 0 {
+            exchange.client_wait_ns += ns;
+        }
+    }
+}
+
+/// The last request byte and the place of a request that waits for its response.
+pub(super) fn waiting(connection: &Connection, world: &mut World) -> Option<(i64, u32)> {
+    if connection.current == NONE {
+        return None;
+    }
+    let exchange = world.pool.get(connection.current);
+    (exchange.answered[0] == 0).then_some((exchange.asked[1], exchange.order))
+}
+
+/// The client acknowledges up to `ack`.
+pub(super) fn acknowledged(connection: &mut Connection, world: &mut World, ts: i64, ack: u32) {
+    let slot = connection.unacknowledged;
+    if slot != NONE && !is_before(ack, world.pool.get(slot).end_seq) {
+        connection.unacknowledged = NONE;
+        emit(connection, world, slot, End::Ok, Some(ts));
+    }
+}
+
+/// The client acknowledges answers that the tap has not seen: they are over.
+pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts: i64) {
+    while connection.current != NONE {
+        let slot = connection.current;
+        let exchange = world.pool.get(slot);
+        let is_answered = exchange.answered[0] != 0;
+        connection.current = exchange.next;
+        if is_answered {
+            let tier = connection.tier;
+            world.tier_mut(tier).responses += 1;
+        }
+        let end = if is_answered { End::Ok } else { End::Unseen };
+        emit(connection, world, slot, end, Some(ts));
+    }
+    connection.newest = NONE;
+    connection.half(Side::Server).framer.turn();
+}
+
+/// The server's FIN ends what has no other end.
+pub(super) fn server_closed(connection: &mut Connection, world: &mut World, ts: i64) {
+    let is_soft = connection.half(Side::Server).framer.turn()
+        || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque);
+    let end_seq = connection.half(Side::Server).next;
+    let mut talk = Talk { connection, world, side: Side::Server, ts, end_seq, is_interim: false };
+    if is_soft && talk.current().is_some_and(|exchange| exchange.answered[0] != 0) {
+        talk.end_response();
+    }
+}
+
+/// Nothing more will come.
+pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: bool) {
+    let ts = connection.last_ts;
+    server_closed(connection, world, ts);
+    if connection.unacknowledged != NONE {
+        let slot = std::mem::replace(&mut connection.unacknowledged, NONE);
+        emit(connection, world, slot, End::Ok, None);
+    }
+    while connection.current != NONE {
+        let slot = connection.current;
+        let exchange = world.pool.get(slot);
+        connection.current = exchange.next;
+        let end = match (exchange.answered[0] != 0, connection.rst_by, connection.fin_by) {
+            (true, _, _) => End::Cut,
+            (false, Some(_), _) => End::Reset,
+            (false, None, Some(_)) => End::Closed,
+            (false, None, None) if is_end => End::Unanswered,
+            (false, None, None) => End::Closed,
+        };
+        emit(connection, world, slot, end, None);
+    }
+    connection.newest = NONE;
+}
+
+/// One direction's messages, at one moment.
+struct Talk<'a> {
+    connection: &'a mut Connection,
+    world: &'a mut World,
+    side: Side,
+    ts: i64,
+    /// Behind the bytes that are being read.
+    end_seq: u32,
+    is_interim: bool,
+}
+
+impl Talk<'_> {
+    /// The exchange that is answered next.
+    fn current(&mut self) -> Option<&mut super::exchange::Exchange> {
+        let slot = self.connection.current;
+        (slot != NONE).then(|| self.world.pool.get(slot))
+    }
+
+    fn newest(&mut self) -> Option<&mut super::exchange::Exchange> {
+        let slot = self.connection.newest;
+        (slot != NONE).then(|| self.world.pool.get(slot))
+    }
+
+    fn begin_request(&mut self) {
+        // Whatever had no end of its own ends here.
+        if self.connection.half(Side::Server).framer.turn()
+            && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
+        {
+            self.end_response();
+        }
+        let Self { connection, world, ts, .. } = self;
+        connection.requests += 1;
+        world.requests += 1;
+        let (slot, number) = (world.pool.take(), world.requests);
+        let exchange = world.pool.get(slot);
+        exchange.number = number;
+        exchange.asked = [*ts; 2];
+        exchange.order = connection.requests;
+        exchange.tier = connection.tier;
+        if connection.current == NONE {
+            connection.current = slot;
+        } else {
+            world.pool.get(connection.newest).next = slot;
+        }
+        connection.newest = slot;
+        let (since, slice) = (*ts - world.start_ns, world.slice_of(*ts));
+        let tier = &mut world.tiers[usize::from(connection.tier)];
+        tier.requests += 1;
+        let slice = tier.slices.at(slice);
+        slice.arrivals += 1;
+        tier.rhythm.arrive(*ts, since, slice);
+        if let Some(fin_ts) = connection.server_fin_ts() {
+            connection.late_requests = connection.late_requests.saturating_add(1);
+            tier.after_fin += 1;
+            let rtt = connection.client_rtt_us().map(|us| i64::from(us) * 1000);
+            if *ts - fin_ts < rtt.map_or(CROSSING_NS, |rtt| rtt + rtt / 4 + 1_000_000) {
+                tier.races += 1;
+                slice.races += 1;
+            }
+        }
+    }
+
+    /// The response to `current` is whole.
+    fn end_response(&mut self) {
+        let slot = self.connection.current;
+        if slot == NONE {
+            return;
+        }
+        let Self { connection, world, end_seq, .. } = self;
+        let exchange = world.pool.get(slot);
+        exchange.end_seq = *end_seq;
+        let (next, answered, parent) = (exchange.next, exchange.answered, exchange.parent);
+        let think_ns = answered[0] - exchange.asked[1];
+        if connection.newest == slot {
+            connection.newest = NONE;
+        }
+        connection.current = next;
+        if let Some((slot, number)) = parent
+            && let Some(parent) = world.pool.find(slot, number)
+        {
+            parent.upstream.answered = answered;
+            parent.upstream.think_ns += think_ns.max(0);
+        }
+        world.tiers[usize::from(connection.tier)].responses += 1;
+        let before = std::mem::replace(&mut connection.unacknowledged, slot);
+        if before != NONE {
+            emit(connection, world, before, End::Ok, None);
+        }
+    }
+
+    fn find_parent(&mut self, keys: [u64; 2]) {
+        let Self { connection, world, .. } = self;
+        let (tier, client) = (connection.tier, connection.client().address);
+        let slot = connection.newest;
+        let by_header = world.pairs.parent(keys[0], tier, client);
+        let parent = by_header.or_else(|| world.pairs.parent(keys[1], tier, client));
+        let exchange = world.pool.get(slot);
+        exchange.keys = keys;
+        exchange.is_matched_by_header = by_header.is_some();
+        exchange.parent = parent.map(|parent| (parent.slot, parent.number));
+        let (number, asked) = (exchange.number, exchange.asked[0]);
+        if let Some(parent) = parent
+            && let Some(parent) = world.pool.find(parent.slot, parent.number)
+        {
+            if parent.upstream.tries == 0 {
+                parent.upstream.asked = asked;
+            }
+            parent.upstream.tries += 1;
+        }
+        let server = connection.server().address;
+        for key in keys.into_iter().filter(|key| *key != 0) {
+            world.pairs.open(key, Open { slot, number, tier, server, is_taken: false });
+        }
+    }
+}
+
+impl Listener for Talk<'_> {
+    fn begin(&mut self) {
+        if self.side == Side::Client {
+            return self.begin_request();
+        }
+        if self.connection.half(Side::Client).framer.turn()
+            && let Some(exchange) = self.current()
+        {
+            exchange.is_sent = true;
+        }
+        let ts = self.ts;
+        match self.current() {
+            Some(exchange) if exchange.answered[0] == 0 => exchange.answered = [ts; 2],
+            Some(_) => {}
+            None => self.world.tiers[usize::from(self.connection.tier)].unasked += 1,
+        }
+    }
+
+    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body {
+        let wants_text = self.world.sink.is_some();
+        let url = self.world.urls.number(if is_cut && head.host.is_empty() {
+            cut_target(head.target)
+        } else {
+            head.target
+        });
+        let has_tiers = self.world.tiers.len() > 2;
+        if let Some(exchange) = self.newest() {
+            exchange.url = url;
+            exchange.is_cut |= is_cut;
+            exchange.is_head = head.method == b"HEAD";
+            exchange.is_connect = head.method == b"CONNECT";
+            if wants_text {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                exchange.text = Some(Box::new(Text {
+                    method: text(head.method),
+                    host: text(head.host),
+                    target: text(head.target),
+                    request_id: text(head.request_id),
+                }));
+            }
+            if has_tiers {
+                let id = match head.request_id {
+                    [] => 0,
+                    id => urls::hash(id).rotate_left(1) | 1,
+                };
+                self.find_parent([id, urls::hash(head.target) ^ urls::hash(head.method)]);
+            }
+        }
+        match head.content_length {
+            _ if head.is_chunked => Body::Chunked,
+            Some(length) => Body::Length(length),
+            None if !is_cut => Body::None,
+            None if matches!(head.method, b"GET" | b"HEAD" | b"DELETE" | b"OPTIONS") => Body::None,
+            None => Body::UntilEnd,
+        }
+    }
+
+    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body {
+        let (is_head, is_connect) = self
+            .current()
+            .map_or((false, false), |exchange| (exchange.is_head, exchange.is_connect));
+        if let Some(exchange) = self.current() {
+            exchange.status = head.status;
+            exchange.is_cut |= is_cut;
+        }
+        match head.status {
+            101 => {
+                self.connection.half(Side::Client).framer = crate::http::Framer::Opaque;
+                self.end_response();
+                Body::Opaque
+            }
+            100..=199 => {
+                self.is_interim = true;
+                Body::None
+            }
+            200..=299 if is_connect => {
+                self.connection.half(Side::Client).framer = crate::http::Framer::Opaque;
+                self.end_response();
+                Body::Opaque
+            }
+            204 | 304 => Body::None,
+            _ if is_head => Body::None,
+            _ if head.is_chunked => Body::Chunked,
+            _ => head.content_length.map_or(Body::UntilEnd, Body::Length),
+        }
+    }
+
+    fn count(&mut self, bytes: u64) {
+        let ts = self.ts;
+        match self.side {
+            Side::Client => {
+                if let Some(exchange) = self.newest() {
+                    exchange.request_bytes += bytes;
+                    exchange.asked[1] = exchange.asked[1].max(ts);
+                }
+            }
+            Side::Server => {
+                if let Some(exchange) = self.current() {
+                    exchange.response_bytes += bytes;
+                    exchange.answered[1] = exchange.answered[1].max(ts);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match self.side {
+            Side::Client => {
+                if let Some(exchange) = self.newest() {
+                    exchange.is_sent = true;
+                }
+            }
+            Side::Server if std::mem::take(&mut self.is_interim) => {
+                if let Some(exchange) = self.current() {
+                    exchange.answered = [0; 2];
+                    exchange.interim += 1;
+                }
+            }
+            Side::Server => self.end_response(),
+        }
+    }
+
+    fn lost(&mut self) {
+        if self.side == Side::Client {
+            return;
+        }
+        // Answers may be among what is missing; the newest request is the one that can still be answered.
+        while self.connection.current != self.connection.newest {
+            let slot = self.connection.current;
+            let exchange = self.world.pool.get(slot);
+            let end = if exchange.answered[0] != 0 { End::Ok } else { End::Unseen };
+            self.connection.current = exchange.next;
+            emit(self.connection, self.world, slot, end, None);
+        }
+    }
+
+    fn expects_more(&self) -> bool {
+        self.side == Side::Client || self.connection.newest != self.connection.current
+    }
+}
+
+/// A target that the snap length cut may end in half an id: what is behind the last slash does not count.
+fn cut_target(target: &[u8]) -> &[u8] {
+    let end = target.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let has_query = target.contains(&b'?');
+    if has_query { target } else { &target[..end] }
+}
+
+/// An exchange is over: it is counted, handed to who wants rows, and forgotten.
+fn emit(
+    connection: &mut Connection,
+    world: &mut World,
+    slot: u32,
+    end: End,
+    acknowledged: Option<i64>,
+) {
+    let exchange = world.pool.get(slot);
+    for key in exchange.keys.into_iter().filter(|key| *key != 0) {
+        world.pairs.close(key, exchange.number);
+    }
+    count(connection, world, slot, end);
+    if world.sink.is_some() {
+        show(connection, world, slot, end, acknowledged);
+    }
+    world.pool.give_back(slot);
+}
+
+/// Nanoseconds between, in microseconds, from 0.
+fn micros(from: i64, to: i64) -> u64 {
+    u64::try_from((to - from) / 1000).unwrap_or(0)
+}
+
+fn count(connection: &Connection, world: &mut World, slot: u32, end: End) {
+    let exchange = world.pool.get(slot);
+    let ([asked, sent], [first, last]) = (exchange.asked, exchange.answered);
+    let (width_ns, start_ns) = (world.options.slice_ns, world.start_ns);
+    let slice_of =
+        |ts: i64| u32::try_from((ts - start_ns).max(0) / width_ns).unwrap_or(0).min(world.slice);
+    let (began, ended) = (slice_of(asked), slice_of(last));
+    let tier = &mut world.tiers[usize::from(exchange.tier)];
+    tier.with_parent += u64::from(exchange.parent.is_some());
+    match end {
+        End::Unseen => tier.unseen += 1,
+        End::Reset | End::Closed | End::Unanswered => tier.unanswered += 1,
+        End::Ok | End::Cut => {}
+    }
+    if first == 0 {
+        return;
+    }
+    let (think, transfer, total) = (micros(sent, first), micros(first, last), micros(asked, last));
+    let is_error = (500..600).contains(&exchange.status);
+    tier.errors_5xx += u64::from(is_error);
+    tier.think.add(think);
+    let by_order = if exchange.order == 1 { &mut tier.think_first } else { &mut tier.think_later };
+    by_order.add(think);
+    tier.transfer.add(transfer);
+    tier.total.add(total);
+    tier.client_wait_us += micros(0, exchange.client_wait_ns);
+    if exchange.upstream.tries > 0 {
+        tier.with_upstream += 1;
+        let stall = micros(sent, exchange.upstream.asked);
+        let stalls =
+            if exchange.order == 1 { &mut tier.stall_first } else { &mut tier.stall_later };
+        stalls.add(stall);
+        let theirs = micros(0, exchange.upstream.think_ns);
+        tier.upstream_think.add(theirs);
+        tier.own_think.add(think.saturating_sub(theirs));
+    }
+    let url = tier.urls.entry(exchange.url).or_default();
+    url.requests += 1;
+    url.errors_5xx += u64::from(is_error);
+    url.think.add(think);
+    url.total.add(total);
+    let slice = tier.slices.at(began);
+    slice.timed += 1;
+    slice.sum_us += total;
+    #[expect(clippy::cast_precision_loss, reason = "a variance needs no more than 53 bits")]
+    {
+        slice.sum_of_squares += (total as f64).powi(2);
+    }
+    if slice.sealed.is_none() {
+        slice.think.add(think);
+        slice.transfer.add(transfer);
+        slice.total.add(total);
+    }
+    let slice = tier.slices.at(ended);
+    slice.completions += 1;
+    slice.errors_5xx += u32::from(is_error);
+    let (slices, idle) = (&mut tier.slices, &mut tier.idle);
+    each_slice(start_ns, width_ns, asked, last, |slice, ns| slices.at(slice).weighted_ns += ns);
+    idle.fill(asked, last, &mut |from, to| {
+        each_slice(start_ns, width_ns, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
+    });
+    let _ = connection;
+}
+
+fn show(
+    connection: &Connection,
+    world: &mut World,
+    slot: u32,
+    end: End,
+    acknowledged: Option<i64>,
+) {
+    let client = connection.client();
+    let is_local = client.address == connection.server().address;
+    let is_from_server = !is_local && world.is_server_address(client.address);
+    let Some(mut sink) = world.sink.take() else { return };
+    let template = world.urls.name(world.pool.get(slot).url).to_owned();
+    let exchange = world.pool.get(slot);
+    let none = Text::default();
+    let text = exchange.text.as_deref().unwrap_or(&none);
+    let is_upstream = exchange.parent.is_some() || is_from_server;
+    sink.request(&RequestSeen {
+        number: exchange.number,
+        connection: connection.number,
+        order: exchange.order,
+        tier: if is_upstream { WireTier::Upstream } else { WireTier::Edge },
+        client,
+        server: connection.server(),
+        protocol: connection.protocol,
+        method: &text.method,
+        host: &text.host,
+        target: &text.target,
+        request_id: &text.request_id,
+        template: &template,
+        status: Some(exchange.status).filter(|status| *status != 0),
+        asked: exchange.asked,
+        answered: Some(exchange.answered).filter(|answered| answered[0] != 0),
+        acknowledged,
+        request_bytes: exchange.request_bytes,
+        response_bytes: exchange.response_bytes,
+        request_retransmits: exchange.request_retransmits,
+        response_retransmits: exchange.response_retransmits,
+        spurious: exchange.spurious,
+        interim: exchange.interim,
+        parent: exchange.parent.map(|(_, number)| number),
+        is_matched_by_header: exchange.is_matched_by_header,
+        is_cut: exchange.is_cut,
+        end,
+    });
+    world.sink = Some(sink);
+}

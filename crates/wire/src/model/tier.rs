@@ -1,0 +1,170 @@
+//! One server port: everything that was counted and measured for it.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use rustc_hash::FxHasher;
+
+use super::slice::{Idle, Slice, Slices};
+use super::urls::UrlStats;
+use crate::histogram::Fine;
+
+/// Totals and distributions; microseconds in the histograms.
+#[derive(Default)]
+pub(crate) struct Tier {
+    pub(crate) port: u16,
+    pub(crate) slices: Slices,
+    pub(crate) idle: Idle,
+    pub(crate) urls: HashMap<u32, UrlStats, BuildHasherDefault<FxHasher>>,
+    pub(crate) requests: u64,
+    pub(crate) responses: u64,
+    /// Responses to requests that the capture does not hold.
+    pub(crate) unasked: u64,
+    /// Requests whose response the capture does not hold although the client has it.
+    pub(crate) unseen: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) errors_5xx: u64,
+    pub(crate) connections: u64,
+    pub(crate) http: u64,
+    pub(crate) tls: u64,
+    pub(crate) opaque: u64,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) syns: u64,
+    pub(crate) late_syns: u64,
+    pub(crate) synack_retries: u64,
+    pub(crate) resets_in_flight: u64,
+    pub(crate) races: u64,
+    /// Requests behind the server's FIN, whenever they came.
+    pub(crate) after_fin: u64,
+    pub(crate) client: Traffic,
+    pub(crate) server: Traffic,
+    pub(crate) missed_by_tap: u64,
+    pub(crate) client_wait_us: u64,
+    pub(crate) stamped_connections: u64,
+    pub(crate) with_parent: u64,
+    pub(crate) with_upstream: u64,
+    pub(crate) think: Fine,
+    pub(crate) think_first: Fine,
+    pub(crate) think_later: Fine,
+    pub(crate) transfer: Fine,
+    pub(crate) total: Fine,
+    pub(crate) connect: Fine,
+    pub(crate) rtt: Fine,
+    pub(crate) delay: Fine,
+    /// From the request's last byte to the first byte of the upstream's request: the first of a connection, later ones.
+    pub(crate) stall_first: Fine,
+    pub(crate) stall_later: Fine,
+    /// What of `think` the upstream does not explain.
+    pub(crate) own_think: Fine,
+    pub(crate) upstream_think: Fine,
+    pub(crate) rhythm: Rhythm,
+}
+
+/// What one side of all connections sent.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Traffic {
+    pub(crate) data_packets: u64,
+    pub(crate) retransmits: u64,
+    /// Those that came so late that no packet held on the way explains them.
+    pub(crate) late_retransmits: u64,
+    pub(crate) spurious: u64,
+    pub(crate) filled: u64,
+    /// Packets with a usable identification, and those missing between them.
+    pub(crate) identified: u64,
+    pub(crate) missing: u64,
+    /// How often its receive window was shut, and how long.
+    pub(crate) zero_windows: u64,
+    pub(crate) zero_window_us: u64,
+}
+
+/// How evenly requests arrive.
+#[derive(Default)]
+pub(crate) struct Rhythm {
+    pub(crate) last: i64,
+    /// The open bin of 10 ms and of 100 ms: its number and count.
+    bins: [(i64, u64); 2],
+    /// Sum of squares of arrivals in bins of 100 ms.
+    squares: u64,
+    /// Arrivals in each second since the capture began.
+    pub(crate) seconds: Vec<u32>,
+    /// Pauses, and how many arrivals there were in the 200 ms behind them.
+    pub(crate) pauses: Vec<(i64, u32)>,
+    pause_end: i64,
+}
+
+const BIN_NS: [i64; 2] = [10_000_000, 100_000_000];
+/// Shorter pauses are normal.
+const PAUSE_NS: i64 = 100_000_000;
+const BURST_NS: i64 = 200_000_000;
+/// Pauses that are remembered; far more than a verdict needs.
+const PAUSES_MAX: usize = 10_000;
+/// Seconds that are told apart: a day and a bit.
+const SECONDS_MAX: usize = 100_000;
+
+impl Rhythm {
+    /// A request arrived; `slice` is its slice, `since` how long after the capture's begin.
+    pub(crate) fn arrive(&mut self, ts: i64, since: i64, slice: &mut Slice) {
+        for (at, width) in BIN_NS.into_iter().enumerate() {
+            let bin = ts.div_euclid(width);
+            let (open, count) = &mut self.bins[at];
+            if *open != bin {
+                (*open, *count) = (bin, 0);
+            }
+            // n² as the sum of odd numbers: a bin needs no end.
+            slice.squares[at] += 2 * *count + 1;
+            *count += 1;
+        }
+        self.squares += 2 * self.bins[1].1 - 1;
+        let second = usize::try_from(since / 1_000_000_000).unwrap_or(0);
+        if second < SECONDS_MAX {
+            if second >= self.seconds.len() {
+                self.seconds.resize(second + 1, 0);
+            }
+            self.seconds[second] += 1;
+        }
+        let gap = ts - self.last;
+        if self.last != 0 && gap >= PAUSE_NS && self.pauses.len() < PAUSES_MAX {
+            self.pauses.push((gap, 0));
+            self.pause_end = ts + BURST_NS;
+        }
+        if ts <= self.pause_end
+            && let Some((_, count)) = self.pauses.last_mut()
+        {
+            *count += 1;
+        }
+        self.last = self.last.max(ts);
+    }
+
+    /// Variance over mean of arrivals per 100 ms.
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+    pub(crate) fn dispersion_100ms(&self, requests: u64, seconds: f64) -> Option<f64> {
+        let bins = seconds * 10.0;
+        let mean = requests as f64 / bins;
+        (bins >= 3.0 && requests > 0).then(|| (self.squares as f64 / bins - mean * mean) / mean)
+    }
+
+    /// Variance over mean of arrivals per second, without the first and the last second, which are not whole.
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+    pub(crate) fn dispersion(&self) -> Option<f64> {
+        let whole = self.seconds.get(1..self.seconds.len().checked_sub(1)?)?;
+        let count = whole.len() as f64;
+        let sum: u64 = whole.iter().map(|n| u64::from(*n)).sum();
+        let squares: u64 = whole.iter().map(|n| u64::from(*n).pow(2)).sum();
+        if whole.len() < 3 || sum == 0 {
+            return None;
+        }
+        let mean = sum as f64 / count;
+        Some((squares as f64 / count - mean * mean) / mean)
+    }
+
+    /// Pauses in which at least 20 requests were due, with three times the usual rate behind them; the longest, ns.
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+    pub(crate) fn cycles(&self, rate: f64) -> (u64, i64) {
+        let is_cycle = |(gap, burst): &&(i64, u32)| {
+            *gap as f64 / 1e9 * rate >= 20.0 && f64::from(*burst) >= 3.0 * rate * 0.2
+        };
+        let cycles = self.pauses.iter().filter(is_cycle);
+        cycles.fold((0, 0), |(count, longest), (gap, _)| (count + 1, longest.max(*gap)))
+    }
+}

@@ -1,0 +1,459 @@
+//! One packet of one connection: what TCP does with it.
+
+use super::World;
+use super::seen::ConnectionSeen;
+use super::talk;
+use crate::flow::{Arrival, Connection, NONE, Ordered, Side};
+use crate::packet::{Flags, Packet, SackBlock};
+use crate::skip::Skip;
+
+/// SYNs that follow the first one sooner were held on the way together; a kernel sends the second after a second.
+const SYN_RETRY_NS: i64 = 800_000_000;
+/// The shortest time after which Linux sends again without being told to.
+const RETRANSMIT_NS: i64 = 150_000_000;
+/// A server that pauses longer than that, and than two round trips, in a response, waits for its client.
+const CLIENT_WAIT_NS: i64 = 20_000_000;
+/// A server that goes on so soon behind the client's acknowledgement had waited for that.
+const PROMPT_NS: i64 = 5_000_000;
+/// A reset so soon after a request did not come from thinking about it.
+const RACE_NS: i64 = 50_000_000;
+/// Payload beyond that is several segments that a network card put together: identifications then count those.
+const SEGMENT_BYTES_MAX: u32 = 1460;
+/// Connections that are kept to be shown.
+const WORST_MAX: usize = 20;
+
+/// Whether a packet begins another connection between the same ends.
+pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -> bool {
+    if !packet.flags.has(Flags::SYN) || packet.flags.has(Flags::ACK) {
+        return false;
+    }
+    match connection.side(packet.from) {
+        Side::Client => connection.syn_count == 0 || connection.client_isn != packet.seq,
+        // Both ends open at once is not seen in the wild; a former client that listens now is.
+        Side::Server => true,
+    }
+}
+
+/// Takes in a packet.
+pub(super) fn packet(connection: &mut Connection, world: &mut World, packet: &Packet<'_>) {
+    let side = connection.side(packet.from);
+    if packet.payload_length > 0 {
+        talk::greet(connection, world, packet, side);
+    }
+    let side = if packet.payload_length > 0 { connection.side(packet.from) } else { side };
+    if is_duplicate(connection, packet) {
+        return world.skipped.add(Skip::Duplicate);
+    }
+    let previous_ts = std::mem::replace(&mut connection.last_ts, packet.ts_ns);
+    let flags = packet.flags;
+    if flags.has(Flags::SYN) {
+        shake_hands(connection, world, packet, side);
+    } else if !connection.is_established {
+        finish_handshake(connection, world, packet, side);
+    }
+    let is_heard = !flags.has(Flags::SYN) || flags.has(Flags::ACK);
+    if is_heard && !connection.has_tier {
+        give_tier(connection, world);
+    }
+    count(connection, world, packet, side);
+    watch_window(connection, world, packet, side);
+    if flags.has(Flags::ACK) && packet.is_sequence_known {
+        acknowledge(connection, world, packet, side);
+    }
+    if packet.payload_length > 0 && !flags.has(Flags::RST) {
+        payload(connection, world, packet, side, previous_ts);
+    } else if packet.is_sequence_known && !flags.has(Flags::RST) && !flags.has(Flags::SYN) {
+        connection.half(side).start(packet.seq);
+    }
+    if flags.has(Flags::FIN) {
+        close(connection, world, packet, side);
+    }
+    if flags.has(Flags::RST) {
+        reset(connection, world, packet, side);
+    }
+}
+
+/// The same packet, captured on a second interface of the host.
+fn is_duplicate(connection: &Connection, packet: &Packet<'_>) -> bool {
+    packet.interface != connection.interface
+        && packet.ip_id.is_some_and(|id| id != 0)
+        && connection.saw_id(packet.from, packet.ip_id)
+}
+
+fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+    if side == Side::Server || packet.flags.has(Flags::ACK) {
+        connection.synack_count = connection.synack_count.saturating_add(1);
+        if connection.synack_count > 1 {
+            let tier = tier_of(connection, world);
+            world.tier_mut(tier).synack_retries += 1;
+            world.now(tier).synack_retries += 1;
+            return;
+        }
+        connection.half(Side::Server).open(packet.seq);
+        connection.set_synack(packet.ts_ns);
+        world.learn_server(connection.server());
+        let tier = tier_of(connection, world);
+        if connection.syn_count > 0 {
+            let wait = micros(packet.ts_ns - connection.first_ts);
+            connection.syn_wait_us = wait;
+            world.tier_mut(tier).connect.add(u64::from(wait));
+            world.now(tier).connect.add(u64::from(wait));
+        }
+        return;
+    }
+    connection.syn_count = connection.syn_count.saturating_add(1);
+    if connection.syn_count == 1 {
+        connection.client_isn = packet.seq;
+        connection.half(Side::Client).open(packet.seq);
+        if world.options.ports.contains(&connection.server().port) {
+            give_tier(connection, world);
+        }
+        if connection.has_tier {
+            count_syns(connection, world, 1);
+        }
+        return;
+    }
+    let had_tier = connection.has_tier;
+    let tier = tier_of(connection, world);
+    if had_tier {
+        world.tier_mut(tier).syns += 1;
+        world.now(tier).syns += 1;
+    }
+    let waited = packet.ts_ns - connection.first_ts;
+    if waited >= SYN_RETRY_NS && connection.synack_count == 0 {
+        connection.late_syn_count = connection.late_syn_count.saturating_add(1);
+        world.tier_mut(tier).late_syns += 1;
+        world.now(tier).late_syns += 1;
+    }
+}
+
+/// The first packet behind the SYN-ACK, or one of a connection that is older than the capture.
+fn finish_handshake(
+    connection: &mut Connection,
+    world: &mut World,
+    packet: &Packet<'_>,
+    side: Side,
+) {
+    if side == Side::Server && connection.syn_count > 0 && connection.synack_count == 0 {
+        return;
+    }
+    if let Some(synack_ts) = connection.synack_ts().filter(|_| side == Side::Client) {
+        connection.handshake_us = micros(packet.ts_ns - synack_ts);
+        let tier = tier_of(connection, world);
+        world.tier_mut(tier).rtt.add(u64::from(connection.handshake_us));
+    }
+    if side == Side::Client || connection.syn_count == 0 {
+        connection.establish();
+    }
+}
+
+fn tier_of(connection: &mut Connection, world: &mut World) -> u16 {
+    if !connection.has_tier {
+        give_tier(connection, world);
+    }
+    connection.tier
+}
+
+/// A port is a tier when something answers there, or somebody insists; scans of many ports make none.
+fn give_tier(connection: &mut Connection, world: &mut World) {
+    connection.has_tier = true;
+    connection.tier = world.tier(connection.server().port);
+    world.tier_mut(connection.tier).connections += 1;
+    world.now(connection.tier).new_connections += u32::from(connection.syn_count > 0);
+    count_syns(connection, world, u32::from(connection.syn_count));
+}
+
+fn count_syns(connection: &Connection, world: &mut World, count: u32) {
+    world.tier_mut(connection.tier).syns += u64::from(count);
+    world.now(connection.tier).syns += count;
+}
+
+/// What is counted of every packet.
+fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+    world.packets += 1;
+    world.bytes += u64::from(packet.payload_length);
+    connection.half(side).packets += 1;
+    let (number, tier) = (world.slice, usize::from(connection.tier));
+    let tier = &mut world.tiers[tier];
+    let slice = tier.slices.at(number);
+    tier.packets += 1;
+    tier.bytes += u64::from(packet.payload_length);
+    slice.packets += 1;
+    slice.bytes += u64::from(packet.payload_length);
+    if packet.payload_length > 0 {
+        let traffic = if side == Side::Client { &mut tier.client } else { &mut tier.server };
+        traffic.data_packets += 1;
+        slice.data_packets += u32::from(side == Side::Server);
+    }
+    if side == Side::Client
+        && let Some(stamps) = packet.timestamps
+        && let Some(delay_us) = connection.clock.stamp(packet.ts_ns, stamps.value)
+    {
+        tier.delay.add(delay_us);
+        slice.delay.add(delay_us);
+        if connection.delay_slice != number {
+            connection.delay_slice = number;
+            slice.delayed_connections += 1;
+        }
+    }
+    if let Some(id) = packet.ip_id
+        && !packet.flags.has(Flags::RST)
+        && !(packet.flags.has(Flags::SYN) && side == Side::Server)
+    {
+        let missing = connection.half(side).identify(id, packet.payload_length > SEGMENT_BYTES_MAX);
+        if missing > 0 && side == Side::Client {
+            slice.missing += u32::from(missing);
+        }
+        slice.identified += u32::from(side == Side::Client);
+    }
+}
+
+/// A shut receive window: the side does not take what it is sent.
+fn watch_window(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+    let is_shut = packet.window == 0
+        && packet.flags.has(Flags::ACK)
+        && !packet.flags.has(Flags::RST)
+        && !packet.flags.has(Flags::SYN);
+    let tier = connection.tier;
+    let half = connection.half(side);
+    match (is_shut, half.shut_since) {
+        (true, 0) => {
+            half.shut_since = packet.ts_ns;
+            half.shut_count = half.shut_count.saturating_add(1);
+            if side == Side::Client {
+                world.now(tier).zero_windows += 1;
+            }
+        }
+        (false, since) if since != 0 => {
+            half.shut_since = 0;
+            let us = micros(packet.ts_ns - since);
+            half.shut_us = half.shut_us.saturating_add(us);
+            if side == Side::Client {
+                world.now(tier).zero_window_us += u64::from(us);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn acknowledge(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+    let peer = side.other();
+    if let Some(SackBlock { .. }) = packet.dsack {
+        let half = connection.half(peer);
+        half.dsacks += 1;
+        if peer == Side::Server {
+            world.now(connection.tier).spurious += 1;
+            talk::note_spurious(connection, world);
+        }
+    }
+    let rtt = with_stream(connection, world, peer, |half, mut each| {
+        half.acknowledge(packet.ts_ns, packet.ack, &mut each)
+    });
+    if let Some(rtt) = rtt
+        && peer == Side::Server
+    {
+        let tier = connection.tier;
+        world.tier_mut(tier).rtt.add(u64::from(rtt));
+    }
+    if side == Side::Client {
+        talk::acknowledged(connection, world, packet.ts_ns, packet.ack);
+    }
+}
+
+fn payload(
+    connection: &mut Connection,
+    world: &mut World,
+    packet: &Packet<'_>,
+    side: Side,
+    previous_ts: i64,
+) {
+    let tier = connection.tier;
+    if side == Side::Client && connection.half(Side::Server).is_ahead_of_tap() {
+        // The client has an answer that the tap has not; what comes next is not pipelined.
+        talk::answers_unseen(connection, world, packet.ts_ns);
+    }
+    let last_data_ts = connection.half(side).last_data_ts;
+    let pause = packet.ts_ns - last_data_ts;
+    let was_answered = packet.ts_ns - previous_ts <= PROMPT_NS;
+    if side == Side::Server && last_data_ts != 0 && pause >= CLIENT_WAIT_NS && was_answered {
+        let rtt = connection.client_rtt_us().map_or(0, |us| i64::from(us) * 1000);
+        if pause > 2 * rtt {
+            talk::note_pause(connection, world, pause);
+        }
+    }
+    if !packet.is_sequence_known {
+        return talk::piece(
+            connection,
+            world,
+            side,
+            packet.ts_ns,
+            packet.payload,
+            packet.payload_length,
+        );
+    }
+    let arrival =
+        with_stream(connection, world, side, |half, mut each| half.receive(packet, &mut each));
+    match arrival {
+        Arrival::Again => {
+            let traffic = match side {
+                Side::Client => &mut world.tier_mut(tier).client,
+                Side::Server => &mut world.tier_mut(tier).server,
+            };
+            traffic.late_retransmits += u64::from(pause >= RETRANSMIT_NS);
+            world.now(tier).retransmits += u32::from(side == Side::Server);
+            talk::note_retransmit(connection, world, side);
+        }
+        Arrival::New | Arrival::KeepAlive | Arrival::Ahead | Arrival::Filled(_) => {}
+    }
+}
+
+/// Runs something on a direction whose ordered bytes go to the requests of the connection.
+fn with_stream<T>(
+    connection: &mut Connection,
+    world: &mut World,
+    side: Side,
+    run: impl FnOnce(&mut crate::flow::Half, &mut dyn FnMut(&mut crate::flow::Half, Ordered<'_>)) -> T,
+) -> T {
+    let mut half = std::mem::take(connection.half(side));
+    let result = run(&mut half, &mut |half, ordered| {
+        talk::ordered(connection, world, side, half, ordered);
+    });
+    *connection.half(side) = half;
+    result
+}
+
+fn close(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+    connection.half(side).close();
+    connection.fin_by.get_or_insert(side);
+    if side == Side::Server {
+        connection.set_server_fin(packet.ts_ns);
+        talk::server_closed(connection, world, packet.ts_ns);
+    }
+    if connection.halves.iter().all(crate::flow::Half::has_closed) {
+        connection.start_closing();
+    }
+}
+
+fn reset(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+    if connection.rst_by.is_some() {
+        return;
+    }
+    connection.rst_by = Some(side);
+    connection.start_closing();
+    if side == Side::Client || connection.half(Side::Server).is_ahead_of_tap() {
+        return;
+    }
+    let Some((asked, order)) = talk::waiting(connection, world) else { return };
+    connection.is_rst_in_flight = true;
+    let tier = connection.tier;
+    world.tier_mut(tier).resets_in_flight += 1;
+    world.now(tier).resets_in_flight += 1;
+    let rtt = connection.client_rtt_us().map_or(0, |us| 2000 * i64::from(us));
+    let was_idle = order > 1 || connection.server_fin_ts().is_some();
+    let is_counted = connection.late_requests > 0;
+    if was_idle && !is_counted && packet.ts_ns - asked <= RACE_NS.max(rtt) {
+        world.tier_mut(tier).races += 1;
+        world.now(tier).races += 1;
+    }
+}
+
+/// The connection is over, or the capture is: what is under way ends, and everything is added up.
+pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: bool) {
+    let last_ts = connection.last_ts;
+    for side in [Side::Client, Side::Server] {
+        with_stream(connection, world, side, |half, mut each| half.drain(last_ts, &mut each));
+    }
+    talk::finish(connection, world, is_end);
+    if !connection.has_tier {
+        connection.has_tier = true;
+        connection.tier = 0;
+        world.tiers[0].connections += 1;
+        world.tiers[0].syns += u64::from(connection.syn_count);
+    }
+    let seen = seen(connection);
+    let tier = world.tier_mut(connection.tier);
+    tier.stamped_connections += u64::from(seen.tick_us.is_some());
+    match connection.protocol {
+        crate::flow::Protocol::Http => tier.http += 1,
+        crate::flow::Protocol::Tls => tier.tls += 1,
+        crate::flow::Protocol::Opaque => tier.opaque += 1,
+        crate::flow::Protocol::Unknown => {}
+    }
+    for (at, traffic) in [&mut tier.client, &mut tier.server].into_iter().enumerate() {
+        let half = &connection.halves[at];
+        traffic.retransmits += u64::from(half.retransmits);
+        traffic.spurious += u64::from(half.dsacks);
+        traffic.filled += u64::from(half.filled);
+        traffic.zero_windows += u64::from(half.shut_count);
+        traffic.zero_window_us += u64::from(half.shut_us);
+        if half.id.is_usable() {
+            traffic.identified += u64::from(half.id.steps);
+            traffic.missing += u64::from(half.id.missing);
+        }
+    }
+    keep_if_bad(&mut world.worst, &seen);
+    if let Some(sink) = &mut world.sink {
+        sink.connection(&seen);
+    }
+}
+
+/// How bad a connection was: waiting counts in microseconds, a real retransmit like RTO's least, a broken request most.
+pub(crate) fn badness(seen: &ConnectionSeen) -> u64 {
+    let real = seen.retransmits[1].saturating_sub(seen.spurious[1]);
+    u64::from(seen.syn_wait_us.unwrap_or(0))
+        + u64::from(seen.zero_window_us[0])
+        + u64::from(seen.delay_max_us.unwrap_or(0))
+        + 200_000 * u64::from(real)
+        + if seen.is_rst_in_flight || seen.late_requests > 0 { 5_000_000 } else { 0 }
+}
+
+fn keep_if_bad(worst: &mut Vec<ConnectionSeen>, seen: &ConnectionSeen) {
+    let bad = badness(seen);
+    if bad < 100_000 || (worst.len() == WORST_MAX && bad <= badness(&worst[WORST_MAX - 1])) {
+        return;
+    }
+    let at = worst.partition_point(|other| badness(other) >= bad);
+    worst.insert(at, *seen);
+    worst.truncate(WORST_MAX);
+}
+
+fn seen(connection: &Connection) -> ConnectionSeen {
+    let [client, server] = &connection.halves;
+    let known = |us: u32| (us != NONE).then_some(us);
+    let name = |side: Side| if side == Side::Client { "client" } else { "server" };
+    let missing = |half: &crate::flow::Half| half.id.is_usable().then_some(half.id.missing);
+    ConnectionSeen {
+        number: connection.number,
+        client: connection.client(),
+        server: connection.server(),
+        protocol: connection.protocol,
+        first_ts: connection.first_ts,
+        last_ts: connection.last_ts,
+        syns: connection.syn_count,
+        synacks: connection.synack_count,
+        syn_wait_us: known(connection.syn_wait_us),
+        handshake_us: known(connection.handshake_us),
+        rtt_us: [connection.client_rtt_us(), known(client.rtt_us)],
+        delay_max_us: (connection.clock.samples >= 3).then_some(connection.clock.max_us),
+        tick_us: connection.clock.tick_us(),
+        requests: connection.requests,
+        bytes: [client.bytes, server.bytes],
+        packets: [client.packets, server.packets],
+        retransmits: [client.retransmits, server.retransmits],
+        spurious: [client.dsacks, server.dsacks],
+        filled: [client.filled, server.filled],
+        missing: [missing(client), missing(server)],
+        zero_windows: [client.shut_count, server.shut_count],
+        zero_window_us: [client.shut_us, server.shut_us],
+        fin_by: connection.fin_by.map(name),
+        rst_by: connection.rst_by.map(name),
+        is_rst_in_flight: connection.is_rst_in_flight,
+        late_requests: connection.late_requests,
+        interface: connection.interface,
+    }
+}
+
+/// Nanoseconds to microseconds, from 0 to one less than "not seen".
+fn micros(ns: i64) -> u32 {
+    u32::try_from(ns.max(0) / 1000).unwrap_or(NONE - 1).min(NONE - 1)
+}
