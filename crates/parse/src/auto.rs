@@ -33,13 +33,16 @@ impl Auto {
         record: &mut Record<'a>,
     ) -> Result<Kind, Fault> {
         if Self::is_json(line.as_bytes()) {
+            record.taken_for = "json";
             return self.json.parse(line, record);
         }
         if combined::is_likely(line) && combined::parse(line, record).is_ok() {
+            record.taken_for = "combined";
             return Ok(Kind::Request);
         }
         record.clear_texts();
         if haproxy::is_access(line) {
+            record.taken_for = "haproxy_http";
             return haproxy::parse(line, record);
         }
         Ok(Self::parse_log(line, record))
@@ -47,20 +50,26 @@ impl Auto {
 
     fn parse_log<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
         if syslog::is_likely(line, record) {
+            record.taken_for = "syslog";
             return syslog::parse(line, record);
         }
         if nginx_error::is_likely(line) {
+            record.taken_for = "nginx_error";
             return nginx_error::parse(line, record);
         }
         if apache_error::is_likely(line) {
+            record.taken_for = "apache_error";
             return apache_error::parse(line, record);
         }
         if klog::parse(line, record).is_some() {
+            record.taken_for = "klog";
             return Kind::Log;
         }
         if let Some(kind) = logfmt::parse(line, record) {
+            record.taken_for = "logfmt";
             return kind;
         }
+        record.taken_for = "text";
         log_text::parse(line, record);
         Kind::Log
     }

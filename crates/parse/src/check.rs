@@ -7,7 +7,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use expect_test::Expect;
 use weir_tables::{Batch, JsonEscape, LogFormat, LogSource, Micros, Program};
 
-use crate::{LineParser, ParsedRows};
+use crate::{LineParser, ParsedRows, Parsers, RowText};
 
 /// 2026-11-20T12:00:00Z, when all lines of tests are read.
 pub(crate) const OBSERVED: Micros = Micros(1_795_176_000_000_000);
@@ -34,6 +34,28 @@ pub(crate) fn rows(format: LogFormat, bytes: &[u8]) -> ParsedRows {
 pub(crate) fn check_format(format: LogFormat, bytes: impl AsRef<[u8]>, expected: Expect) {
     let batches = rows(format, bytes.as_ref()).finish();
     expected.assert_eq(&batches.iter().map(show).collect::<String>());
+}
+
+/// The rows of `bytes` read by the pipeline in `text`, as [`check_format`] shows them.
+pub(crate) fn check_pipeline(text: &str, bytes: impl AsRef<[u8]>, expected: Expect) {
+    let batches = pipeline_batches(text, bytes.as_ref());
+    expected.assert_eq(&batches.iter().map(show).collect::<String>());
+}
+
+/// The same rows one by one.
+pub(crate) fn pipeline_rows(text: &str, bytes: &[u8]) -> Vec<RowText> {
+    RowText::all(&pipeline_batches(text, bytes))
+}
+
+fn pipeline_batches(text: &str, bytes: &[u8]) -> Vec<Batch> {
+    let parsers = Parsers::built_in();
+    let pipeline =
+        parsers.pipeline_of("my.toml", text).unwrap_or_else(|problem| panic!("{problem}"));
+    let source = source(Program::Other, LogFormat::Auto);
+    let mut parser = parsers.line_parser_with(Some(&pipeline), &source, "/var/log/a.log", "web1");
+    let mut out = ParsedRows::default();
+    parser.parse(bytes, 0, OBSERVED, &mut out);
+    out.finish()
 }
 
 pub(crate) fn show(batch: &Batch) -> String {

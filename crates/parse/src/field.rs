@@ -8,6 +8,10 @@
 pub(crate) enum Field {
     /// No column of its own.
     Attr,
+    /// No column, and not on the user's list of keys.
+    Unlisted,
+    /// The column that has its name.
+    Column,
     Time,
     ClientAddress,
     ClientPort,
@@ -140,5 +144,36 @@ pub(crate) fn of_key(key: &str) -> Field {
         "pid" | "process_id" | "process.pid" => Field::ProcessId,
         "facility" => Field::Facility,
         _ => of_nginx(key),
+    }
+}
+
+/// The meaning of a name that a user or a pattern gave to a value: names of columns, those of the Elastic Common Schema,
+/// and those of the classic grok patterns.
+pub(crate) fn of_capture(name: &str) -> Field {
+    match name {
+        "source.address" | "source.ip" | "client.ip" => Field::ClientAddress,
+        "source.port" => Field::ClientPort,
+        "url.original" => Field::Target,
+        "url.domain" => Field::Host,
+        "request_line" => Field::RequestLine,
+        "response" | "http_status" | "sc-status" => Field::Status,
+        "bytes" | "http.response.body.bytes" | "sc-bytes" => Field::ResponseBodyBytesOrDash,
+        "http.request.bytes" | "cs-bytes" => Field::RequestBytes,
+        "http.response.bytes" => Field::ResponseBytes,
+        "http.request.referrer" | "cs(Referer)" => Field::Referer,
+        "http.version" | "httpversion" | "cs-version" => Field::Protocol,
+        "c-ip" => Field::ClientAddress,
+        "cs-method" => Field::Method,
+        "cs-uri-stem" => Field::Target,
+        "cs-uri-query" => Field::Query,
+        "cs-host" => Field::Host,
+        "s-port" => Field::ServerPort,
+        "cs(User-Agent)" => Field::UserAgent,
+        "time-taken" => Field::DurationMillis,
+        "process.name" => Field::Program,
+        _ => match of_key(name) {
+            Field::Attr if crate::record::is_column(name) => Field::Column,
+            field => field,
+        },
     }
 }

@@ -4,11 +4,15 @@ use bumpalo::Bump;
 use weir_tables::LogFormat;
 
 use crate::auto::Auto;
+use crate::grok::PatternReader;
 use crate::json_lines::JsonLines;
+use crate::key_value::KeyValue;
 use crate::record::{Fault, Kind, Record};
+use crate::separated::SeparatedReader;
 use crate::template::Template;
 use crate::{
-    apache_error, apache_template, combined, haproxy, journal, nginx_error, nginx_template, syslog,
+    apache_error, apache_template, combined, haproxy, journal, log_text, nginx_error,
+    nginx_template, syslog,
 };
 
 /// A way to read lines, and what it has learnt of them.
@@ -23,6 +27,10 @@ pub(crate) enum Format {
     NginxError,
     ApacheError,
     Auto(Box<Auto>),
+    Text,
+    Patterns { name: &'static str, reader: PatternReader },
+    Separated(SeparatedReader),
+    KeyValue(KeyValue),
 }
 
 impl Format {
@@ -67,12 +75,18 @@ impl Format {
             Self::NginxError => "nginx_error",
             Self::ApacheError => "apache_error",
             Self::Auto(_) => "auto",
+            Self::Text => "text",
+            Self::Patterns { name, .. } => name,
+            Self::Separated(_) => "separated",
+            Self::KeyValue(_) => "key_value",
         }
     }
 
     pub(crate) fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
         match self {
             Self::Template { template, .. } => template.names(arena),
+            Self::Patterns { reader, .. } => reader.names(arena),
+            Self::Separated(reader) => reader.names(arena),
             _ => &[],
         }
     }
@@ -103,6 +117,13 @@ impl Format {
             Self::NginxError => Ok(nginx_error::parse(line, record)),
             Self::ApacheError => Ok(apache_error::parse(line, record)),
             Self::Auto(auto) => auto.parse(line, record),
+            Self::Text => {
+                log_text::parse(line, record);
+                Ok(Kind::Log)
+            }
+            Self::Patterns { reader, .. } => reader.parse(line, record),
+            Self::Separated(reader) => reader.parse(line, record),
+            Self::KeyValue(spec) => spec.parse(line, record),
         }
     }
 }

@@ -3,15 +3,20 @@
 //! A format gives a filled `Record` or a `Fault`; the fault's line is kept raw in `reject`. Nothing here or below
 //! panics on input.
 
+use std::sync::Arc;
+
 use bumpalo::Bump;
 use memchr::memchr;
 use weir_tables::{LogSource, Micros, Program, Reject};
 
-use crate::ParsedRows;
 use crate::format::Format;
+use crate::key_budget::{DEFAULT_KEY_BUDGET, KeyBudget};
+use crate::pipeline::{Pipeline, redact};
 use crate::record::{Fault, Kind, Record};
-use crate::text;
+use crate::redact::Redaction;
 use crate::time::TimeReader;
+use crate::zone::Zone;
+use crate::{KeyReport, ParsedRows, text};
 
 /// Longer lines are rejected.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -26,14 +31,19 @@ const ARENA_BYTES: usize = 4 << 20;
 /// status, are requests of tier `proxy`, because the clock stood in the program that talks to the peer. An Apache
 /// that runs the application itself is still the place where the bytes leave, so it is `proxy` too.
 ///
-/// Times without a zone are UTC unless [`LineParser::with_utc_offset`] says otherwise. Times without a year get the
-/// year that puts them nearest to the time of reading.
+/// Times without a zone are UTC unless [`LineParser::with_zone`] or the pipeline says otherwise. Times without a year
+/// get the year that puts them nearest to the time of reading, but never more than a day behind it. Times that cannot
+/// be (before 1990, more than a day ahead) are not believed: the row has the time of reading and says so in `repair`.
 pub struct LineParser {
     path: String,
     host: String,
     program: Option<&'static str>,
     format: Format,
-    utc_offset_seconds: i32,
+    pipeline: Option<Arc<Pipeline>>,
+    zone: Zone,
+    redaction: Redaction,
+    keys: KeyBudget,
+    taken_for: &'static str,
     arena: Bump,
 }
 
@@ -52,16 +62,67 @@ impl LineParser {
             host: host.to_owned(),
             program,
             format: Format::new(&source.format),
-            utc_offset_seconds: 0,
+            pipeline: None,
+            zone: Zone::default(),
+            redaction: Redaction::default(),
+            keys: KeyBudget::new(DEFAULT_KEY_BUDGET),
+            taken_for: "",
             arena: Bump::new(),
         }
     }
 
-    /// Reads times without a zone as those of a clock `seconds` east of UTC.
+    /// Reads times without a zone as those of a clock in `zone`.
     #[must_use]
-    pub fn with_utc_offset(mut self, seconds: i32) -> Self {
-        self.utc_offset_seconds = seconds;
+    pub fn with_zone(mut self, zone: Zone) -> Self {
+        self.zone = zone;
         self
+    }
+
+    /// Reads lines and treats rows as a pipeline says; its zone goes over that of [`LineParser::with_zone`].
+    #[must_use]
+    pub fn with_pipeline(mut self, pipeline: Arc<Pipeline>, source: &LogSource) -> Self {
+        self.format = pipeline.format(&source.format);
+        if let Some(zone) = pipeline.zone() {
+            self.zone = zone.clone();
+        }
+        self.pipeline = Some(pipeline);
+        self
+    }
+
+    /// Redacts every row and every reject.
+    #[must_use]
+    pub fn with_redaction(mut self, redaction: Redaction) -> Self {
+        self.redaction = redaction;
+        self
+    }
+
+    /// Lets the stream bring so many distinct names of attributes.
+    #[must_use]
+    pub fn with_key_budget(mut self, names: usize) -> Self {
+        self.keys = KeyBudget::new(names);
+        self
+    }
+
+    /// The format that the last line was read in; where each line is looked at on its own, what it was taken for.
+    pub fn format_name(&self) -> &'static str {
+        if self.taken_for.is_empty() { self.format.name() } else { self.taken_for }
+    }
+
+    /// What went over the budget of names since the last call.
+    pub fn take_key_report(&mut self) -> Option<KeyReport> {
+        self.keys.take_report()
+    }
+
+    /// Whether the first line of the file names the values and was not read, because reading began behind it.
+    pub fn needs_header(&self) -> bool {
+        matches!(&self.format, Format::Separated(reader) if reader.needs_header())
+    }
+
+    /// Takes the first line of the file, which names the values.
+    pub fn set_header(&mut self, line: &str) {
+        if let Format::Separated(reader) = &mut self.format {
+            reader.set_header(line);
+        }
     }
 
     /// Appends one row for each line of `bytes` that is not blank.
@@ -79,9 +140,13 @@ impl LineParser {
             program: self.program,
             observed,
             parser: self.format.name(),
+            pipeline: self.pipeline.as_deref(),
+            redaction: &self.redaction,
         };
-        let times = TimeReader::new(observed, self.utc_offset_seconds);
-        let mut record = Record::new(&self.arena, times);
+        let forms = self.pipeline.as_ref().map(|pipeline| pipeline.times()).unwrap_or_default();
+        let times = TimeReader::new(observed, self.zone.clone(), forms);
+        let keys = std::mem::replace(&mut self.keys, KeyBudget::new(0));
+        let mut record = Record::new(&self.arena, times, keys);
         record.names = self.format.names(&self.arena);
         let mut at = 0;
         while at < bytes.len() {
@@ -95,6 +160,7 @@ impl LineParser {
             }
             at += length + 1;
         }
+        (self.keys, self.taken_for) = (record.keys, record.taken_for);
     }
 }
 
@@ -105,6 +171,16 @@ struct Place<'a> {
     program: Option<&'static str>,
     observed: Micros,
     parser: &'static str,
+    pipeline: Option<&'a Pipeline>,
+    redaction: &'a Redaction,
+}
+
+impl Place<'_> {
+    /// A text of a line that was not taken apart, without what pipeline and configuration redact.
+    fn redacted(&self, text: &str) -> String {
+        let text = self.redaction.apply(text);
+        self.pipeline.map_or_else(|| text.to_string(), |p| p.redact_raw(&text).into_owned())
+    }
 }
 
 /// The line without `\r`; empty when it is blank.
@@ -135,25 +211,44 @@ fn parse_line<'a>(
         Err(_) => text::lossless(line, format.byte_escape(line), record.arena),
     };
     record.repair.invalid_utf8 = is_mended;
-    match format.parse(text, record) {
-        Ok(kind) => accept(place, kind, text, offset, record, out),
+    let parsed = format.parse(text, record).and_then(|kind| settle(place, kind, text, record));
+    match parsed {
+        Ok(kind) => accept(place, kind, offset, record, out),
         Err(fault) => reject(place, line, offset, &fault, out),
     }
 }
 
-fn accept<'a>(
+/// Texts to columns, then what the pipeline and the redaction do to them.
+fn settle<'a>(
     place: &Place<'a>,
     kind: Kind,
     line: &'a str,
-    source_offset: Option<i64>,
     record: &mut Record<'a>,
-    out: &mut ParsedRows,
-) {
+) -> Result<Kind, Fault> {
     record.settle(kind);
     if record.log.body.is_empty() {
         // Without a message the line itself is what a reader wants to see and to search.
         record.log.body = line;
     }
+    record.settle_time();
+    let mut kind = kind;
+    if let Some(pipeline) = place.pipeline {
+        kind = pipeline.run(record, kind, line, place.path)?;
+    }
+    record.settle_budget();
+    if !place.redaction.is_empty() {
+        redact(record, kind, place.redaction);
+    }
+    Ok(kind)
+}
+
+fn accept<'a>(
+    place: &Place<'a>,
+    kind: Kind,
+    source_offset: Option<i64>,
+    record: &mut Record<'a>,
+    out: &mut ParsedRows,
+) {
     let repair = record.repair.as_str();
     out.repaired += u64::from(repair.is_some());
     let ts = record.ts.unwrap_or(place.observed);
@@ -203,8 +298,8 @@ fn reject(
             place.parser
         },
         reason: fault.reason,
-        detail: &fault.detail,
-        raw: &text::raw(line),
+        detail: &place.redacted(&fault.detail),
+        raw: &place.redacted(&text::raw(line)),
         ..Default::default()
     });
 }

@@ -51,6 +51,18 @@ pub(crate) fn seconds(text: &str) -> Option<f64> {
     float(text).filter(|value| *value >= 0.0)
 }
 
+/// `true` or `false` for the words that mean them.
+pub(crate) fn boolean(text: &str) -> Option<&'static str> {
+    let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is(&["true", "yes", "on", "t", "y", "1"]) {
+        Some("true")
+    } else if is(&["false", "no", "off", "f", "n", "0"]) {
+        Some("false")
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,10 +7,14 @@ use bumpalo::Bump;
 use weir_tables::{Log, Request};
 
 use crate::field::Field;
+use crate::key_budget::KeyBudget;
 use crate::time::TimeReader;
 
+mod access;
 mod attrs;
 mod columns;
+
+pub(crate) use access::{Value, is_column};
 
 /// The table that a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,21 +42,36 @@ pub(crate) struct Repair {
     pub(crate) hex_escape: bool,
     pub(crate) invalid_utf8: bool,
     pub(crate) loose_json: bool,
+    /// Not mended but replaced: the time in the line cannot be, so that of reading stands in `ts`.
+    pub(crate) implausible_time: bool,
 }
 
 impl Repair {
     /// The column `repair`.
     pub(crate) fn as_str(self) -> Option<&'static str> {
-        match (self.hex_escape, self.invalid_utf8, self.loose_json) {
-            (false, false, false) => None,
-            (true, false, false) => Some("hex_escape"),
-            (false, true, false) => Some("invalid_utf8"),
-            (true, true, false) => Some("hex_escape,invalid_utf8"),
-            (false, false, true) => Some("loose_json"),
-            (true, false, true) => Some("hex_escape,loose_json"),
-            (false, true, true) => Some("invalid_utf8,loose_json"),
-            (true, true, true) => Some("hex_escape,invalid_utf8,loose_json"),
-        }
+        const WORDS: [&str; 16] = [
+            "",
+            "hex_escape",
+            "invalid_utf8",
+            "hex_escape,invalid_utf8",
+            "loose_json",
+            "hex_escape,loose_json",
+            "invalid_utf8,loose_json",
+            "hex_escape,invalid_utf8,loose_json",
+            "implausible_time",
+            "hex_escape,implausible_time",
+            "invalid_utf8,implausible_time",
+            "hex_escape,invalid_utf8,implausible_time",
+            "loose_json,implausible_time",
+            "hex_escape,loose_json,implausible_time",
+            "invalid_utf8,loose_json,implausible_time",
+            "hex_escape,invalid_utf8,loose_json,implausible_time",
+        ];
+        let bits = usize::from(self.hex_escape)
+            | usize::from(self.invalid_utf8) << 1
+            | usize::from(self.loose_json) << 2
+            | usize::from(self.implausible_time) << 3;
+        Some(WORDS[bits]).filter(|words| !words.is_empty())
     }
 }
 
@@ -70,14 +89,20 @@ pub(crate) struct Record<'a> {
     pub(crate) times: TimeReader,
     pub(crate) arena: &'a Bump,
     pub(crate) repair: Repair,
+    /// The format that a line of an unknown log was taken for.
+    pub(crate) taken_for: &'static str,
     /// When the line says it happened.
     pub(crate) ts: Option<weir_tables::Micros>,
     pub(crate) request: Request<'a>,
     pub(crate) log: Log<'a>,
     /// Names of the template's values, in their order.
     pub(crate) names: &'a [&'a str],
+    /// Which names of attributes the stream may still bring.
+    pub(crate) keys: KeyBudget,
     pairs: Vec<Pair<'a>>,
     attrs: Vec<(&'a str, &'a str)>,
+    /// Attributes over a budget.
+    more: Vec<(&'a str, &'a str)>,
     seen: u64,
     /// Address and configured name of the server, for when no host was asked for.
     server_name: Option<&'a str>,
@@ -85,17 +110,20 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(crate) fn new(arena: &'a Bump, times: TimeReader) -> Self {
+    pub(crate) fn new(arena: &'a Bump, times: TimeReader, keys: KeyBudget) -> Self {
         Self {
             times,
             arena,
+            keys,
             repair: Repair::default(),
+            taken_for: "",
             ts: None,
             request: Request::default(),
             log: Log::default(),
             names: &[],
             pairs: Vec::with_capacity(64),
             attrs: Vec::with_capacity(64),
+            more: Vec::new(),
             seen: 0,
             server_name: None,
             server_address: None,
@@ -115,6 +143,7 @@ impl<'a> Record<'a> {
         self.log = Log::default();
         self.pairs.clear();
         self.attrs.clear();
+        self.more.clear();
         self.seen = 0;
         (self.server_name, self.server_address) = (None, None);
     }
@@ -139,6 +168,11 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Whether no text of this meaning was put in.
+    pub(crate) fn is_free(&self, field: Field) -> bool {
+        self.seen & field.bit() == 0
+    }
+
     /// Whether the line is a request, told by the meanings of its texts alone.
     ///
     /// A line with a message is a program's own account and needs method, target and status to count as one.
@@ -154,7 +188,17 @@ impl<'a> Record<'a> {
         if found >= needed { Kind::Request } else { Kind::Log }
     }
 
-    /// The attributes, at most [`attrs::MAX_ATTRS`] and two that tell of the rest.
+    /// A time that cannot be is kept as an attribute, and the row says so.
+    pub(crate) fn settle_time(&mut self) {
+        if let Some(ts) = self.ts.filter(|ts| !self.times.is_plausible(*ts)) {
+            self.ts = None;
+            self.repair.implausible_time = true;
+            let text = self.arena.alloc_str(&ts.to_string());
+            self.keep_attr("weir.time", text);
+        }
+    }
+
+    /// The attributes, at most [`attrs::MAX_ATTRS`] and two that tell of those over a budget.
     pub(crate) fn attrs(&self) -> &[(&'a str, &'a str)] {
         &self.attrs
     }

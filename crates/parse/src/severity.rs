@@ -50,7 +50,7 @@ pub(crate) fn of_word(word: &str) -> Option<&'static str> {
         b"trace" | b"trace1" | b"trace2" | b"finest" | b"finer" | b"10" => "trace",
         b"debug" | b"dbg" | b"debug1" | b"fine" | b"verbose" | b"7" | b"20" => "debug",
         b"info" | b"information" | b"inf" | b"informational" | b"6" | b"30" => "info",
-        b"notice" | b"5" => "notice",
+        b"notice" | b"note" | b"5" => "notice",
         b"warn" | b"warning" | b"wrn" | b"4" | b"40" => "warn",
         b"error" | b"err" | b"severe" | b"3" | b"50" => "error",
         b"crit" | b"critical" | b"fatal" | b"2" | b"60" | b"dpanic" => "critical",

@@ -1,31 +1,48 @@
 //! A text to an instant: which form it is, which year and zone it meant; the last answer is kept, because the
 //! lines of one second carry the same text.
 //!
-//! A year that is left out is the one that puts the time nearest to the time of reading; a zone that is left out
-//! is UTC unless the parser was told otherwise.
+//! A year that is left out is the one that puts the time nearest to the time of reading, but never more than a day
+//! behind it; a zone that is left out is UTC unless the parser was told otherwise.
+
+use std::sync::Arc;
 
 use weir_tables::Micros;
 
 use crate::number;
-use crate::time_forms::{self, Read, Reading};
+use crate::time_forms::{self, Read, Reading, days_of_civil};
+use crate::zone::Zone;
+use crate::{tai64, time_written};
+
+pub(crate) use crate::time_written::TimeForm;
 
 /// Longest text whose answer is kept.
 const MEMO_BYTES: usize = 32;
+const DAY: i64 = 86_400_000_000;
+/// Times before 1990 are those of clocks that were never set.
+const EARLIEST: Micros = Micros(631_152_000_000_000);
 
 /// Reads times for one stream.
 #[derive(Debug, Default)]
 pub(crate) struct TimeReader {
     observed: Micros,
-    utc_offset_seconds: i32,
+    zone: Zone,
+    /// Forms that the user named; tried before all others.
+    forms: Arc<[TimeForm]>,
     memo_text: [u8; MEMO_BYTES],
     memo_length: usize,
     memo_time: Micros,
 }
 
 impl TimeReader {
-    /// A reader for lines read at `observed` by a program `utc_offset_seconds` east of UTC.
-    pub(crate) fn new(observed: Micros, utc_offset_seconds: i32) -> Self {
-        Self { observed, utc_offset_seconds, ..Self::default() }
+    /// A reader for lines that are read at `observed` and were written by a clock in `zone`.
+    pub(crate) fn new(observed: Micros, zone: Zone, forms: Arc<[TimeForm]>) -> Self {
+        Self { observed, zone, forms, ..Self::default() }
+    }
+
+    /// Whether a line that is read now can have been written at `time`: not before clocks of servers were kept, and at
+    /// most a day ahead.
+    pub(crate) fn is_plausible(&self, time: Micros) -> bool {
+        time >= EARLIEST && time.0 <= self.observed.0.saturating_add(DAY)
     }
 
     /// The instant that the whole text means, or `None`.
@@ -56,14 +73,34 @@ impl TimeReader {
 
     fn read_anew(&self, text: &str) -> Option<Micros> {
         let text = text.trim_ascii();
+        for form in self.forms.iter() {
+            if let Some(reading) = form.read(text) {
+                return self.settle(reading);
+            }
+        }
         match front(text.as_bytes()) {
             Some((reading, used)) if used == text.len() => self.settle(reading),
-            _ => epoch(text).or_else(|| rare(text)),
+            // `20261120120000` has as many digits as milliseconds of the year 2612.
+            _ if text.len() == 14 && text.starts_with("20") => self.rare(text),
+            _ => epoch(text).or_else(|| self.rare(text)),
+        }
+    }
+
+    /// Forms that are too rare to be read by hand, and those that are put together in other orders.
+    fn rare(&self, text: &str) -> Option<Micros> {
+        if !(10..=64).contains(&text.len()) {
+            return None;
+        }
+        if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+            return Some(Micros(timestamp.as_microsecond()));
+        }
+        match tai64::read(text) {
+            Some(time) => Some(time),
+            None => time_written::read(text).and_then(|reading| self.settle(reading)),
         }
     }
 
     fn settle(&self, reading: Reading) -> Option<Micros> {
-        let offset = reading.offset_seconds.unwrap_or(i64::from(self.utc_offset_seconds));
         let at = |year: i64| {
             let days = days_of_civil(year, reading.month, reading.day);
             let (next_year, next_month) =
@@ -71,6 +108,8 @@ impl TimeReader {
             if days >= days_of_civil(next_year, next_month, 1) {
                 return None;
             }
+            let offset =
+                reading.offset_seconds.unwrap_or_else(|| self.zone.offset_seconds(year, &reading));
             let seconds = days * 86_400 + reading.second_of_day - offset;
             Some(Micros(seconds * 1_000_000 + reading.micros))
         };
@@ -78,8 +117,10 @@ impl TimeReader {
             Some(year) => at(year),
             None => {
                 let year = year_of(self.observed);
-                (year - 1..=year + 1)
+                // Eight years hold a 29th of February, also around 2100.
+                (year - 8..=year + 1)
                     .filter_map(at)
+                    .filter(|time| time.0 <= self.observed.0.saturating_add(DAY))
                     .min_by_key(|time| (time.0 - self.observed.0).abs())
             }
         }
@@ -117,27 +158,6 @@ fn six_digits(fraction: &str) -> i64 {
     digits.take(6).fold(0, |sum, digit| sum * 10 + digit)
 }
 
-/// Forms that are too rare to be read by hand: RFC 2822, zones in brackets.
-fn rare(text: &str) -> Option<Micros> {
-    if !(10..=64).contains(&text.len()) {
-        return None;
-    }
-    let timestamp = text.parse::<jiff::Timestamp>().ok();
-    let timestamp = timestamp
-        .or_else(|| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok())?;
-    Some(Micros(timestamp.as_microsecond()))
-}
-
-/// Days since 1970-01-01 of a day of the proleptic Gregorian calendar.
-fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
 fn year_of(time: Micros) -> i64 {
     let days = time.day();
     let guess = 1970 + days.div_euclid(366);
@@ -150,7 +170,8 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let observed = Micros(1_795_176_000_000_000); // 2026-11-20T12:00:00Z
-        let mut reader = TimeReader::new(observed, 3600);
+        let mut reader =
+            TimeReader::new(observed, Zone::parse("+01:00").expect("an offset"), Arc::default());
         let first = reader.read(text).map_or_else(|| "none".to_owned(), |time| time.to_string());
         assert_eq!(first, expected, "{text}");
         let second = reader.read(text).map_or_else(|| "none".to_owned(), |time| time.to_string());
@@ -180,12 +201,91 @@ mod tests {
     }
 
     #[test]
+    fn default_forms_of_languages_and_servers_are_read() {
+        for (text, expected) in [
+            // Go: time.Time's String, UnixDate, RubyDate, RFC 822, RFC 850, RFC 1123.
+            ("2026-11-20 13:00:00.5 +0100 CET m=+0.012", "2026-11-20T12:00:00.500000Z"),
+            ("Fri Nov 20 13:00:00 CET 2026", "2026-11-20T12:00:00.000000Z"),
+            ("Fri Nov 20 12:00:00 +0000 2026", "2026-11-20T12:00:00.000000Z"),
+            ("20 Nov 26 12:00 UTC", "2026-11-20T12:00:00.000000Z"),
+            ("Friday, 20-Nov-26 07:00:00 EST", "2026-11-20T12:00:00.000000Z"),
+            ("Fri, 20 Nov 2026 12:00:00 GMT", "2026-11-20T12:00:00.000000Z"),
+            // Java: java.util.logging, log4j's DATE, Tomcat; Kibana.
+            ("Nov 20, 2026 1:00:00 PM", "2026-11-20T12:00:00.000000Z"),
+            ("20 Nov 2026 13:00:00,123", "2026-11-20T12:00:00.123000Z"),
+            ("20-Nov-2026 13:00:00.123", "2026-11-20T12:00:00.123000Z"),
+            ("Nov 20, 2026 @ 13:00:00.123", "2026-11-20T12:00:00.123000Z"),
+            // PHP, PostgreSQL, MySQL 5, MariaDB, IIS, Cisco.
+            ("20-Nov-2026 12:00:00 UTC", "2026-11-20T12:00:00.000000Z"),
+            ("2026-11-20 07:00:00.123 EST", "2026-11-20T12:00:00.123000Z"),
+            ("261120 13:00:00", "2026-11-20T12:00:00.000000Z"),
+            ("261120  9:00:00", "2026-11-20T08:00:00.000000Z"),
+            ("2026-11-20  9:00:00", "2026-11-20T08:00:00.000000Z"),
+            ("11/20/2026 01:00:00 PM", "2026-11-20T12:00:00.000000Z"),
+            ("20/11/2026 13:00:00", "2026-11-20T12:00:00.000000Z"),
+            ("20.11.2026 13:00:00", "2026-11-20T12:00:00.000000Z"),
+            ("Nov 20 2026 13:00:00 CET", "2026-11-20T12:00:00.000000Z"),
+            ("20261120T120000Z", "2026-11-20T12:00:00.000000Z"),
+            ("20261120130000", "2026-11-20T12:00:00.000000Z"),
+            ("2026-11-20T13:00:00+01:00[Europe/Berlin]", "2026-11-20T12:00:00.000000Z"),
+            ("12/31/2026 12:00:00 AM", "2026-12-30T23:00:00.000000Z"),
+            // TAI64N, as daemontools stamp.
+            ("@400000006a6e58c22c3fe6b4", "2026-08-01T20:36:08.742385Z"),
+        ] {
+            check(text, expected);
+        }
+    }
+
+    #[test]
+    fn zones_have_summers_and_the_hour_shown_twice_is_the_first() {
+        let zone = Zone::parse("Europe/Berlin").unwrap();
+        let mut reader = TimeReader::new(Micros(1_795_176_000_000_000), zone, Arc::default());
+        for (text, expected) in [
+            ("2026-07-01 12:00:00", "2026-07-01T10:00:00.000000Z"),
+            ("2026-12-01 12:00:00", "2026-12-01T11:00:00.000000Z"),
+            ("2026-10-25 02:30:00", "2026-10-25T00:30:00.000000Z"),
+            ("2026-03-29 02:30:00", "2026-03-29T01:30:00.000000Z"),
+            ("Nov 20 12:00:00", "2026-11-20T11:00:00.000000Z"),
+            ("2026-07-01 12:00:00Z", "2026-07-01T12:00:00.000000Z"),
+        ] {
+            assert_eq!(reader.read(text).unwrap().to_string(), expected, "{text}");
+        }
+        assert!(Zone::parse("Europe/Berln").unwrap_err().hint.contains("IANA"));
+        assert!(Zone::of_file(b"no zone").is_none());
+    }
+
+    #[test]
+    fn forms_of_the_user_come_first_and_wrong_ones_are_refused() {
+        let forms =
+            ["%d/%m/%Y %H.%M", "yyyyMMdd'x'HHmmss,SSS"].map(|form| TimeForm::parse(form).unwrap());
+        let mut reader =
+            TimeReader::new(Micros(1_795_176_000_000_000), Zone::default(), Arc::from(forms));
+        for (text, expected) in [
+            ("03/11/2026 12.30", "2026-11-03T12:30:00.000000Z"),
+            ("20261120x120000,250", "2026-11-20T12:00:00.250000Z"),
+            ("2026-11-20T12:00:00Z", "2026-11-20T12:00:00.000000Z"),
+        ] {
+            assert_eq!(reader.read(text).unwrap().to_string(), expected, "{text}");
+        }
+        for wrong in ["%d/%m/%Y %", "%J", "ddd/QQ", ""] {
+            assert!(TimeForm::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn year_left_out_is_the_nearest() {
         for (observed, text, expected) in [
             (1_798_761_600_000_000, "Dec 31 23:59:59", "2026-12-31T23:59:59.000000Z"),
             (1_798_761_590_000_000, "Jan  1 00:00:00", "2027-01-01T00:00:00.000000Z"),
+            // Two days ahead is a year ago, 90 s and 23 hours ahead are clocks and zones that differ.
+            (1_795_176_000_000_000, "Nov 22 12:00:00", "2025-11-22T12:00:00.000000Z"),
+            (1_795_176_000_000_000, "Nov 20 12:01:30", "2026-11-20T12:01:30.000000Z"),
+            (1_795_176_000_000_000, "Nov 21 11:00:00", "2026-11-21T11:00:00.000000Z"),
+            (1_795_176_000_000_000, "Feb 29 12:00:00", "2024-02-29T12:00:00.000000Z"),
         ] {
-            let time = TimeReader::new(Micros(observed), 0).read(text).expect("a time");
+            let time = TimeReader::new(Micros(observed), Zone::default(), Arc::default())
+                .read(text)
+                .expect("a time");
             assert_eq!(time.to_string(), expected);
         }
     }
@@ -211,7 +311,8 @@ mod tests {
         arbtest::arbtest(|u| {
             let seconds = u.int_in_range(0..=4_000_000_000i64)?;
             let timestamp = jiff::Timestamp::from_second(seconds).expect("in range");
-            let read = TimeReader::new(Micros(0), 0).read(&timestamp.to_string());
+            let read = TimeReader::new(Micros(0), Zone::default(), Arc::default())
+                .read(&timestamp.to_string());
             assert_eq!(read, Some(Micros(seconds * 1_000_000)));
             assert_eq!(
                 year_of(Micros(seconds * 1_000_000)),

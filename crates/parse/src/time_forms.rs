@@ -3,6 +3,8 @@
 //! Read by hand: every line has one, and these run an order of magnitude faster than a general reader. The form
 //! that surprises is syslog's: no year and no zone.
 
+use crate::zone;
+
 /// A wall clock reading before year and zone are settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
@@ -106,9 +108,11 @@ impl Cursor<'_> {
     fn spaced_zone(&mut self) -> Option<i64> {
         self.skip(b' ')?;
         let rest = &self.bytes[self.at..];
-        if rest.starts_with(b"UTC") || rest.starts_with(b"GMT") {
-            self.at += 3;
-            return Some(0);
+        let length = rest.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+        if length > 0 && !rest.get(length).is_some_and(u8::is_ascii_alphanumeric) {
+            let offset = zone::of_abbreviation(&rest[..length])?;
+            self.at += length;
+            return Some(offset);
         }
         self.numeric_zone()
     }
@@ -218,4 +222,21 @@ pub(crate) fn month_day(digits: &[u8], clock: &[u8]) -> Option<Reading> {
         offset_seconds: None,
     };
     day(reading, 0).map(|(reading, _)| reading)
+}
+
+/// Seconds east of UTC that `+02:00`, `-0330` or `Z` mean.
+pub(crate) fn offset(text: &str) -> Option<i64> {
+    let mut cursor = Cursor { bytes: text.as_bytes(), at: 0 };
+    let seconds = cursor.zone()?;
+    (cursor.at == text.len()).then_some(seconds)
+}
+
+/// Days since 1970-01-01 of a day of the proleptic Gregorian calendar.
+pub(crate) fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
 }

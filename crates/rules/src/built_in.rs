@@ -29,6 +29,7 @@ built_in! {
     "app.slow",
     "client.slow_reader",
     "log.invalid_json",
+    "log.key_explosion",
     "log.heartbeat_missing",
     "log.ship_lag",
     "log.truncated",

@@ -9,12 +9,14 @@ mod table;
 
 mod clock;
 mod log_source;
+mod nearest;
 mod parcel;
 mod spec;
 mod unit;
 
 pub use clock::{Clock, FixedClock, Micros};
 pub use log_source::{JsonEscape, LogFormat, LogSource, Program};
+pub use nearest::nearest;
 pub use parcel::{Batch, DecodeError, Parcel, StreamId, StreamRange};
 pub use spec::*;
 pub use table::{Column, DataKind, Kind, Rows, TableSpec, kind};

@@ -18,6 +18,7 @@ mod meter;
 mod nearest;
 mod own_memory;
 mod parcel_link;
+mod parsers;
 mod port_owner;
 mod remote;
 mod rules_command;

@@ -1,4 +1,4 @@
-//! What has no column: attributes with unique keys, and a budget for lines that bring too many.
+//! What has no column: attributes with unique keys, and budgets for lines and streams that bring too many.
 
 use super::Record;
 
@@ -8,8 +8,11 @@ pub(super) const MAX_ATTRS: usize = 256;
 impl<'a> Record<'a> {
     /// Attribute keys stay unique: the second `a` becomes `a#2`, since readers of maps refuse equal keys.
     pub(super) fn keep_attr(&mut self, key: &'a str, value: &'a str) {
+        if self.attrs.len() >= MAX_ATTRS || !self.keys.admits(key) {
+            return self.more.push((key, value));
+        }
         let is_known = |name: &str| self.attrs.iter().any(|(other, _)| *other == name);
-        if self.attrs.len() >= MAX_ATTRS || !is_known(key) {
+        if !is_known(key) {
             return self.attrs.push((key, value));
         }
         let is_numbered =
@@ -20,13 +23,18 @@ impl<'a> Record<'a> {
         self.attrs.push((self.arena.alloc_str(&name), value));
     }
 
-    /// Attributes past the budget become one JSON text and a count.
-    pub(super) fn settle_budget(&mut self) {
-        if self.attrs.len() <= MAX_ATTRS {
+    /// Keeps an attribute whose name is not on the user's list.
+    pub(super) fn keep_unlisted(&mut self, key: &'a str, value: &'a str) {
+        self.more.push((key, value));
+    }
+
+    /// Attributes over a budget become one JSON text and a count.
+    pub(crate) fn settle_budget(&mut self) {
+        if self.more.is_empty() {
             return;
         }
         let mut json = String::from("{");
-        for (key, value) in &self.attrs[MAX_ATTRS..] {
+        for (key, value) in &self.more {
             if json.len() > 1 {
                 json.push(',');
             }
@@ -35,8 +43,8 @@ impl<'a> Record<'a> {
             push_json_text(&mut json, value);
         }
         json.push('}');
-        let count = (self.attrs.len() - MAX_ATTRS).to_string();
-        self.attrs.truncate(MAX_ATTRS);
+        let count = self.more.len().to_string();
+        self.more.clear();
         self.attrs.push(("weir.more", self.arena.alloc_str(&json)));
         self.attrs.push(("weir.more_count", self.arena.alloc_str(&count)));
     }

@@ -2,7 +2,7 @@
 //!
 //! The first text that fits a column gets it. `-` and the empty text are NULL, as proxies write them.
 
-use super::{Kind, Pair, Record};
+use super::{Kind, Pair, Record, Value};
 use crate::field::Field;
 use crate::{number, request_line, severity, upstream_list};
 
@@ -15,7 +15,9 @@ impl<'a> Record<'a> {
                 Kind::Request => self.take_request(pair),
                 Kind::Log => self.take_log(pair),
             };
-            if !is_taken {
+            if pair.field == Field::Unlisted {
+                self.keep_unlisted(pair.key, pair.value);
+            } else if !is_taken {
                 self.keep_attr(pair.key, pair.value);
             }
         }
@@ -23,7 +25,6 @@ impl<'a> Record<'a> {
         if kind == Kind::Request {
             self.settle_server();
         }
-        self.settle_budget();
     }
 
     fn take_log(&mut self, pair: &Pair<'a>) -> bool {
@@ -38,6 +39,7 @@ impl<'a> Record<'a> {
             Field::Program => set(&mut self.log.program, Some(value)),
             Field::ProcessId => set(&mut self.log.process_id, number::integer(value)),
             Field::Facility => set(&mut self.log.facility, Some(value)),
+            Field::Column => self.take_column(Kind::Log, pair.key, value),
             _ => false,
         }
     }
@@ -52,7 +54,7 @@ impl<'a> Record<'a> {
     }
 
     /// True when the text is in a column now, or says nothing (`-` or empty).
-    fn take_request(&mut self, pair: &Pair<'a>) -> bool {
+    pub(super) fn take_request(&mut self, pair: &Pair<'a>) -> bool {
         let value = pair.value;
         if value.is_empty() || value == "-" {
             return self.take_nothing(pair.field);
@@ -60,6 +62,7 @@ impl<'a> Record<'a> {
         let row = &mut self.request;
         match pair.field {
             Field::Attr
+            | Field::Unlisted
             | Field::Message
             | Field::MessageOtherwise
             | Field::Severity
@@ -89,6 +92,7 @@ impl<'a> Record<'a> {
             Field::RequestId => set(&mut row.request_id, Some(value)),
             Field::Program => set(&mut row.program, Some(value)),
             Field::UpstreamName => set(&mut row.proxy_backend, Some(value)),
+            Field::Column => self.take_column(Kind::Request, pair.key, value),
             _ => self.take_measure(pair.field, value),
         }
     }
@@ -148,7 +152,10 @@ impl<'a> Record<'a> {
     }
 
     fn take_request_line(&mut self, line: &'a str) -> bool {
-        let Some(parts) = request_line::parse(line) else { return false };
+        let Some(parts) = request_line::parse(line) else {
+            // The classic grok patterns call the target `request`.
+            return line.starts_with('/') && self.take_target(&request_line::split_target(line));
+        };
         let is_method = set(&mut self.request.http_request_method, Some(parts.method));
         let is_target = self.take_target(&parts.target);
         if parts.version.is_some() {
@@ -175,6 +182,18 @@ impl<'a> Record<'a> {
             }
             _ => set(&mut self.request.server_address, Some(host)),
         }
+    }
+
+    /// A text whose name is that of a column; the first one counts.
+    fn take_column(&mut self, kind: Kind, name: &'a str, value: &'a str) -> bool {
+        if self.value(kind, name).is_some_and(|held| held != Value::Text("")) {
+            return false;
+        }
+        let is_column = self.has_column(kind, name);
+        if is_column {
+            self.set_value(kind, name, value);
+        }
+        is_column
     }
 
     fn settle_server(&mut self) {

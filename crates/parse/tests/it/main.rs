@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch, StringArray};
 use serde_json::Value;
-use weir_parse::{LineParser, ParsedRows};
+use weir_parse::{LineParser, ParsedRows, Zone};
 use weir_tables::{Batch, JsonEscape, LogFormat, LogSource, Micros, Program};
 
 const OBSERVED: Micros = Micros(1_795_176_000_000_000);
@@ -361,7 +361,7 @@ fn parser_may_move_to_another_thread() {
 }
 
 #[test]
-fn utc_offset_moves_times_without_zone_only() {
+fn zone_moves_times_without_zone_only() {
     let source = LogSource {
         path: "/a".into(),
         program: Program::Syslog,
@@ -370,7 +370,9 @@ fn utc_offset_moves_times_without_zone_only() {
     };
     let mut out = ParsedRows::default();
     let lines = b"Nov 20 12:00:00 h a: b\n2026-11-20T12:00:00+00:00 h a: b\n";
-    LineParser::new(&source, "/a", "h").with_utc_offset(3600).parse(lines, 0, OBSERVED, &mut out);
+    LineParser::new(&source, "/a", "h")
+        .with_zone(Zone::parse("+01:00").expect("a zone"))
+        .parse(lines, 0, OBSERVED, &mut out);
     let batches = out.finish();
     let ts =
         batches[0].rows.column(0).as_primitive::<arrow_array::types::TimestampMicrosecondType>();

@@ -16,7 +16,7 @@ table! {
     8 severity: OptText = "One of trace, debug, info, notice, warn, error, critical, alert, emergency; NULL when the line tells none.";
     9 facility: OptText = "Syslog facility, such as `auth`; NULL when the line has none.";
     10 body: Text = "The message; the whole line when it has no structure.";
-    11 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), joined by `,`; else NULL.";
+    11 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), `implausible_time` (the time in the line cannot be; it is in attrs as `weir.time`), joined by `,`; else NULL.";
     12 attrs: Attrs = "Fields of the line that have no column.";
     13 stream: OptInt = "Which file it was read from, or journal: the first 52 bits of the stream's identity. With source_offset it names the line; NULL when the source cannot be read again.";
 }

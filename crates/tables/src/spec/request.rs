@@ -43,7 +43,7 @@ table! {
     35 proxy_server: OptText = "HAProxy server name; NULL elsewhere.";
     36 termination_state: OptText = "HAProxy's flags at disconnection, such as `CD--`; NULL elsewhere.";
     37 connection_requests: OptInt = "How many requests the connection has carried with this one; NULL when not logged.";
-    38 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), joined by `,`; else NULL.";
+    38 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), `implausible_time` (the time in the line cannot be; it is in attrs as `weir.time`), joined by `,`; else NULL.";
     39 attrs: Attrs = "Fields of the line that have no column.";
     40 stream: OptInt = "Which file it was read from, or journal: the first 52 bits of the stream's identity. With source_offset it names the line; NULL when the source cannot be read again.";
 }

@@ -149,6 +149,20 @@ keys! {
         /// Bytes of log lines that may be on their way to the store at one time; reading stops above.
         in_flight_bytes: u64 = 16 << 20, "B";
     }
+    /// How lines of logs are understood (`docs/parsers.md`).
+    parsers: Parsers {
+        /// A directory with pipelines (`*.toml`) and patterns (`*.grok`); a pipeline with the name of a built-in one replaces
+        /// that. A file that cannot be used ends the start, because going on without it could send what it redacts.
+        dir: Option<PathBuf> = None, "";
+        /// What is taken out of every line before it leaves this host: `email`, `card`, `token`, `client_address`.
+        redact: Vec<String> = Vec::new(), "";
+        /// The zone of times that name none: `local` (this host's `/etc/localtime`), a name such as `Europe/Berlin`, or an
+        /// offset such as `+02:00`. A pipeline's own zone goes over it.
+        time_zone: String = "local".into(), "";
+        /// Distinct names of attributes that one file may bring; values of further names are kept together in the attribute
+        /// `weir.more`, counted, and reported by the rule `log.key_explosion`.
+        distinct_keys: u64 = 1_000, "names";
+    }
     /// What is looked for in the rows.
     rules: Rules {
         /// A directory with rule files (`*.sql`); one with the id of a built-in rule replaces that.

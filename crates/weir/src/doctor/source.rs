@@ -8,7 +8,7 @@ use weir_collect::CollectError;
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_collect::logs::{Problem, ReadFrom, TailOptions, Tailer, discover};
 use weir_collect::recording::{Replay, replay};
-use weir_parse::{LineParser, ParsedRows};
+use weir_parse::{LineParser, ParsedRows, Parsers};
 use weir_tables::{Batch, Clock, LogFormat, Micros, StreamId};
 
 use crate::clock::SystemClock;
@@ -49,7 +49,8 @@ pub(super) struct Live {
     host: String,
     sampler: HostSampler,
     tailer: Tailer,
-    parsers: HashMap<StreamId, LineParser>,
+    parsers: Parsers,
+    line_parsers: HashMap<StreamId, LineParser>,
     problems: Vec<Problem>,
     directives: Option<Batch>,
     started: Option<Micros>,
@@ -72,7 +73,8 @@ impl Live {
         Self {
             sampler: HostSampler::new(host_options(root, host.clone())),
             tailer,
-            parsers: HashMap::new(),
+            parsers: Parsers::built_in().with_zone(crate::parsers::local_zone(root)),
+            line_parsers: HashMap::new(),
             problems: found.problems,
             directives: (!directives.is_empty()).then(|| directive_batch(directives, &host, now)),
             started: None,
@@ -94,10 +96,9 @@ impl Live {
             && let Some(chunk) = self.tailer.read(now)
         {
             read_bytes += chunk.bytes.len();
-            let parser = self
-                .parsers
-                .entry(chunk.stream)
-                .or_insert_with(|| LineParser::new(&chunk.source, &chunk.path, &self.host));
+            let parser = self.line_parsers.entry(chunk.stream).or_insert_with(|| {
+                self.parsers.line_parser(&chunk.source, &chunk.path, &self.host)
+            });
             parser.parse(&chunk.bytes, chunk.from, now, &mut rows);
             self.tailer.acknowledge(chunk.stream, chunk.to);
         }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use weir_collect::logs::{
     Chunk, Journal, JournalOptions, NewStream, TailEvent, TailOptions, Tailer,
 };
+use weir_parse::Parsers;
 use weir_tables::{Log, LogFormat, LogRows, LogSource, Micros, Rows, StreamId};
 
 use super::Context;
@@ -312,19 +313,20 @@ fn described(event: &TailEvent) -> (&'static str, String) {
 }
 
 /// The parser thread: chunks to parcels.
-pub(super) fn parse_always(context: &Context, jobs: &Receiver<Job>) {
-    let mut parsers: HashMap<StreamId, weir_parse::LineParser> = HashMap::new();
+pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver<Job>) {
+    let mut streams: HashMap<StreamId, ParsedStream> = HashMap::new();
     let mut rows = weir_parse::ParsedRows::default();
     for Job { chunk, ticket } in jobs {
         let run = Run::start();
-        if parsers.len() >= MAX_PARSERS && !parsers.contains_key(&chunk.stream) {
-            parsers.clear();
+        if streams.len() >= MAX_PARSERS && !streams.contains_key(&chunk.stream) {
+            streams.clear();
         }
-        let parser = parsers.entry(chunk.stream).or_insert_with(|| {
-            weir_parse::LineParser::new(&chunk.source, &chunk.path, &context.host)
-        });
+        let stream = streams
+            .entry(chunk.stream)
+            .or_insert_with(|| ParsedStream::new(parsers, &chunk, &context.host));
         let lines_before = rows.lines;
-        parser.parse(&chunk.bytes, chunk.from, context.clock.now(), &mut rows);
+        let now = context.clock.now();
+        stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows);
         let (lines, rejects) = (rows.lines - lines_before, rows.reject.len() as u64);
         let row_count = rows.row_count();
         context.status.count(&chunk.path, lines, rejects);
@@ -333,10 +335,64 @@ pub(super) fn parse_always(context: &Context, jobs: &Receiver<Job>) {
             weir_tables::StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
         let parcel = weir_tables::Parcel { range: Some(range), batches: rows.finish() };
         context.meter.ran(Stage::Parse, &run, row_count);
+        stream.report_keys(context, &chunk.path, now);
         let _ = ticket.reply.send(Reply::Spare(chunk.bytes));
         context.destination.send_stream(parcel, ticket);
     }
 }
 
+/// A stream's parser, and when it last said that a log brings too many names.
+struct ParsedStream {
+    parser: weir_parse::LineParser,
+    reported: Option<Micros>,
+}
+
+impl ParsedStream {
+    fn new(parsers: &Parsers, chunk: &Chunk, host: &str) -> Self {
+        let mut parser = parsers.line_parser(&chunk.source, &chunk.path, host);
+        if chunk.from > 0
+            && parser.needs_header()
+            && let Some(line) = crate::parsers::first_line(&chunk.path)
+        {
+            parser.set_header(&line);
+        }
+        Self { parser, reported: None }
+    }
+
+    /// Names over the budget become a row, at most once a minute.
+    fn report_keys(&mut self, context: &Context, path: &str, now: Micros) {
+        if self.reported.is_some_and(|at| now < at + KEY_REPORT_EVERY) {
+            return;
+        }
+        let Some(report) = self.parser.take_key_report() else { return };
+        self.reported = Some(now);
+        let (over_count, limit) = (report.over_count.to_string(), report.limit.to_string());
+        let examples = report.examples.join(" ");
+        let mut rows = LogRows::default();
+        rows.push(&Log {
+            ts: now,
+            host: &context.host,
+            observed_ts: now,
+            source: "weir:parse",
+            program: Some("weir"),
+            severity: Some("warn"),
+            body: &format!(
+                "`{path}` brings more than {limit} distinct names; {over_count} values are kept in `weir.more`"
+            ),
+            attrs: &[
+                ("path", path),
+                ("over_count", &over_count),
+                ("limit", &limit),
+                ("examples", &examples),
+            ],
+            ..Default::default()
+        });
+        let batch = weir_tables::Batch { table: LogRows::SPEC, rows: rows.finish() };
+        context.destination.send_sample(vec![batch]);
+    }
+}
+
+/// Pause between two rows about the names of one stream.
+const KEY_REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Line parsers kept at one time; a stream's parser is made anew when it was dropped.
 const MAX_PARSERS: usize = 4096;

@@ -57,6 +57,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Starts to watch; returns when the first sample is taken and the first discovery is done, at most 1.5 s later.
     pub(crate) fn start(context: Context, values: &Values) -> Result<Self, Failure> {
+        let parsers = crate::parsers::load(values)?;
         let (ready, first) = std::sync::mpsc::channel();
         let mut watch = Self { context, threads: Vec::new() };
         let collect = &values.collect;
@@ -75,7 +76,9 @@ impl Watch {
             watch.spawn("weir-sample", move |context| sample::report_only(&context, &ready))?;
         }
         let (jobs, work) = std::sync::mpsc::sync_channel(CHUNKS_WAITING);
-        watch.spawn("weir-parse", move |context| follow::parse_always(&context, &work))?;
+        watch.spawn("weir-parse", move |context| {
+            follow::parse_always(&context, &parsers, &work);
+        })?;
         let in_flight_bytes = collect.in_flight_bytes;
         watch.spawn("weir-tail", move |context| {
             follow::Follower::new(context, jobs, in_flight_bytes).run();

@@ -1,0 +1,394 @@
+//! `when = "status >= 500 and url_path starts_with '/api'"`: conditions on any field of a row.
+//!
+//! ```text
+//! condition  = all { "or" all }
+//! all        = one { "and" one }
+//! one        = "not" one | "(" condition ")" | FIELD test
+//! test       = ("=" | "!=" | "<" | "<=" | ">" | ">=") VALUE | "exists" | "in" "[" VALUE { "," VALUE } "]"
+//!            | ("contains" | "starts_with" | "ends_with" | "matches" | "in_network") TEXT
+//! ```
+//! A test of a field that is NULL is false, `!=` included: `not (a = "b")` also holds without `a`.
+
+use std::net::IpAddr;
+
+use regex::Regex;
+
+use crate::number;
+use crate::problem::ParserProblem;
+use crate::record::{Kind, Record, Value};
+
+/// Conditions inside of conditions.
+const MAX_DEPTH: usize = 32;
+/// Memory of one compiled expression.
+const REGEX_BYTES: usize = 1 << 20;
+
+/// A condition on a row.
+#[derive(Debug)]
+pub(crate) enum Condition {
+    Or(Vec<Condition>),
+    And(Vec<Condition>),
+    Not(Box<Condition>),
+    Test { field: String, test: Test },
+}
+
+/// What is asked of one field.
+#[derive(Debug)]
+pub(crate) enum Test {
+    Exists,
+    Equal(Constant),
+    Unequal(Constant),
+    Ordered { is_less: bool, is_equal_too: bool, bound: f64 },
+    In(Vec<Constant>),
+    Contains(String),
+    StartsWith(String),
+    EndsWith(String),
+    Matches(Box<Regex>),
+    InNetwork(Network),
+}
+
+/// A value in a condition.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Constant {
+    text: String,
+    number: Option<f64>,
+}
+
+/// `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    address: IpAddr,
+    prefix: u32,
+}
+
+impl Condition {
+    /// Reads a condition.
+    pub(crate) fn parse(text: &str) -> Result<Self, ParserProblem> {
+        let mut reader = Reader { text, at: 0 };
+        let condition = reader.condition(0)?;
+        reader.skip_space();
+        match reader.at < text.len() {
+            true => Err(reader.problem("`and` or `or` is expected")),
+            false => Ok(condition),
+        }
+    }
+
+    /// Whether the row fulfils it; `source` is the path of its log.
+    pub(crate) fn holds(&self, record: &mut Record<'_>, kind: Kind, source: &str) -> bool {
+        match self {
+            Self::Or(any) => any.iter().any(|one| one.holds(record, kind, source)),
+            Self::And(all) => all.iter().all(|one| one.holds(record, kind, source)),
+            Self::Not(inner) => !inner.holds(record, kind, source),
+            Self::Test { field, test } => match field.as_str() {
+                "source" => test.holds(Value::Text(source)),
+                _ => record.value(kind, field).is_some_and(|value| test.holds(value)),
+            },
+        }
+    }
+
+    /// The names of fields that it asks for.
+    #[cfg(test)]
+    fn fields(&self) -> Vec<&str> {
+        match self {
+            Self::Or(parts) | Self::And(parts) => parts.iter().flat_map(Self::fields).collect(),
+            Self::Not(inner) => inner.fields(),
+            Self::Test { field, .. } => vec![field],
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, value: Value<'_>) -> bool {
+        let text = match value {
+            Value::Text(text) => text,
+            Value::Integer(_) | Value::Float(_) => "",
+        };
+        match self {
+            Self::Exists => value != Value::Text(""),
+            Self::Equal(constant) => constant.equals(value),
+            Self::Unequal(constant) => !constant.equals(value),
+            Self::In(constants) => constants.iter().any(|constant| constant.equals(value)),
+            Self::Ordered { is_less, is_equal_too, bound } => {
+                number_of(value).is_some_and(|held| {
+                    (*is_equal_too && held == *bound)
+                        || if *is_less { held < *bound } else { held > *bound }
+                })
+            }
+            Self::Contains(part) => text.contains(part.as_str()),
+            Self::StartsWith(start) => text.starts_with(start.as_str()),
+            Self::EndsWith(end) => text.ends_with(end.as_str()),
+            Self::Matches(regex) => regex.is_match(text),
+            Self::InNetwork(network) => text.parse().is_ok_and(|address| network.holds(address)),
+        }
+    }
+}
+
+impl Constant {
+    fn new(text: String) -> Self {
+        let number = number::float(&text);
+        Self { text, number }
+    }
+
+    fn equals(&self, value: Value<'_>) -> bool {
+        match (value, self.number) {
+            (Value::Text(text), _) => text == self.text,
+            (value, Some(number)) => number_of(value) == Some(number),
+            _ => false,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a bound written by a person is far below 2^53")]
+fn number_of(value: Value<'_>) -> Option<f64> {
+    match value {
+        Value::Text(text) => number::float(text),
+        Value::Integer(integer) => Some(integer as f64),
+        Value::Float(float) => Some(float),
+    }
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = if prefix.is_empty() { most } else { prefix.parse().ok()? };
+        (prefix <= most).then_some(Self { address, prefix })
+    }
+
+    fn holds(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(net), IpAddr::V4(address)) => {
+                let shift = 32 - self.prefix;
+                net.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V6(net), IpAddr::V6(address)) => {
+                let shift = 128 - self.prefix;
+                net.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Reads a condition from left to right.
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn problem(&self, what: &str) -> ParserProblem {
+        let near: String = self.text[self.at..].trim_start().chars().take(30).collect();
+        let near = if near.is_empty() { "the end".to_owned() } else { format!("`{near}`") };
+        ParserProblem::new(
+            format!("the condition `{}` is wrong at {near}: {what}", self.text),
+            "such as `http_response_status_code >= 500 and url_path starts_with \"/api\"`",
+        )
+    }
+
+    fn skip_space(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn rest(&mut self) -> &'t str {
+        self.skip_space();
+        &self.text[self.at..]
+    }
+
+    fn take(&mut self, mark: &str) -> bool {
+        let is_there = self.rest().starts_with(mark);
+        if is_there {
+            self.at += mark.len();
+        }
+        is_there
+    }
+
+    /// A name of letters, digits and `_ . - @ ( )`-free marks; backquotes hold any other name.
+    fn word(&mut self) -> Option<&'t str> {
+        let rest = self.rest();
+        if let Some(quoted) = rest.strip_prefix('`') {
+            let end = quoted.find('`')?;
+            self.at += end + 2;
+            return Some(&quoted[..end]);
+        }
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '@' | '#');
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        self.at += end;
+        (end > 0).then(|| &rest[..end])
+    }
+
+    fn peek_word(&mut self) -> &'t str {
+        let at = self.at;
+        let word = self.word().unwrap_or_default();
+        self.at = at;
+        word
+    }
+
+    fn keyword(&mut self, keyword: &str) -> bool {
+        let is_there = self.peek_word() == keyword;
+        if is_there {
+            self.word();
+        }
+        is_there
+    }
+
+    fn condition(&mut self, depth: usize) -> Result<Condition, ParserProblem> {
+        if depth > MAX_DEPTH {
+            return Err(self.problem("more parentheses than can be needed"));
+        }
+        let mut any = vec![self.all(depth)?];
+        while self.keyword("or") {
+            any.push(self.all(depth)?);
+        }
+        Ok(if any.len() == 1 { any.remove(0) } else { Condition::Or(any) })
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Condition, ParserProblem> {
+        let mut all = vec![self.one(depth)?];
+        while self.keyword("and") {
+            all.push(self.one(depth)?);
+        }
+        Ok(if all.len() == 1 { all.remove(0) } else { Condition::And(all) })
+    }
+
+    fn one(&mut self, depth: usize) -> Result<Condition, ParserProblem> {
+        if depth > MAX_DEPTH {
+            return Err(self.problem("more `not` than can be needed"));
+        }
+        if self.keyword("not") {
+            return Ok(Condition::Not(Box::new(self.one(depth + 1)?)));
+        }
+        if self.take("(") {
+            let inner = self.condition(depth + 1)?;
+            return if self.take(")") { Ok(inner) } else { Err(self.problem("`)` is expected")) };
+        }
+        let field = self.word().ok_or_else(|| self.problem("a field is expected"))?.to_owned();
+        Ok(Condition::Test { field, test: self.test()? })
+    }
+
+    fn test(&mut self) -> Result<Test, ParserProblem> {
+        for (mark, is_less, is_equal_too) in
+            [("<=", true, true), (">=", false, true), ("<", true, false), (">", false, false)]
+        {
+            if self.take(mark) {
+                let bound = self.value()?.number;
+                let bound = bound.ok_or_else(|| self.problem("a number is expected"))?;
+                return Ok(Test::Ordered { is_less, is_equal_too, bound });
+            }
+        }
+        if self.take("!=") {
+            return self.value().map(Test::Unequal);
+        }
+        if self.take("==") || self.take("=") {
+            return self.value().map(Test::Equal);
+        }
+        match self.word().unwrap_or_default() {
+            "exists" => Ok(Test::Exists),
+            "in" => self.list().map(Test::In),
+            "contains" => Ok(Test::Contains(self.value()?.text)),
+            "starts_with" => Ok(Test::StartsWith(self.value()?.text)),
+            "ends_with" => Ok(Test::EndsWith(self.value()?.text)),
+            "matches" => self.regex(),
+            "in_network" => {
+                let text = self.value()?.text;
+                Network::parse(&text)
+                    .map(Test::InNetwork)
+                    .ok_or_else(|| self.problem(&format!("`{text}` is no network such as 10.0.0.0/8")))
+            }
+            _ => Err(self.problem(
+                "a test is expected: =, !=, <, <=, >, >=, exists, in, contains, starts_with, ends_with, matches, in_network",
+            )),
+        }
+    }
+
+    fn regex(&mut self) -> Result<Test, ParserProblem> {
+        let text = self.value()?.text;
+        let built = regex::RegexBuilder::new(&text).size_limit(REGEX_BYTES).build();
+        built
+            .map(|regex| Test::Matches(Box::new(regex)))
+            .map_err(|error| self.problem(&format!("the expression `{text}`: {error}")))
+    }
+
+    fn list(&mut self) -> Result<Vec<Constant>, ParserProblem> {
+        if !self.take("[") {
+            return Err(self.problem("a list such as [\"GET\", \"HEAD\"] is expected"));
+        }
+        let mut values = vec![self.value()?];
+        while self.take(",") {
+            values.push(self.value()?);
+        }
+        if self.take("]") { Ok(values) } else { Err(self.problem("`]` is expected")) }
+    }
+
+    /// `"text"`, `'text'`, a number, true or false.
+    fn value(&mut self) -> Result<Constant, ParserProblem> {
+        let rest = self.rest();
+        let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
+        let Some(quote) = quote else {
+            let end = rest.find(|c: char| c.is_whitespace() || matches!(c, ')' | ']' | ','));
+            let word = &rest[..end.unwrap_or(rest.len())];
+            if number::float(word).is_none() && !matches!(word, "true" | "false") {
+                return Err(self.problem("a text in quotes or a number is expected"));
+            }
+            self.at += word.len();
+            return Ok(Constant::new(word.to_owned()));
+        };
+        let mut text = String::new();
+        let mut characters = rest[1..].char_indices();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '\\' if rest[1 + at + 1..].starts_with([quote, '\\']) => {
+                    text.extend(characters.next().map(|(_, kept)| kept));
+                }
+                _ if character == quote => {
+                    self.at += at + 2;
+                    return Ok(Constant::new(text));
+                }
+                _ => text.push(character),
+            }
+        }
+        Err(self.problem("the text has no closing quote"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        Condition::parse(text).unwrap_err().message
+    }
+
+    #[test]
+    fn fields_and_operators_are_read() {
+        let condition = Condition::parse(
+            r#"http_response_status_code >= 500 and (url_path starts_with "/a\"pi" or not attrs-x exists) or `odd name` in ["a", 2]"#,
+        );
+        let fields = ["http_response_status_code", "url_path", "attrs-x", "odd name"];
+        assert_eq!(condition.unwrap().fields(), fields);
+    }
+
+    #[test]
+    fn wrong_conditions_say_where() {
+        assert!(problem("status >").contains("wrong at the end"));
+        assert!(problem("status > high").contains("wrong at `high`"));
+        assert!(problem("a = \"b").contains("no closing quote"));
+        assert!(problem("a = 1 b = 2").contains("wrong at `b = 2`"));
+        assert!(problem("a in_network \"10.0.0.0/40\"").contains("is no network"));
+        assert!(problem("a matches \"(\"").contains("unclosed group"));
+        assert!(problem(&"(".repeat(100)).contains("parentheses"));
+        assert!(problem(&"not ".repeat(100)).contains("`not`"));
+    }
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        let holds = |network: &str, address: &str| {
+            Network::parse(network).unwrap().holds(address.parse().unwrap())
+        };
+        assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
+        assert!(holds("0.0.0.0/0", "1.2.3.4") && holds("::/0", "::1"));
+        assert!(holds("1.2.3.4", "::ffff:1.2.3.4") && !holds("1.2.3.4", "1.2.3.5"));
+        assert!(holds("2001:db8::/32", "2001:db8:1::1") && !holds("2001:db8::/32", "1.2.3.4"));
+    }
+}

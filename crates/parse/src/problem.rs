@@ -1,0 +1,57 @@
+//! What is wrong with a pipeline, a pattern or a condition that a user wrote: place, what, and what to do instead.
+
+use std::fmt;
+
+/// Why a file of the user cannot be used; printed as `cannot use FILE:LINE: …` and `hint: …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParserProblem {
+    /// The file, or `built in`, or the flag that it came from.
+    pub origin: String,
+    /// The line in the file, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to do; empty when that is plain.
+    pub hint: String,
+}
+
+impl ParserProblem {
+    /// A problem at no place yet: whoever knows the place adds it with [`ParserProblem::at`].
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { origin: String::new(), line: 1, message: message.into(), hint: hint.into() }
+    }
+
+    /// The same at a place.
+    pub(crate) fn at(mut self, origin: &str, line: usize) -> Self {
+        origin.clone_into(&mut self.origin);
+        self.line = line;
+        self
+    }
+}
+
+impl fmt::Display for ParserProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use {}:{}: {}", self.origin, self.line, self.message)?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "\nhint: {}", self.hint) }
+    }
+}
+
+impl std::error::Error for ParserProblem {}
+
+/// The line that holds the byte at `offset`, from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// `did you mean …?` for the nearest of `known`, else all of them or `otherwise`.
+pub(crate) fn did_you_mean<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    otherwise: &str,
+) -> String {
+    match weir_tables::nearest(name, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => otherwise.to_owned(),
+    }
+}

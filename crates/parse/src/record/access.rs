@@ -1,0 +1,204 @@
+//! Columns by their names, for pipelines: read, set, cleared, moved between tables.
+
+use std::fmt::Write as _;
+
+use weir_tables::{Log, Request};
+
+use super::{Kind, Record};
+use crate::field::{self, Field};
+use crate::{number, severity};
+
+/// A column of a row.
+enum Cell<'r, 'a> {
+    Text(&'r mut Option<&'a str>),
+    Integer(&'r mut Option<i64>),
+    Float(&'r mut Option<f64>),
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value<'a> {
+    Text(&'a str),
+    Integer(i64),
+    Float(f64),
+}
+
+macro_rules! columns {
+    ($names:ident, $cell:ident, $Row:ident;
+     text: $($text:ident),*; integer: $($integer:ident),*; float: $($float:ident),*;) => {
+        const $names: &[&str] =
+            &[$(stringify!($text),)* $(stringify!($integer),)* $(stringify!($float),)*];
+
+        fn $cell<'r, 'a>(row: &'r mut $Row<'a>, name: &str) -> Option<Cell<'r, 'a>> {
+            $(if name == stringify!($text) { return Some(Cell::Text(&mut row.$text)); })*
+            $(if name == stringify!($integer) { return Some(Cell::Integer(&mut row.$integer)); })*
+            $(if name == stringify!($float) { return Some(Cell::Float(&mut row.$float)); })*
+            None
+        }
+    };
+}
+
+columns! {
+    REQUEST_COLUMNS, request_cell, Request;
+    text: program, request_id, client_address, server_address, url_scheme, http_request_method,
+        url_path, url_query, network_protocol_version, user_agent_original,
+        http_request_header_referer, upstream_address, proxy_frontend, proxy_backend,
+        proxy_server, termination_state;
+    integer: client_port, server_port, http_response_status_code, request_bytes, response_bytes,
+        response_body_bytes, upstream_status_code, upstream_tries, connection_requests;
+    float: duration_seconds, request_read_seconds, queue_seconds, upstream_connect_seconds,
+        upstream_header_seconds, upstream_response_seconds;
+}
+
+columns! {
+    LOG_COLUMNS, log_cell, Log;
+    text: program, severity, facility;
+    integer: process_id;
+    float: ;
+}
+
+/// Whether a name is that of a column that pipelines can set, in any table of lines.
+pub(crate) fn is_column(name: &str) -> bool {
+    name == "body" || REQUEST_COLUMNS.contains(&name) || LOG_COLUMNS.contains(&name)
+}
+
+impl<'a> Record<'a> {
+    fn cell(&mut self, kind: Kind, name: &str) -> Option<Cell<'_, 'a>> {
+        match kind {
+            Kind::Request => request_cell(&mut self.request, name),
+            Kind::Log => log_cell(&mut self.log, name),
+        }
+    }
+
+    /// Whether the table of this kind has a column of this name that pipelines can set.
+    pub(crate) fn has_column(&mut self, kind: Kind, name: &str) -> bool {
+        (kind == Kind::Log && name == "body") || self.cell(kind, name).is_some()
+    }
+
+    /// The value of a column or an attribute; `None` when it is NULL or absent.
+    pub(crate) fn value(&mut self, kind: Kind, name: &str) -> Option<Value<'a>> {
+        if kind == Kind::Log && name == "body" {
+            return Some(Value::Text(self.log.body));
+        }
+        match self.cell(kind, name) {
+            Some(Cell::Text(text)) => text.map(Value::Text),
+            Some(Cell::Integer(integer)) => integer.map(Value::Integer),
+            Some(Cell::Float(float)) => float.map(Value::Float),
+            None => self.attr_value(name).map(Value::Text),
+        }
+    }
+
+    /// The text of an attribute.
+    pub(crate) fn attr_value(&self, name: &str) -> Option<&'a str> {
+        self.attrs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    /// Sets a column or an attribute, over what it was. A text that does not fit the column's kind becomes an
+    /// attribute of the column's name.
+    pub(crate) fn set_value(&mut self, kind: Kind, name: &'a str, value: &'a str) {
+        if kind == Kind::Log && name == "body" {
+            self.log.body = value;
+            return;
+        }
+        if name == "ts"
+            && let Some(ts) = self.times.read(value)
+        {
+            self.ts = Some(ts);
+            return self.settle_time();
+        }
+        let is_set = match self.cell(kind, name) {
+            Some(Cell::Text(column)) if name == "severity" => put(column, severity::of_word(value)),
+            Some(Cell::Text(column)) => put(column, Some(value)),
+            Some(Cell::Integer(column)) => put(column, number::integer(value)),
+            Some(Cell::Float(column)) => put(column, number::float(value)),
+            None => false,
+        };
+        if !is_set {
+            self.remove_attr(name);
+            self.keep_attr(name, value);
+        }
+    }
+
+    /// Makes a column NULL, or takes an attribute away.
+    pub(crate) fn clear_value(&mut self, kind: Kind, name: &str) {
+        match self.cell(kind, name) {
+            Some(Cell::Text(column)) => *column = None,
+            Some(Cell::Integer(column)) => *column = None,
+            Some(Cell::Float(column)) => *column = None,
+            None if kind == Kind::Log && name == "body" => self.log.body = "",
+            None => self.remove_attr(name),
+        }
+    }
+
+    fn remove_attr(&mut self, name: &str) {
+        self.attrs.retain(|(key, _)| *key != name);
+    }
+
+    /// The text of a value as it would stand in a line.
+    pub(crate) fn text_of(&self, value: Value<'a>) -> &'a str {
+        let mut text = String::new();
+        match value {
+            Value::Text(text) => return text,
+            Value::Integer(integer) => write!(text, "{integer}"),
+            Value::Float(float) => write!(text, "{float}"),
+        }
+        .expect("writing to a String does not fail");
+        self.arena.alloc_str(&text)
+    }
+
+    /// Moves the row to the other table; columns that it does not have become attributes.
+    pub(crate) fn move_to(&mut self, from: Kind, to: Kind, line: &'a str) {
+        let names = if from == Kind::Request { REQUEST_COLUMNS } else { LOG_COLUMNS };
+        let mut values = Vec::new();
+        for name in names {
+            if let Some(value) = self.value(from, name) {
+                values.push((*name, self.text_of(value)));
+            }
+        }
+        if from == Kind::Log && self.log.body != line {
+            values.push(("message", self.log.body));
+        }
+        let attrs = std::mem::take(&mut self.attrs);
+        self.request = Request::default();
+        self.log = Log { body: line, ..Log::default() };
+        for (key, value) in values {
+            self.set_value(to, key, value);
+        }
+        for (key, value) in attrs {
+            let field = field::of_capture(key);
+            let pair = super::Pair { key, value, field };
+            let is_taken = to == Kind::Request && field != Field::Attr && self.take_request(&pair);
+            if !is_taken {
+                self.keep_attr(key, value);
+            }
+        }
+    }
+
+    /// All texts that hold what visitors sent: columns of text and attributes.
+    pub(crate) fn each_text(
+        &mut self,
+        kind: Kind,
+        mut change: impl FnMut(&str, &'a str) -> &'a str,
+    ) {
+        let names = if kind == Kind::Request { REQUEST_COLUMNS } else { LOG_COLUMNS };
+        for name in names {
+            if let Some(Cell::Text(Some(text))) = self.cell(kind, name) {
+                *text = change(name, text);
+            }
+        }
+        if kind == Kind::Log {
+            self.log.body = change("body", self.log.body);
+        }
+        for (key, value) in &mut self.attrs {
+            *value = change(key, value);
+        }
+    }
+}
+
+fn put<T>(column: &mut Option<T>, value: Option<T>) -> bool {
+    let is_there = value.is_some();
+    if is_there {
+        *column = value;
+    }
+    is_there
+}

@@ -1,0 +1,286 @@
+//! What must not leave a host: addresses of mail, numbers of cards, tokens, whole addresses of clients.
+//!
+//! Runs over every text of a row and over the raw text of rejects, before either is handed on. Each kind first looks for a
+//! byte that it cannot do without, so that a text without any costs a scan and no copy.
+
+use std::borrow::Cow;
+use std::net::Ipv6Addr;
+use std::sync::LazyLock;
+
+use memchr::{memchr, memchr2};
+use regex::{Captures, Regex};
+
+use crate::problem::{ParserProblem, did_you_mean};
+
+/// What can be redacted, and the names that configurations use.
+const KINDS: [(&str, Kind); 4] = [
+    ("email", Kind::Email),
+    ("card", Kind::Card),
+    ("token", Kind::Token),
+    ("client_address", Kind::ClientAddress),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Email,
+    Card,
+    Token,
+    ClientAddress,
+}
+
+/// What one source redacts.
+#[derive(Clone, Debug, Default)]
+pub struct Redaction {
+    kinds: Vec<Kind>,
+    /// The user's own expressions; what they match becomes `[redacted]`.
+    patterns: Vec<Regex>,
+}
+
+impl Redaction {
+    /// From the names of kinds: `email`, `card`, `token`, `client_address`.
+    pub fn of_kinds<'k>(names: impl IntoIterator<Item = &'k str>) -> Result<Self, ParserProblem> {
+        let mut redaction = Self::default();
+        for name in names {
+            let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == name) else {
+                return Err(ParserProblem::new(
+                    format!("`{name}` is nothing that can be redacted"),
+                    did_you_mean(
+                        name,
+                        KINDS.iter().map(|(known, _)| *known),
+                        "email, card, token, client_address",
+                    ),
+                ));
+            };
+            redaction.kinds.push(*kind);
+        }
+        Ok(redaction)
+    }
+
+    /// Adds an expression of the user.
+    pub(crate) fn add_pattern(&mut self, pattern: &str) -> Result<(), ParserProblem> {
+        let built = regex::RegexBuilder::new(pattern).size_limit(1 << 20).build();
+        let regex = built.map_err(|error| {
+            ParserProblem::new(
+                format!("the expression `{pattern}` cannot be used: {error}"),
+                "the syntax is that of https://docs.rs/regex",
+            )
+        })?;
+        self.patterns.push(regex);
+        Ok(())
+    }
+
+    /// Whether nothing is redacted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kinds.is_empty() && self.patterns.is_empty()
+    }
+
+    /// The text as it may leave the host.
+    pub(crate) fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut out = Cow::Borrowed(text);
+        for kind in &self.kinds {
+            let changed = match kind {
+                Kind::Email => emails(&out),
+                Kind::Card => cards(&out),
+                Kind::Token => tokens(&out),
+                Kind::ClientAddress => addresses(&out),
+            };
+            if let Some(changed) = changed {
+                out = Cow::Owned(changed);
+            }
+        }
+        for regex in &self.patterns {
+            if let Cow::Owned(changed) = regex.replace_all(&out, "[redacted]") {
+                out = Cow::Owned(changed);
+            }
+        }
+        out
+    }
+}
+
+/// Columns whose addresses say where the fleet is, not who its visitors are.
+pub(crate) fn is_of_the_fleet(name: &str) -> bool {
+    matches!(
+        name,
+        "upstream_address" | "server_address" | "request_id" | "program" | "severity" | "facility"
+    )
+}
+
+fn built(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the built-in expressions compile, as a test sees")
+}
+
+static EMAIL: LazyLock<Regex> = LazyLock::new(|| {
+    built(r"(?i-u)[a-z0-9._%+'-]{1,64}(?:@|%40)[a-z0-9](?:[a-z0-9-]{0,62}\.){1,8}[a-z]{2,24}\b")
+});
+
+fn emails(text: &str) -> Option<String> {
+    memchr2(b'@', b'%', text.as_bytes())?;
+    owned(EMAIL.replace_all(text, "[email]"))
+}
+
+fn owned(text: Cow<'_, str>) -> Option<String> {
+    match text {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
+    }
+}
+
+static CARD: LazyLock<Regex> =
+    LazyLock::new(|| built(r"(?-u)\b[2-6][0-9](?:[ -]?[0-9]){10,16}[0-9]\b"));
+
+/// Numbers of cards: the issuers' first digits, their lengths, and the check digit (ISO/IEC 7812-1).
+fn cards(text: &str) -> Option<String> {
+    let digit_count = text.bytes().filter(u8::is_ascii_digit).count();
+    if digit_count < 13 {
+        return None;
+    }
+    owned(CARD.replace_all(text, |found: &Captures<'_>| {
+        let digits: Vec<u8> =
+            found[0].bytes().filter(u8::is_ascii_digit).map(|d| d - b'0').collect();
+        if is_card(&digits) { "[card]".to_owned() } else { found[0].to_owned() }
+    }))
+}
+
+fn is_card(digits: &[u8]) -> bool {
+    let front =
+        |count: usize| digits[..count].iter().fold(0u32, |sum, digit| sum * 10 + u32::from(*digit));
+    let is_issued = match digits.len() {
+        13 => front(1) == 4,
+        14 => matches!(front(2), 30 | 36 | 38 | 39),
+        15 => matches!(front(2), 34 | 37),
+        16 => {
+            matches!(front(1), 4)
+                || matches!(front(2), 35 | 50..=69)
+                || (2221..=2720).contains(&front(4))
+        }
+        17..=19 => matches!(front(2), 50 | 56..=69),
+        _ => false,
+    };
+    let sum: u32 = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(place, digit)| match (place % 2, u32::from(*digit) * 2) {
+            (0, _) => u32::from(*digit),
+            (_, doubled) if doubled > 9 => doubled - 9,
+            (_, doubled) => doubled,
+        })
+        .sum();
+    is_issued && sum.is_multiple_of(10)
+}
+
+/// A word that says what follows, or the prefix that an issuer gives to its tokens.
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+    built(concat!(
+        r"(?i)(?P<bare>(?-u:\b)(?:bearer|basic)(?:\s+|%20|\+))[a-z0-9._~+/=-]{16,}",
+        r#"|(?P<kept>(?-u:\b)(?:[a-z0-9_-]*(?:token|secret|passw(?:or)?d|api[_-]?key|apikey|authorization|session[_-]?id|signature|credential))["']?\s?(?:=|:|%3D)\s?["']?)"#,
+        r#"(?P<scheme>(?:bearer|basic)\s+)?(?:\[token\]|[^\s"'&;,<>}\[\])]{4,})"#,
+        r"|(?-u:\b)eyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{4,}(?:\.[a-z0-9_-]*)?",
+        r"|(?-u:\b)(?-i:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
+        r"|(?-u:\b)(?-i:gh[pousr]_|github_pat_|glpat-|xox[abposr]-|sk_live_|sk-|AIza)[a-z0-9_-]{16,}",
+    ))
+});
+
+fn tokens(text: &str) -> Option<String> {
+    owned(TOKEN.replace_all(text, |found: &Captures<'_>| {
+        let part = |name: &str| found.name(name).map_or("", |part| part.as_str()).to_owned();
+        part("bare") + &part("kept") + &part("scheme") + "[token]"
+    }))
+}
+
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| {
+    built(concat!(
+        r"(?i-u)\b(?P<v4>[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,3}\b",
+        r"|(?P<v6>(?:[0-9a-f]{1,4}:){1,7}(?::?[0-9a-f]{1,4}){0,6}(?:::)?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})",
+    ))
+});
+
+/// The last byte of IPv4 addresses and all but the first 48 bits of IPv6 ones become zero.
+fn addresses(text: &str) -> Option<String> {
+    memchr(b'.', text.as_bytes()).or_else(|| memchr(b':', text.as_bytes()))?;
+    owned(ADDRESS.replace_all(text, |found: &Captures<'_>| {
+        if let Some(front) = found.name("v4") {
+            let is_address = front.as_str().split('.').all(|part| part.parse::<u8>().is_ok());
+            return if is_address { format!("{}.0", front.as_str()) } else { found[0].to_owned() };
+        }
+        match found[0].parse::<Ipv6Addr>() {
+            Ok(address) if !address.is_loopback() && !address.is_unspecified() => {
+                Ipv6Addr::from_bits(address.to_bits() >> 80 << 80).to_string()
+            }
+            _ => found[0].to_owned(),
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> String {
+        let redaction = Redaction::of_kinds(["email", "card", "token", "client_address"]).unwrap();
+        redaction.apply(text).into_owned()
+    }
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(all(text), expected);
+        assert_eq!(all(expected), expected, "redacted twice");
+    }
+
+    #[test]
+    fn addresses_of_mail_are_taken_out() {
+        check("to=<bob.o'neil+x@mail.example.co.uk>, ok", "to=<[email]>, ok");
+        check("/unsubscribe?mail=a%40b.example&x=1", "/unsubscribe?mail=[email]&x=1");
+        check(
+            "git@host:repo @decorator a@b user@localhost",
+            "git@host:repo @decorator a@b user@localhost",
+        );
+    }
+
+    #[test]
+    fn numbers_of_cards_are_taken_out_and_others_stay() {
+        check("card 4111 1111 1111 1111, 5500-0000-0000-0004", "card [card], [card]");
+        check("amex 378282246310005 x", "amex [card] x");
+        // Times, identifiers, and a number whose check digit is wrong.
+        check(
+            "1795176000123 4111111111111112 20261120120000123",
+            "1795176000123 4111111111111112 20261120120000123",
+        );
+    }
+
+    #[test]
+    fn tokens_and_passwords_are_taken_out() {
+        check("Authorization: Bearer abcdef123456, next", "Authorization: Bearer [token], next");
+        check(
+            "/login?user=bob&password=hunter2&api_key=k-1234",
+            "/login?user=bob&password=[token]&api_key=[token]",
+        );
+        check(r#"{"access_token": "x1y2z3w4", "a": 1}"#, r#"{"access_token": "[token]", "a": 1}"#);
+        check(
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl AKIAIOSFODNN7EXAMPLE",
+            "[token] [token]",
+        );
+        check(
+            "tokens=3 bearer of news, basic authentication",
+            "tokens=3 bearer of news, basic authentication",
+        );
+    }
+
+    #[test]
+    fn addresses_of_clients_lose_their_end() {
+        check(
+            "1.2.3.4 and [2001:db8:1:2::3]:443 at 12:00:00",
+            "1.2.3.0 and [2001:db8:1::]:443 at 12:00:00",
+        );
+        check("Chrome/120.0.6099.71 ::1 fe80::1", "Chrome/120.0.6099.71 ::1 fe80::");
+    }
+
+    #[test]
+    fn unknown_kinds_are_refused_and_own_expressions_run() {
+        let error = Redaction::of_kinds(["emial"]).unwrap_err();
+        assert_eq!(error.hint, "did you mean `email`?");
+        let mut own = Redaction::default();
+        own.add_pattern(r"K-\d+").unwrap();
+        assert_eq!(own.apply("customer K-123 paid"), "customer [redacted] paid");
+        assert!(own.add_pattern("(").is_err());
+    }
+}
