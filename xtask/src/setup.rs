@@ -56,6 +56,7 @@ const FOR_TESTS: &[Package] = &[
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
     package("procps", &["ps"], "process figures"),
+    package("perl-base", &["perl"], "numbers that the old pt-tcp-model would print"),
     package("systemd", &["journalctl"], "reads the journal that the tests make"),
     package(
         "systemd-journal-remote",

@@ -25,9 +25,11 @@ mod rules_command;
 mod server;
 mod show;
 mod terminal;
+mod time_zone;
 mod up;
 mod watch;
 mod wire;
+mod wire_compat;
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -89,12 +91,19 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Query(args) => ask::run(&args)?,
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
-        Command::Wire(args) => wire::run(&args.model, &args.files)?,
+        Command::Wire(args) => captured(&args)?,
         Command::Config(args) => show::config(&load()?, args.format),
         Command::Completions(args) => show::completions(args.shell),
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn captured(args: &cli::WireArgs) -> Result<(), Failure> {
+    match args.compat.compat {
+        Some(_) => wire_compat::run(&args.compat, &args.files),
+        None => wire::run(&args.model, &args.files),
+    }
 }
 
 fn load(file: Option<&std::path::Path>, log_level: Option<&String>) -> Result<Config, Failure> {

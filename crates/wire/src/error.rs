@@ -7,11 +7,12 @@ use std::fmt;
 pub struct WireError {
     message: String,
     hint: String,
+    is_empty: bool,
 }
 
 impl WireError {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into() }
+        Self { message: message.into(), hint: hint.into(), is_empty: false }
     }
 
     pub(crate) fn read(name: &str, error: &std::io::Error) -> Self {
@@ -33,10 +34,11 @@ impl WireError {
     }
 
     pub(crate) fn empty(name: &str) -> Self {
-        Self::new(
+        let error = Self::new(
             format!("cannot read `{name}`: it is empty"),
             "tcpdump writes its buffer when it ends, or after each packet with `-U`",
-        )
+        );
+        Self { is_empty: true, ..error }
     }
 
     pub(crate) fn not_a_capture(name: &str) -> Self {
@@ -44,6 +46,11 @@ impl WireError {
             format!("cannot read `{name}`: it is neither pcap nor pcapng nor tcpdump's text"),
             "make one with `tcpdump -i any -s 200 -w FILE tcp`",
         )
+    }
+
+    /// Whether there is nothing in it: some callers need nothing.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
     }
 
     /// What failed, on what, why.

@@ -9,6 +9,7 @@
 //! requests and connections go to a [`Sink`] as they end. Nothing here knows where packets come from.
 
 mod capture;
+pub mod compat;
 mod decode;
 mod error;
 mod flow;
@@ -18,6 +19,7 @@ mod judge;
 mod model;
 pub mod packet;
 mod skip;
+pub mod text;
 
 pub use capture::{Capture, Format, Input, Record};
 pub use decode::{Decoder, LinkType};

@@ -13,10 +13,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use weir_wire::{Capture, Input, Model, Options, Report, WireError};
+use weir_wire::text::{Lines, TextReader};
+use weir_wire::{Capture, Format, Input, Model, Options, Report, Skipped, WireError};
 
-use crate::failure::{EXIT_USAGE, Failure};
+use crate::failure::{EXIT_USAGE, Failure, read_failure};
 use crate::terminal::{Paint, complain, say};
+use crate::time_zone;
 
 /// Flags that say what to look at and how to show it.
 #[derive(Args, Debug)]
@@ -80,9 +82,14 @@ fn read(args: &ModelArgs, files: &[PathBuf]) -> Result<Report, Failure> {
         ..Options::default()
     };
     let mut model = Model::new(options, None);
-    let (mut skipped, mut tap_drops) = (weir_wire::Skipped::default(), None);
+    let (mut skipped, mut tap_drops) = (Skipped::default(), None);
     for file in files {
-        let mut capture = open(file).and_then(Capture::new).map_err(failure)?;
+        let input = open(file).map_err(failure)?;
+        if input.format() == Format::Text {
+            skipped.merge(&read_text(input, &mut model)?);
+            continue;
+        }
+        let mut capture = Capture::new(input).map_err(failure)?;
         let mut progress = Progress::new(file);
         while capture.step(&mut |packet| model.packet(packet)).map_err(failure)? {
             progress.show(capture.progress());
@@ -100,14 +107,49 @@ fn read(args: &ModelArgs, files: &[PathBuf]) -> Result<Report, Failure> {
     Ok(report)
 }
 
-fn open(file: &Path) -> Result<Input, WireError> {
+/// Text of tcpdump; what it skips. Times without a date are of the first of January 1970.
+fn read_text(input: Input, model: &mut Model) -> Result<Skipped, Failure> {
+    let name = input.name().to_owned();
+    let (zone, note) = time_zone::of_environment();
+    let zone = Box::new(move |minute| time_zone::begin_of(minute, &zone));
+    let seed = std::hash::RandomState::new().hash_one(1);
+    let mut reader = TextReader::new(zone, 0, usize::try_from(seed).unwrap_or_default());
+    let mut lines = Lines::new(b"", input);
+    let mut packets = 0_u64;
+    let failed = |error| read_failure(Path::new(&name), &error);
+    while let Some(line) = lines.next_line().map_err(failed)? {
+        if let Some(packet) = reader.line(line) {
+            model.packet(&packet);
+            packets += 1;
+        }
+    }
+    if packets == 0 {
+        return Err(nothing_in(&name, &reader));
+    }
+    note.iter().for_each(|note| complain(note));
+    Ok(reader.skipped_as_captures_do())
+}
+
+/// Text without a packet: no capture, or one that names hide.
+fn nothing_in(name: &str, reader: &TextReader) -> Failure {
+    use weir_wire::text::Skip;
+    let has_names = |(skip, _)| matches!(skip, Skip::HostName | Skip::PortName);
+    if reader.skipped().any(has_names) {
+        return Failure::new(format!("cannot read `{name}`: its hosts or ports are names"))
+            .hint("`tcpdump -nn` prints numbers");
+    }
+    Failure::new(format!("cannot read `{name}`: it is neither pcap nor pcapng nor tcpdump's text"))
+        .hint("make one with `tcpdump -i any -s 200 -w FILE tcp`")
+}
+
+pub(crate) fn open(file: &Path) -> Result<Input, WireError> {
     if file == Path::new("-") {
         return Input::from_stream("stdin", Box::new(std::io::stdin()));
     }
     Input::open(file)
 }
 
-fn failure(error: WireError) -> Failure {
+pub(crate) fn failure(error: WireError) -> Failure {
     Failure::new(error.message()).hint(error.hint())
 }
 

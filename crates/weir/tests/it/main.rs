@@ -12,3 +12,4 @@ mod netns;
 mod query;
 mod torture;
 mod up;
+mod wire_compat;

@@ -1,0 +1,140 @@
+//! What stands between the stamp and the addresses: interface and direction (`-i any` since 4.99), the link header
+//! (`-e`), VLAN tags, `IP` or `IP6`, and the IP header in parentheses (`-v`).
+//!
+//! ```text
+//! IP 10.0.0.1.80 > …                                                          plain
+//! eth0  In  IP 10.0.0.1.80 > …                                                -i any
+//! 02:…:01 > 02:…:02, ethertype IPv4 (0x0800), length 66: 10.0.0.1.80 > …      -e
+//! 02:…:01 > 02:…:02, ethertype 802.1Q (0x8100), length 70: vlan 5, p 0, ethertype IPv4, 10.0.0.1.80 > …
+//! eth0  In  ifindex 2 02:…:01 ethertype IPv4 (0x0800), length 72: 10.0.0.1.80 > …
+//! IP (tos 0x0, ttl 64, id 7, offset 0, flags [DF], proto TCP (6), length 60)  -v, addresses on the next line
+//! ```
+
+use super::cursor::Cursor;
+use super::{Names, Skip};
+use crate::packet::Direction;
+
+/// VLAN tags, one in the other, that are followed.
+const TAGS_MAX: usize = 8;
+
+/// What the beginning of a packet's line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) interface: u32,
+    pub(super) direction: Direction,
+    pub(super) ip_id: Option<u16>,
+}
+
+/// Reads up to the addresses.
+pub(super) fn read(line: &mut Cursor<'_>, names: &mut Names) -> Result<Head, Skip> {
+    let mut head = Head::default();
+    if line.eat(b"IP ") || line.eat(b"IP6 ") {
+        header(line, &mut head)?;
+        return Ok(head);
+    }
+    interface(line, names, &mut head);
+    if line.eat(b"IP ") || line.eat(b"IP6 ") {
+        header(line, &mut head)?;
+        return Ok(head);
+    }
+    link(line)?;
+    header(line, &mut head)?;
+    Ok(head)
+}
+
+/// `eth0  In  ` of SLL2, or `  In ` of SLL with `-e`.
+fn interface(line: &mut Cursor<'_>, names: &mut Names, head: &mut Head) {
+    let begin = *line;
+    line.spaces();
+    if let Some(direction) = way(line) {
+        head.direction = direction;
+        return;
+    }
+    let name = line.until(b' ').unwrap_or_default();
+    line.spaces();
+    match way(line) {
+        Some(direction) if !name.is_empty() => {
+            head.direction = direction;
+            head.interface = names.number(name);
+        }
+        _ => *line = begin,
+    }
+}
+
+/// `In  `, `Out `: a word and the spaces after it. Broadcast, multicast and packets for others came in.
+fn way(line: &mut Cursor<'_>) -> Option<Direction> {
+    let words = [
+        (&b"In "[..], Direction::In),
+        (b"Out ", Direction::Out),
+        (b"B ", Direction::In),
+        (b"M ", Direction::In),
+        (b"P ", Direction::In),
+    ];
+    let direction = words.into_iter().find_map(|(word, way)| line.eat(word).then_some(way))?;
+    line.spaces();
+    Some(direction)
+}
+
+/// The link header of `-e`, up to the IP header.
+fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
+    if !is_link(line.0) {
+        return Err(Skip::NotIp);
+    }
+    line.past(b"length ").ok_or(Skip::NotIp)?;
+    line.number().ok_or(Skip::Malformed)?;
+    if !line.eat(b": ") {
+        return Err(Skip::NotIp);
+    }
+    for _ in 0..TAGS_MAX {
+        if !line.0.starts_with(b"vlan ") {
+            break;
+        }
+        line.past(b"ethertype ").ok_or(Skip::NotIp)?;
+        line.past(b", ").ok_or(Skip::NotIp)?;
+    }
+    let _ = line.eat(b"IP ") || line.eat(b"IP6 ");
+    Ok(())
+}
+
+/// `02:00:00:00:00:01 > …`, `ifindex 2 …`, `02:00:… ethertype …`, `AF IPv4 (2), …`.
+fn is_link(text: &[u8]) -> bool {
+    let is_address = text.get(2) == Some(&b':') && text.get(5) == Some(&b':');
+    let is_ip = |head: &[u8]| {
+        [&b"IPv4"[..], b"IPv6", b"802.1Q", b"AF I"]
+            .iter()
+            .any(|word| memchr::memmem::find(head, word).is_some())
+    };
+    let is_header = is_address || text.starts_with(b"ifindex ") || text.starts_with(b"AF ");
+    is_header && is_ip(&text[..text.len().min(120)])
+}
+
+/// The IP header of `-v`: `(tos 0x0, ttl 64, id 7, offset 0, …)`, `(flowlabel …, hlim 64, …)`.
+fn header(line: &mut Cursor<'_>, head: &mut Head) -> Result<(), Skip> {
+    if !line.0.starts_with(b"(") {
+        return Ok(());
+    }
+    let end = closing(line.0).ok_or(Skip::Malformed)?;
+    let mut fields = Cursor(&line.0[1..end]);
+    line.0 = line.0[end + 1..].trim_ascii_start();
+    if fields.past(b" id ").is_some() {
+        head.ip_id = fields.number().and_then(|id| u16::try_from(id).ok());
+    }
+    if fields.past(b" offset ").is_some() && fields.number().is_some_and(|offset| offset > 0) {
+        return Err(Skip::Fragment);
+    }
+    Ok(())
+}
+
+/// Where the parenthesis that opens `text` is closed.
+fn closing(text: &[u8]) -> Option<usize> {
+    let mut depth = 0;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' if depth == 1 => return Some(at),
+            b')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}

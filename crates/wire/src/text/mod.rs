@@ -1,0 +1,252 @@
+//! Text that tcpdump printed, to packets, as far as the text allows.
+//!
+//! Every style since 4.0: plain, `-n`, `-nn`, `-q`, `-t` variants, `-e`, `-v`, `-S`, `-i any` with interface and
+//! direction, VLAN; and tcpdump 3's `(N)` sizes. Text has no payload but the first line of an HTTP message, and host
+//! names are no addresses: what cannot be a packet is counted by its reason.
+
+mod clock;
+mod cursor;
+mod lines;
+mod link;
+mod port_name;
+mod segment;
+mod sequence;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use clock::MINUTE;
+pub use clock::{LocalMinute, Zone};
+pub use lines::{LINE_BYTES_MAX, Lines};
+
+use clock::{Clock, NoTime};
+use cursor::Cursor;
+use link::Head;
+use segment::Segment;
+use sequence::{Numbers, Sequences};
+
+use crate::packet::{Flags, Packet, SackBlock};
+use crate::skip::{Skip as Reason, Skipped};
+
+/// Tunnels, one in the other, that are followed.
+const TUNNELS_MAX: usize = 4;
+
+/// Why a line is no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// It does not begin with a time: payload of `-x` and `-A`, tcpdump's own messages.
+    NoStamp,
+    /// It begins with a time that no clock shows.
+    NoSuchTime,
+    /// ARP and others.
+    NotIp,
+    /// UDP, ICMP and others.
+    NotTcp,
+    /// A fragment but the first: it has no TCP header.
+    Fragment,
+    /// The snap length cut its TCP header.
+    Cut,
+    /// Hosts are names; `tcpdump -n` prints addresses.
+    HostName,
+    /// A port is a name that is not known here; `tcpdump -nn` prints numbers.
+    PortName,
+    /// It looks like a packet and is none.
+    Malformed,
+}
+
+impl Skip {
+    /// All of them, in the order of [`TextReader::skipped`].
+    pub const ALL: [Skip; 9] = [
+        Skip::NoStamp,
+        Skip::NoSuchTime,
+        Skip::NotIp,
+        Skip::NotTcp,
+        Skip::Fragment,
+        Skip::Cut,
+        Skip::HostName,
+        Skip::PortName,
+        Skip::Malformed,
+    ];
+
+    /// A word for tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Skip::NoStamp => "no_stamp",
+            Skip::NoSuchTime => "no_such_time",
+            Skip::NotIp => "not_ip",
+            Skip::NotTcp => "not_tcp",
+            Skip::Fragment => "fragment",
+            Skip::Cut => "cut",
+            Skip::HostName => "host_name",
+            Skip::PortName => "port_name",
+            Skip::Malformed => "malformed",
+        }
+    }
+
+    /// The reason by which captures count the same.
+    fn reason(self) -> Reason {
+        match self {
+            Skip::NoStamp | Skip::NoSuchTime | Skip::HostName | Skip::PortName => Reason::Text,
+            Skip::NotIp => Reason::NotIp,
+            Skip::NotTcp => Reason::NotTcp,
+            Skip::Fragment => Reason::Fragment,
+            Skip::Cut => Reason::HeaderCut,
+            Skip::Malformed => Reason::Malformed,
+        }
+    }
+}
+
+/// Names of interfaces, numbered from 1 in the order of their appearance.
+#[derive(Default)]
+struct Names(Vec<Box<[u8]>>);
+
+/// Interfaces that are told apart; others are 0.
+const INTERFACES_MAX: usize = 4096;
+
+impl Names {
+    fn number(&mut self, name: &[u8]) -> u32 {
+        let place = self.0.iter().position(|known| **known == *name).or_else(|| {
+            (self.0.len() < INTERFACES_MAX).then(|| {
+                self.0.push(name.into());
+                self.0.len() - 1
+            })
+        });
+        place.map_or(0, |place| u32::try_from(place + 1).unwrap_or(0))
+    }
+}
+
+/// Reads lines in their order.
+pub struct TextReader {
+    clock: Clock,
+    names: Names,
+    sequences: Sequences,
+    /// The first line of a packet by `-v`, whose addresses stand on the next.
+    begun: Option<(i64, Head)>,
+    skipped: [u64; Skip::ALL.len()],
+}
+
+impl TextReader {
+    /// `day` is when the day of times without a date began, in seconds since 1970. `seed` scatters the table of
+    /// conversations; it shows nowhere.
+    pub fn new(zone: Zone, day: i64, seed: usize) -> Self {
+        Self {
+            clock: Clock::new(zone, day),
+            names: Names::default(),
+            sequences: Sequences::new(seed),
+            begun: None,
+            skipped: [0; Skip::ALL.len()],
+        }
+    }
+
+    /// Whether `text`, the beginning of a file, has a line that begins with a stamp of tcpdump.
+    pub fn is_text(text: &[u8]) -> bool {
+        let mut clock = Clock::new(Box::new(|_| Some(0)), 0);
+        text.split(|byte| *byte == b'\n').take(50).any(|line| clock.read(line).is_ok())
+    }
+
+    /// The packet of a line without its end; `None` when it has none, which is counted.
+    pub fn line<'a>(&mut self, line: &'a [u8]) -> Option<Packet<'a>> {
+        match self.read(line) {
+            Ok(packet) => packet,
+            Err(skip) => {
+                self.skipped[skip as usize] += 1;
+                None
+            }
+        }
+    }
+
+    /// How many lines were no packet, by reason; reasons that did not occur are left out.
+    pub fn skipped(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
+        Skip::ALL.into_iter().zip(self.skipped).filter(|(_, count)| *count > 0)
+    }
+
+    /// The same by the reasons of captures.
+    pub fn skipped_as_captures_do(&self) -> Skipped {
+        let mut all = Skipped::default();
+        self.skipped().for_each(|(skip, count)| all.add_many(skip.reason(), count));
+        all
+    }
+
+    /// The name of an interface's number.
+    pub fn interface(&self, number: u32) -> Option<&[u8]> {
+        let place = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.names.0.get(place).map(|name| &**name)
+    }
+
+    /// `Ok(None)` is the first line of two.
+    fn read<'a>(&mut self, line: &'a [u8]) -> Result<Option<Packet<'a>>, Skip> {
+        let begun = self.begun.take();
+        if let Some((ts_ns, head)) = begun
+            && line.starts_with(b"    ")
+        {
+            return self.packet(ts_ns, head, Cursor(line.trim_ascii_start())).map(Some);
+        }
+        let (ts_ns, rest) = self.clock.read(line).map_err(|none| match none {
+            NoTime::NoStamp => Skip::NoStamp,
+            NoTime::NoSuchTime => Skip::NoSuchTime,
+        })?;
+        let mut rest = Cursor(rest);
+        let head = link::read(&mut rest, &mut self.names)?;
+        if rest.0.is_empty() {
+            self.begun = Some((ts_ns, head));
+            return Ok(None);
+        }
+        self.packet(ts_ns, head, rest).map(Some)
+    }
+
+    fn packet<'a>(
+        &mut self,
+        ts_ns: i64,
+        head: Head,
+        mut line: Cursor<'a>,
+    ) -> Result<Packet<'a>, Skip> {
+        let mut inside = 0;
+        let (from, to) = loop {
+            let ends = segment::addresses(&mut line);
+            let is_tunnel = line.0.starts_with(b"IP ") || line.0.starts_with(b"GREv");
+            if !is_tunnel || inside == TUNNELS_MAX {
+                break ends?;
+            }
+            line.past(b"IP ").ok_or(Skip::NotTcp)?;
+            inside += 1;
+        };
+        let segment = segment::read(line)?;
+        let numbers = self.sequences.of(from, to, segment.printed);
+        let Numbers { seq, ack, ack_base } =
+            numbers.unwrap_or(Numbers { seq: 0, ack: 0, ack_base: 0 });
+        let Segment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
+            segment;
+        Ok(Packet {
+            ts_ns,
+            from,
+            to,
+            seq,
+            ack,
+            is_sequence_known: numbers.is_some(),
+            flags: printed.flags,
+            window,
+            window_scale: window_scale.filter(|_| printed.flags.has(Flags::SYN)),
+            timestamps,
+            sack_blocks,
+            dsack: dsack(sack, ack, ack_base),
+            ip_id: head.ip_id,
+            payload_length: printed.length,
+            payload: &payload[..payload.len().min(printed.length as usize)],
+            interface: head.interface,
+            direction: head.direction,
+        })
+    }
+}
+
+/// The first block, if it ends at or before `ack` or lies in the second (RFC 2883 §4).
+fn dsack(sack: [Option<(u32, u32)>; 2], ack: u32, base: u32) -> Option<SackBlock> {
+    let block = |(left, right): (u32, u32)| SackBlock {
+        left: left.wrapping_add(base),
+        right: right.wrapping_add(base),
+    };
+    let is_not_after = |one: u32, other: u32| other.wrapping_sub(one) < 1 << 31;
+    let first = block(sack[0]?);
+    let is_inside = sack[1].map(block).is_some_and(|second| {
+        is_not_after(second.left, first.left) && is_not_after(first.right, second.right)
+    });
+    (is_not_after(first.right, ack) || is_inside).then_some(first)
+}

@@ -1,0 +1,266 @@
+//! Addresses and the TCP header of one packet, as tcpdump 4 (`Flags [P.], seq 1:5, …`), tcpdump 3 (`P 1:5(4) ack 1 …`)
+//! and `-q` (`tcp 4`) print them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::cursor::Cursor;
+use super::sequence::Printed;
+use super::{Skip, port_name};
+use crate::packet::{Endpoint, Flags, Timestamps};
+
+/// What text says of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Segment<'a> {
+    pub(super) printed: Printed,
+    pub(super) window: u16,
+    pub(super) window_scale: Option<u8>,
+    pub(super) timestamps: Option<Timestamps>,
+    pub(super) sack_blocks: u8,
+    /// The first two blocks, as printed.
+    pub(super) sack: [Option<(u32, u32)>; 2],
+    /// The first line of an HTTP message, without its end.
+    pub(super) payload: &'a [u8],
+}
+
+/// `SRC > DST: `.
+pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
+    let from = line.until(b' ').ok_or(Skip::Malformed)?;
+    if !line.eat(b"> ") {
+        return Err(Skip::NotIp);
+    }
+    let to = match line.until(b' ') {
+        Some(to) => to,
+        None => std::mem::take(&mut line.0),
+    };
+    let to = to.strip_suffix(b":").ok_or(Skip::Malformed)?;
+    Ok((endpoint(from)?, endpoint(to)?))
+}
+
+/// Address, a dot, port.
+fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
+    let dot = memchr::memrchr(b'.', text).ok_or(Skip::NotTcp)?;
+    let (address, port) = (&text[..dot], &text[dot + 1..]);
+    if let Some(address) = ipv4(address) {
+        return Ok(Endpoint { address, port: port_of(port)? });
+    }
+    let name = std::str::from_utf8(address).map_err(|_| Skip::Malformed)?;
+    // fe80::1%eth0
+    let name = name.split('%').next().unwrap_or(name);
+    match name.parse::<Ipv6Addr>() {
+        Ok(six) => Ok(Endpoint::new(six.into(), port_of(port)?)),
+        // An address of IPv4 or IPv6 and nothing behind it: not TCP, or a fragment.
+        Err(_) if ipv4(text).is_some() || std::str::from_utf8(text).is_ok_and(is_ipv6) => {
+            Err(Skip::NotTcp)
+        }
+        Err(_) => Err(Skip::HostName),
+    }
+}
+
+fn is_ipv6(text: &str) -> bool {
+    text.parse::<Ipv6Addr>().is_ok()
+}
+
+/// Mapped into IPv6, as packets have it.
+fn ipv4(text: &[u8]) -> Option<u128> {
+    let (mut address, mut part, mut digits, mut dots) = (0_u32, 0_u32, 0, 0);
+    for byte in text {
+        match byte {
+            b'0'..=b'9' if digits < 3 => {
+                part = part * 10 + u32::from(byte - b'0');
+                digits += 1;
+            }
+            b'.' if digits > 0 && dots < 3 && part < 256 => {
+                address = address << 8 | part;
+                (part, digits, dots) = (0, 0, dots + 1);
+            }
+            _ => return None,
+        }
+    }
+    (dots == 3 && digits > 0 && part < 256)
+        .then(|| Ipv4Addr::from_bits(address << 8 | part).to_ipv6_mapped().to_bits())
+}
+
+fn port_of(text: &[u8]) -> Result<u16, Skip> {
+    let mut cursor = Cursor(text);
+    match cursor.number() {
+        Some(number) if cursor.0.is_empty() => u16::try_from(number).map_err(|_| Skip::Malformed),
+        _ => port_name::port(text).ok_or(Skip::PortName),
+    }
+}
+
+/// What follows the addresses.
+pub(super) fn read<'a>(line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
+    let mut line = line;
+    if line.eat(b"Flags [") {
+        let flags = flags(line.until(b']').ok_or(Skip::Malformed)?);
+        return new_style(line, flags.ok_or(Skip::Malformed)?);
+    }
+    if line.eat(b"tcp ") {
+        let length = line.number().ok_or(Skip::Malformed)?;
+        let printed = Printed { length, ..Printed::default() };
+        return Ok(Segment { printed, ..Segment::default() });
+    }
+    if memchr::memmem::find(&line.0[..line.0.len().min(16)], b"[|tcp").is_some() {
+        return Err(Skip::Cut);
+    }
+    let word = line.0.split(|byte| matches!(byte, b' ' | b',')).next().unwrap_or_default();
+    match flags(word) {
+        Some(flags) if !word.is_empty() => {
+            line.0 = &line.0[word.len()..];
+            old_style(line, flags)
+        }
+        _ => Err(Skip::NotTcp),
+    }
+}
+
+fn flags(text: &[u8]) -> Option<Flags> {
+    if text == b"none" {
+        return Some(Flags(0));
+    }
+    text.iter().try_fold(Flags(0), |flags, letter| {
+        let bit = match letter {
+            b'F' => Flags::FIN,
+            b'S' => Flags::SYN,
+            b'R' => Flags::RST,
+            b'P' => Flags::PSH,
+            b'.' => Flags::ACK,
+            b'U' => Flags(0x20),
+            b'E' => Flags(0x40),
+            b'W' => Flags(0x80),
+            // Accurate ECN has no place in these eight bits.
+            b'e' => Flags(0),
+            _ => return None,
+        };
+        Some(flags | bit)
+    })
+}
+
+/// `, seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
+fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
+    let mut segment = Segment::default();
+    segment.printed.flags = flags;
+    while line.eat(b", ") || line.eat(b" ") {
+        let is_read = match line.0.first() {
+            Some(b's') if line.eat(b"seq ") => {
+                segment.printed.seq = line.number();
+                let is_range = line.eat(b":");
+                segment.printed.seq.is_some() && (!is_range || line.number().is_some())
+            }
+            Some(b'a') if line.eat(b"ack ") => {
+                segment.printed.ack = line.number();
+                segment.printed.ack.is_some()
+            }
+            Some(b'w') if line.eat(b"win ") => window(&mut line, &mut segment),
+            Some(b'o') if line.eat(b"options [") => {
+                let text = line.until(b']').ok_or(Skip::Cut)?;
+                if text.contains(&b'[') {
+                    // `[|tcp]`: the options are cut.
+                    return Err(Skip::Cut);
+                }
+                options(Cursor(text), &mut segment);
+                true
+            }
+            Some(b'l') if line.eat(b"length ") => {
+                segment.printed.length = line.number().ok_or(Skip::Malformed)?;
+                segment.payload = http(line);
+                return Ok(segment);
+            }
+            // Behind the parenthesis: `0x1234 (incorrect -> 0x5678)`.
+            Some(b'c') if line.eat(b"cksum ") => line.until(b')').is_some(),
+            Some(b'u') if line.eat(b"urg ") => line.number().is_some(),
+            _ => false,
+        };
+        if !is_read {
+            return Err(if is_cut(line) { Skip::Cut } else { Skip::Malformed });
+        }
+    }
+    // tcpdump before 4.1 has no length in a packet without data; one that is cut has `[|tcp]`.
+    if is_cut(line) { Err(Skip::Cut) } else { Ok(segment) }
+}
+
+fn is_cut(line: Cursor<'_>) -> bool {
+    memchr::memmem::find(line.0, b"[|").is_some()
+}
+
+/// `1:101(100) ack 1 win 229 <nop,nop,timestamp 1 2> (DF)`.
+fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
+    let mut segment = Segment::default();
+    segment.printed.flags = flags;
+    while line.eat(b", ") || line.eat(b" ") {
+        if line.eat(b"ack ") {
+            segment.printed.ack = Some(line.number().ok_or(Skip::Malformed)?);
+            segment.printed.flags = segment.printed.flags | Flags::ACK;
+        } else if line.eat(b"win ") {
+            let _ = window(&mut line, &mut segment);
+        } else if line.eat(b"<") {
+            options(Cursor(line.until(b'>').ok_or(Skip::Cut)?), &mut segment);
+        } else if line.eat(b"cksum ") {
+            line.until(b')').ok_or(Skip::Malformed)?;
+        } else if line.0.first().is_some_and(u8::is_ascii_digit) {
+            segment.printed.seq = line.number();
+            let is_range = line.eat(b":") && line.number().is_some() && line.eat(b"(");
+            segment.printed.length = line.number().filter(|_| is_range).ok_or(Skip::Malformed)?;
+            let _ = line.eat(b")");
+        } else if line.0.starts_with(b"[|") {
+            return Err(Skip::Cut);
+        } else {
+            // `(DF)`, `[tos 0x10]`, `urg 1`.
+            let end = if line.0.starts_with(b"[") { b']' } else { b' ' };
+            let end = memchr::memchr(end, line.0)
+                .map_or(line.0.len(), |at| at + usize::from(end == b']'));
+            line.0 = &line.0[end..];
+        }
+    }
+    Ok(segment)
+}
+
+fn window(line: &mut Cursor<'_>, segment: &mut Segment<'_>) -> bool {
+    let window = line.number();
+    segment.window = window.map_or(0, |window| u16::try_from(window).unwrap_or(u16::MAX));
+    window.is_some()
+}
+
+/// `mss 1460,sackOK,TS val 1 ecr 2,nop,wscale 7`, `nop,nop,sack 2 {1:5}{9:11}`, `timestamp 1 2`.
+fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
+    while !line.0.is_empty() {
+        if line.eat(b"nop,") {
+            continue;
+        }
+        if line.eat(b"TS val ") {
+            let value = line.number();
+            let echo = if line.eat(b" ecr ") { line.number() } else { None };
+            segment.timestamps = value.zip(echo).map(|(value, echo)| Timestamps { value, echo });
+        } else if line.eat(b"timestamp ") {
+            let value = line.number();
+            let echo = if line.eat(b" ") { line.number() } else { None };
+            segment.timestamps = value.zip(echo).map(|(value, echo)| Timestamps { value, echo });
+        } else if line.eat(b"wscale ") {
+            segment.window_scale = line.number().and_then(|scale| u8::try_from(scale).ok());
+        } else if line.eat(b"sack ") {
+            // tcpdump 3 says `sack sack 1 {…}`.
+            let _ = line.eat(b"sack ");
+            let count = line.number().unwrap_or(0);
+            segment.sack_blocks = u8::try_from(count).unwrap_or(u8::MAX);
+            let _ = line.eat(b" ");
+            segment.sack = [block(&mut line), block(&mut line)];
+        }
+        if line.until(b',').is_none() {
+            return;
+        }
+    }
+}
+
+/// `{1:5}`.
+fn block(line: &mut Cursor<'_>) -> Option<(u32, u32)> {
+    if !line.eat(b"{") {
+        return None;
+    }
+    let left = line.number()?;
+    let right = if line.eat(b":") { line.number() } else { None }?;
+    line.eat(b"}").then_some((left, right))
+}
+
+/// The first line of an HTTP message: `: HTTP: GET / HTTP/1.1`.
+fn http<'a>(mut line: Cursor<'a>) -> &'a [u8] {
+    if line.eat(b": HTTP: ") { line.0 } else { &[] }
+}

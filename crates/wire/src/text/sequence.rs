@@ -1,0 +1,191 @@
+//! Sequence numbers as they were on the wire, out of those that tcpdump prints.
+//!
+//! Without `-S` tcpdump prints the first packet of a conversation and every SYN as they are; later ones as the distance
+//! from that. So the bases are remembered by conversation:
+//!
+//! ```text
+//! first packet or SYN: seq S, ack A     base of its direction = S, of the other = A - 1
+//! later:               seq s, ack a     on the wire: base + s, base of the other direction + a
+//! ```
+//!
+//! A pure acknowledgement has no `seq` in text; it is given the byte after the last that its sender was seen to send.
+
+use hashbrown::HashMap;
+use rustc_hash::FxSeededState;
+
+use crate::packet::{Endpoint, Flags};
+
+/// Conversations remembered at once, 64 bytes each. Those beyond have no sequence numbers.
+pub(super) const CONVERSATIONS_MAX: usize = 4 << 20;
+
+/// Relative numbers are below this, and absolute ones are near their base by less than this.
+const NEAR: u32 = 1 << 24;
+
+/// The numbers of one packet as text has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Printed {
+    pub(super) seq: Option<u32>,
+    pub(super) ack: Option<u32>,
+    pub(super) length: u32,
+    pub(super) flags: Flags,
+}
+
+/// The numbers of one packet as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    /// What was added to `ack`: SACK blocks are relative to the same.
+    pub(super) ack_base: u32,
+}
+
+/// Both directions: from the smaller endpoint, and from the larger.
+#[derive(Clone, Copy, Debug, Default)]
+struct Conversation {
+    base: [u32; 2],
+    next: [u32; 2],
+}
+
+/// Whether numbers are distances: `-S` is seen by the first that is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Unknown,
+    Relative,
+    Absolute,
+}
+
+/// All conversations of a text.
+pub(super) struct Sequences {
+    conversations: HashMap<(Endpoint, Endpoint), Conversation, FxSeededState>,
+    style: Style,
+}
+
+impl Sequences {
+    pub(super) fn new(seed: usize) -> Self {
+        let conversations = HashMap::with_hasher(FxSeededState::with_seed(seed));
+        Self { conversations, style: Style::Unknown }
+    }
+
+    /// The numbers of the next packet; `None` when text has none, or when there are too many conversations.
+    pub(super) fn of(&mut self, from: Endpoint, to: Endpoint, printed: Printed) -> Option<Numbers> {
+        if printed.seq.is_none() && printed.ack.is_none() {
+            return None;
+        }
+        let own = usize::from(from > to);
+        let key = if own == 0 { (from, to) } else { (to, from) };
+        let is_full = self.conversations.len() >= CONVERSATIONS_MAX;
+        let known = self.conversations.get_mut(&key);
+        let is_new = known.is_none() || printed.flags.has(Flags::SYN);
+        let conversation = match known {
+            Some(known) => known,
+            None if is_full => return None,
+            None => self.conversations.entry(key).or_default(),
+        };
+        let base = if is_new {
+            conversation.base[own] = printed.seq.unwrap_or(0);
+            conversation.base[1 - own] = printed.ack.unwrap_or(0).wrapping_sub(1);
+            conversation.next[own] = conversation.base[own];
+            [0, 0]
+        } else {
+            self.style = self.style.after(conversation.base[own], printed);
+            if self.style == Style::Absolute { [0, 0] } else { conversation.base }
+        };
+        let seq = printed.seq.map(|seq| seq.wrapping_add(base[own]));
+        let seq = seq.unwrap_or(conversation.next[own]);
+        let is_numbered = printed.flags.0 & (Flags::SYN | Flags::FIN).0 != 0;
+        let next = seq.wrapping_add(printed.length).wrapping_add(u32::from(is_numbered));
+        // Not back for a retransmit.
+        if is_new || next.wrapping_sub(conversation.next[own]) < 1 << 31 {
+            conversation.next[own] = next;
+        }
+        let ack_base = base[1 - own];
+        Some(Numbers { seq, ack: printed.ack.unwrap_or(0).wrapping_add(ack_base), ack_base })
+    }
+}
+
+impl Style {
+    fn after(self, base: u32, printed: Printed) -> Style {
+        let Some(seq) = printed.seq.filter(|_| self == Style::Unknown) else { return self };
+        if seq >= NEAR && seq.wrapping_sub(base) < NEAR {
+            Style::Absolute
+        } else if seq < NEAR && base >= NEAR {
+            Style::Relative
+        } else {
+            Style::Unknown
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(port: u16) -> Endpoint {
+        Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), port)
+    }
+
+    fn printed(flags: Flags, seq: Option<u32>, ack: Option<u32>, length: u32) -> Printed {
+        Printed { seq, ack, length, flags }
+    }
+
+    fn of(all: &mut Sequences, ports: (u16, u16), printed: Printed) -> (u32, u32) {
+        let numbers = all.of(end(ports.0), end(ports.1), printed).expect("it has numbers");
+        (numbers.seq, numbers.ack)
+    }
+
+    #[test]
+    fn relative_numbers_become_what_they_were() {
+        let mut all = Sequences::new(1);
+        let (there, back) = ((9, 80), (80, 9));
+        let syn = printed(Flags::SYN, Some(4_294_967_290), None, 0);
+        assert_eq!(of(&mut all, there, syn), (4_294_967_290, 0));
+        let syn_ack = printed(Flags::SYN | Flags::ACK, Some(1000), Some(4_294_967_291), 0);
+        assert_eq!(of(&mut all, back, syn_ack), (1000, 4_294_967_291));
+        // Six bytes further numbers begin at 0 again.
+        assert_eq!(
+            of(&mut all, there, printed(Flags::ACK, None, Some(1), 0)),
+            (4_294_967_291, 1001)
+        );
+        let data = printed(Flags::ACK, Some(1), Some(1), 100);
+        assert_eq!(of(&mut all, there, data), (4_294_967_291, 1001));
+        assert_eq!(of(&mut all, back, printed(Flags::ACK, None, Some(101), 0)), (1001, 95));
+        let more = printed(Flags::ACK, Some(101), Some(1), 5);
+        assert_eq!(of(&mut all, there, more), (95, 1001));
+        // A retransmit does not move what the next pure acknowledgement says.
+        assert_eq!(of(&mut all, there, data), (4_294_967_291, 1001));
+        assert_eq!(of(&mut all, there, printed(Flags::ACK, None, Some(8), 0)), (100, 1008));
+        // The port is used again.
+        let again = printed(Flags::SYN, Some(77_000_000), None, 0);
+        assert_eq!(of(&mut all, there, again), (77_000_000, 0));
+        assert_eq!(of(&mut all, there, printed(Flags::ACK, Some(1), Some(1), 3)).0, 77_000_001);
+    }
+
+    #[test]
+    fn absolute_numbers_stay_as_they_are() {
+        let mut all = Sequences::new(1);
+        let syn = printed(Flags::SYN, Some(3_000_000_000), None, 0);
+        assert_eq!(of(&mut all, (9, 80), syn), (3_000_000_000, 0));
+        let syn_ack = printed(Flags::SYN | Flags::ACK, Some(2_000_000_000), Some(3_000_000_001), 0);
+        assert_eq!(of(&mut all, (80, 9), syn_ack), (2_000_000_000, 3_000_000_001));
+        let data = printed(Flags::ACK, Some(3_000_000_001), Some(2_000_000_001), 10);
+        assert_eq!(of(&mut all, (9, 80), data), (3_000_000_001, 2_000_000_001));
+        let back = printed(Flags::ACK, Some(2_000_000_001), Some(3_000_000_011), 10);
+        assert_eq!(of(&mut all, (80, 9), back), (2_000_000_001, 3_000_000_011));
+    }
+
+    #[test]
+    fn a_conversation_that_is_met_in_the_middle_is_consistent() {
+        let mut all = Sequences::new(1);
+        let first = printed(Flags::ACK, Some(500_000_000), Some(900_000_000), 100);
+        assert_eq!(of(&mut all, (9, 80), first), (500_000_000, 900_000_000));
+        assert_eq!(
+            of(&mut all, (80, 9), printed(Flags::ACK, Some(1), Some(100), 7)),
+            (900_000_000, 500_000_100)
+        );
+        assert_eq!(
+            of(&mut all, (9, 80), printed(Flags::ACK, Some(100), Some(8), 1)),
+            (500_000_100, 900_000_007)
+        );
+        assert_eq!(all.of(end(1), end(2), Printed::default()), None);
+    }
+}
