@@ -13,3 +13,4 @@ mod query;
 mod torture;
 mod up;
 mod wire_compat;
+mod wire_truth;

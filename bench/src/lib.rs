@@ -1,0 +1,125 @@
+//! weir's benchmarks: each starts real weir processes, measures them from outside and writes a page under docs/bench/.
+//!
+//! Run as `cargo xtask bench NAME`, which builds weir first. What the figures must reach stands in each page.
+
+pub mod capture;
+mod capture_command;
+mod data;
+mod first_page;
+mod generate;
+mod host;
+mod ingest;
+mod meter;
+mod peer;
+mod queries;
+mod random;
+mod report;
+mod searchable;
+mod weir;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use weir_tables::Micros;
+
+#[derive(Parser)]
+#[command(about = "Measures weir; run in the root of the repository, as `cargo xtask bench NAME`")]
+struct Args {
+    #[command(subcommand)]
+    name: Name,
+}
+
+#[derive(Subcommand)]
+enum Name {
+    /// nginx JSON lines tailed by `weir up` until all are stored.
+    Ingest {
+        /// How many lines; several sizes are separated by commas.
+        #[arg(long, value_delimiter = ',', default_values_t = [2_000_000, 5_000_000])]
+        events: Vec<u32>,
+        /// Runs of each size; the median is reported.
+        #[arg(long, default_value_t = 3)]
+        runs: u32,
+    },
+    /// What `weir agent` costs on a host with many connections.
+    Host {
+        /// Established TCP sockets.
+        #[arg(long, default_value_t = 20_000)]
+        sockets: u32,
+        /// How long to measure.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// From starting `weir up` to the first page.
+    FirstPage {
+        /// Starts with an empty and with a used data directory.
+        #[arg(long, default_value_t = 5)]
+        runs: u32,
+    },
+    /// From writing a line to seeing it in SQL.
+    Searchable {
+        /// Lines a second.
+        #[arg(long, default_value_t = 25_000)]
+        rate: u32,
+        /// How long to write.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Six questions over stored lines.
+    Queries {
+        /// How many lines.
+        #[arg(long, default_value_t = 2_000_000)]
+        events: u32,
+        /// How often each question is asked.
+        #[arg(long, default_value_t = 20)]
+        times: u32,
+    },
+    /// All of them with their defaults.
+    All,
+    /// Writes generated lines to a file, for measuring other programs.
+    Generate {
+        /// How many lines.
+        #[arg(long, default_value_t = 1_000_000)]
+        events: u32,
+        /// The file to write.
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Writes a capture of traffic whose truth is known.
+    Capture(capture_command::CaptureArgs),
+    /// Holds connections until standard input closes; used by `host`.
+    #[command(hide = true)]
+    Hold { connections: u32 },
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// When something cannot be measured or written.
+pub fn main() -> anyhow::Result<()> {
+    run(Args::parse().name)
+}
+
+fn run(name: Name) -> anyhow::Result<()> {
+    match name {
+        Name::Ingest { events, runs } => ingest::run(&events, runs.max(1)),
+        Name::Host { sockets, seconds } => host::run(sockets, Duration::from_secs(seconds)),
+        Name::FirstPage { runs } => first_page::run(runs.max(1)),
+        Name::Searchable { rate, seconds } => searchable::run(rate, Duration::from_secs(seconds)),
+        Name::Queries { events, times } => queries::run(events, times.max(1)),
+        Name::Generate { events, out } => {
+            let day = Micros((report::now().day() - 1) * 86_400_000_000);
+            let bytes = data::write_day(&out, events, day)?;
+            report::say(&format!("{events} lines, {bytes} bytes"));
+            Ok(())
+        }
+        Name::Capture(args) => capture_command::run(&args),
+        Name::Hold { connections } => host::hold(connections),
+        Name::All => ["first-page", "host", "searchable", "ingest", "queries"]
+            .into_iter()
+            .try_for_each(|name| {
+                let args = Args::try_parse_from(["weir-bench", name])?;
+                run(args.name)
+            }),
+    }
+}

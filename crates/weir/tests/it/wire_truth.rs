@@ -1,0 +1,160 @@
+//! `weir wire` on captures whose truth is known: what is counted, how long it took, and who is blamed.
+//!
+//! The captures are simulated (`weir-bench capture` writes the same), so what they hold is exact to the nanosecond.
+
+use std::fs::File;
+use std::io::BufWriter;
+
+use serde_json::Value;
+use weir_bench::capture::{self, Format, Link, Recipe, Story, Summary};
+
+use super::harness::{text, weir};
+
+/// What was simulated, and what weir says of it.
+struct Told {
+    story: Story,
+    summary: Summary,
+    /// Durations of answered requests to port 80 in nanoseconds, sorted.
+    durations: Vec<i64>,
+    answer: Value,
+}
+
+fn tell(recipe: Recipe, format: Format) -> Told {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("capture");
+    let file = BufWriter::new(File::create(&path).expect("it can be written"));
+    let mut truth = Vec::new();
+    let summary = capture::write(recipe, format, file, &mut truth).expect("it can be written");
+    let mut durations: Vec<i64> = text(&truth)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .filter(|request| request["port"] == 80)
+        .filter_map(|request| {
+            Some(request["resp_last_ns"].as_i64()? - request["req_first_ns"].as_i64()?)
+        })
+        .collect();
+    durations.sort_unstable();
+    let output = weir(&["wire", "--format", "json", &path.display().to_string()]);
+    assert_eq!(output.status.code(), Some(0), "{recipe:?}: {}", text(&output.stderr));
+    let answer = serde_json::from_slice(&output.stdout).expect("JSON");
+    Told { story: recipe.story, summary, durations, answer }
+}
+
+/// Every story at a size of a few seconds on the wire.
+fn recipe(story: Story) -> Recipe {
+    let own = Recipe::of(story);
+    Recipe { seconds: own.seconds.min(21), rate: own.rate.min(300), ..own }
+}
+
+impl Told {
+    fn tier(&self, port: u64) -> &Value {
+        let tiers = self.answer["tiers"].as_array().expect("an array");
+        tiers.iter().find(|tier| tier["port"] == port).unwrap_or(&Value::Null)
+    }
+
+    fn number(&self, port: u64, name: &str) -> u64 {
+        self.tier(port)[name].as_u64().unwrap_or(u64::MAX)
+    }
+
+    /// What is wrong with the counts, in words.
+    fn miscounted(&self) -> Vec<String> {
+        let Summary { requests, unanswered, upstream_requests, .. } = self.summary;
+        let mut expected =
+            vec![(80, "requests", requests), (80, "responses", requests - unanswered)];
+        if upstream_requests > 0 {
+            expected.push((8080, "requests", upstream_requests));
+        }
+        let wrong =
+            expected.into_iter().filter(|(port, name, count)| self.number(*port, name) != *count);
+        wrong
+            .map(|(port, name, count)| {
+                let found = self.number(port, name);
+                format!("{}: {found} {name} of port {port}, truth {count}", self.story.as_str())
+            })
+            .collect()
+    }
+
+    /// Quantiles that are further from the truth than a round trip, 2 ms and the histogram's 2 %.
+    fn mistimed(&self, round_trip_seconds: f64) -> Vec<String> {
+        let quantiles = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
+        let wrong = quantiles.into_iter().filter_map(|(name, share)| {
+            let found = self.tier(80)[format!("duration_seconds_{name}")].as_f64();
+            let found = found.expect("requests were answered");
+            let truth = self.quantile(share);
+            let is_near = (found - truth).abs() <= round_trip_seconds + 0.002 + truth * 0.02;
+            (!is_near).then(|| {
+                format!("{}: {name} of durations {found}, truth {truth}", self.story.as_str())
+            })
+        });
+        wrong.collect()
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of a few thousand"
+    )]
+    fn quantile(&self, share: f64) -> f64 {
+        let rank = (self.durations.len() as f64 * share).ceil() as usize;
+        self.durations[rank.max(1) - 1] as f64 / 1e9
+    }
+
+    /// The blame, when it is wrong.
+    fn misjudged(&self) -> Option<String> {
+        let right = self.story.verdict()?;
+        let found = self.answer["verdict"].as_str().unwrap_or_default();
+        (found != right).then(|| {
+            format!("{}: {found}, truth {right}: {}", self.story.as_str(), self.answer["why"])
+        })
+    }
+}
+
+#[test]
+fn every_story_is_counted_timed_and_blamed_as_it_was() {
+    let mut wrong = Vec::new();
+    for story in Story::ALL.into_iter().filter(|story| *story != Story::Bulk) {
+        let told = tell(recipe(story), Format::default());
+        let is_far =
+            matches!(story, Story::LossAfterFar | Story::LossBeforeFar | Story::ClientRace);
+        wrong.extend(told.miscounted());
+        wrong.extend(told.mistimed(if is_far { 0.04 } else { 0.002 }));
+        wrong.extend(told.misjudged());
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_format_of_a_capture_changes_nothing() {
+    let plain = Format::default();
+    let formats = [
+        Format { is_pcapng: true, ..plain },
+        Format { is_pcapng: true, is_nanosecond: true, ..plain },
+        Format { is_nanosecond: true, ..plain },
+        Format { link: Link::Vlan, ..plain },
+        Format { link: Link::Sll2, ..plain },
+        Format { is_ipv6: true, ..plain },
+        Format { snap_bytes: 96, ..plain },
+    ];
+    let mut wrong = Vec::new();
+    for story in [Story::Smooth, Story::Churn, Story::AcceptQueue] {
+        for format in formats {
+            let told = tell(Recipe { seconds: 11, ..recipe(story) }, format);
+            let all = told.miscounted().into_iter().chain(told.misjudged());
+            wrong.extend(all.map(|what| format!("{format:?}: {what}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One packet of a hundred is missing: so are some requests and answers, but no more than that explains.
+#[test]
+fn missing_packets_cost_no_more_than_themselves() {
+    for story in [Story::Smooth, Story::SlowApp] {
+        let told = tell(recipe(story), Format { missing_per_mille: 10, ..Format::default() });
+        let (found, truth) = (told.number(80, "requests"), told.summary.requests);
+        assert!(told.summary.missed > 0);
+        assert!(found <= truth && found * 100 >= truth * 97, "{story:?}: {found} of {truth}");
+        assert!(told.misjudged().is_none(), "{:?}", told.misjudged());
+    }
+}
