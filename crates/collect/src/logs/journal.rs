@@ -73,6 +73,8 @@ pub struct Journal {
     in_flight: Vec<(u64, u64)>,
     in_flight_bytes: u64,
     skipped_bytes: u64,
+    /// Whether the hub knows the stream.
+    is_known: bool,
     error: Option<String>,
 }
 
@@ -91,6 +93,7 @@ impl Journal {
             in_flight: Vec::new(),
             in_flight_bytes: 0,
             skipped_bytes: 0,
+            is_known: false,
             error: None,
             options,
         }
@@ -113,6 +116,7 @@ impl Journal {
 
     /// The hub's answer; `None`: it does not know the stream, reading begins [`JournalOptions::first_contact`] ago.
     pub fn start(&mut self, position: Option<u64>, now: Micros) {
+        self.is_known = position.is_some();
         let position = position
             .unwrap_or_else(|| micros(now - self.options.first_contact).saturating_mul(PLACES));
         self.go_to(position);
@@ -146,11 +150,13 @@ impl Journal {
         self.in_flight.push((to, bytes.len() as u64));
         self.in_flight_bytes += bytes.len() as u64;
         let (path, source) = (self.path.clone(), self.source.clone());
-        Some(Chunk { stream: self.stream, path, source, from, to, bytes, skipped_bytes })
+        let is_first = !self.is_known;
+        Some(Chunk { stream: self.stream, path, source, from, to, bytes, skipped_bytes, is_first })
     }
 
     /// The stream is durable up to `to`.
     pub fn acknowledge(&mut self, to: u64) {
+        self.is_known = true;
         self.in_flight.retain(|(end, length)| {
             let is_open = *end > to;
             self.in_flight_bytes -= if is_open { 0 } else { *length };
@@ -179,6 +185,8 @@ impl Journal {
             acknowledged: position,
             size: position,
             lag_bytes: self.in_flight_bytes,
+            modified: None,
+            lost_bytes: self.skipped_bytes,
             state,
             error: self.error.clone(),
         }

@@ -13,5 +13,6 @@ mod tail;
 pub use discover::{Discovery, FoundDirective, Problem, discover};
 pub use journal::{Journal, JournalOptions};
 pub use tail::{
-    Chunk, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions, Tailer,
+    Chunk, Gap, GapReason, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions,
+    Tailer,
 };

@@ -12,6 +12,7 @@ specs! {
     request: Request, RequestRows;
     log: Log, LogRows;
     reject: Reject, RejectRows;
+    log_gap: LogGap, LogGapRows;
     finding: Finding, FindingRows;
     listener: Listener, ListenerRows;
     tcp_stat: TcpStat, TcpStatRows;

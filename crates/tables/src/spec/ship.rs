@@ -11,7 +11,7 @@ table! {
     3 source: Text = "The file, under the name that it is watched by, or `journal`; as in `log`, `request` and `reject`.";
     4 stream: OptInt = "Identity of the stream, as in `log`, `request` and `reject`; NULL before a file has its first line.";
     5 program: Text = "The program that writes it: nginx, haproxy, syslog, …; `other` when unknown.";
-    6 state: Text = "What it is doing: waiting (no whole line yet), starting, reading, rotated (no longer at its path, read to its end), failed.";
+    6 state: Text = "What it is doing: waiting (no whole line yet), starting, reading, rotated (no longer at its path, read to its end), deleted (no longer at any path), failed.";
     7 position_bytes: Int = "How far it is read. Positions of a journal are no bytes.";
     8 acknowledged_bytes: Int = "How far the hub has it for sure.";
     9 size_bytes: Int = "Its size; for a journal, its position.";

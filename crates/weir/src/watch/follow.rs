@@ -6,15 +6,17 @@
 //!                                                       └► again:   rewind, next epoch
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 
 use weir_collect::logs::{
-    Chunk, Journal, JournalOptions, NewStream, TailEvent, TailOptions, Tailer,
+    Chunk, Gap, GapReason, Journal, JournalOptions, NewStream, TailEvent, TailOptions, Tailer,
 };
 use weir_parse::Parsers;
-use weir_tables::{Log, LogFormat, LogRows, LogSource, Micros, Rows, StreamId};
+use weir_tables::{
+    Batch, Log, LogFormat, LogGap, LogGapRows, LogRows, LogSource, Micros, Rows, StreamId,
+};
 
 use super::Context;
 use super::deliver::{Reply, Ticket};
@@ -28,6 +30,8 @@ const LOOK_IDLE: Duration = Duration::from_millis(250);
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// The pause after the destination was busy or full, or did not answer.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Streams that one question to the destination is about.
+const ASKED_AT_ONCE: usize = 4096;
 /// How often the status is published.
 const PUBLISH: Duration = Duration::from_secs(1);
 
@@ -45,7 +49,6 @@ pub(super) struct Follower {
     reply: Sender<Reply>,
     replies: Receiver<Reply>,
     unanswered: Vec<NewStream>,
-    unknown: HashSet<StreamId>,
     epochs: HashMap<StreamId, u64>,
     paused_until: Option<Instant>,
     published: Option<Instant>,
@@ -83,7 +86,6 @@ impl Follower {
             reply,
             replies,
             unanswered: Vec::new(),
-            unknown: HashSet::new(),
             epochs: HashMap::new(),
             paused_until: None,
             published: None,
@@ -140,19 +142,18 @@ impl Follower {
         if asked.is_empty() {
             return;
         }
-        let known: HashMap<StreamId, u64> = match self.context.destination.positions(&asked) {
-            Ok(known) => known.into_iter().collect(),
-            Err(error) => {
-                self.context.meter.failed(Stage::Tail, &error);
-                self.pause();
-                return;
+        let mut known: HashMap<StreamId, u64> = HashMap::new();
+        for part in asked.chunks(ASKED_AT_ONCE) {
+            match self.context.destination.positions(part) {
+                Ok(positions) => known.extend(positions),
+                Err(error) => {
+                    self.context.meter.failed(Stage::Tail, &error);
+                    return self.pause();
+                }
             }
-        };
+        }
         for new in self.unanswered.drain(..) {
             let position = known.get(&new.stream).copied();
-            if position.is_none() {
-                self.unknown.insert(new.stream);
-            }
             self.context.status.note_source(&new);
             self.tailer.start(new.stream, position);
         }
@@ -160,9 +161,6 @@ impl Follower {
         let now = self.context.clock.now();
         for followed in self.journals.iter_mut().filter(|followed| !followed.is_started) {
             let position = known.get(&followed.journal.stream()).copied();
-            if position.is_none() {
-                self.unknown.insert(followed.journal.stream());
-            }
             followed.journal.start(position, now);
             followed.is_started = true;
         }
@@ -183,7 +181,7 @@ impl Follower {
                 epoch: self.epochs.get(&chunk.stream).copied().unwrap_or_default(),
                 from: chunk.from,
                 to: chunk.to,
-                is_first: self.unknown.contains(&chunk.stream),
+                is_first: chunk.is_first,
                 reply: self.reply.clone(),
             };
             if self.jobs.send(Job { chunk, ticket }).is_err() || self.context.stop.is_set() {
@@ -221,13 +219,10 @@ impl Follower {
 
     fn take(&mut self, reply: Reply) {
         match reply {
-            Reply::Durable { stream, to } => {
-                self.unknown.remove(&stream);
-                match self.journal_mut(stream) {
-                    Some(journal) => journal.acknowledge(to),
-                    None => self.tailer.acknowledge(stream, to),
-                }
-            }
+            Reply::Durable { stream, to } => match self.journal_mut(stream) {
+                Some(journal) => journal.acknowledge(to),
+                None => self.tailer.acknowledge(stream, to),
+            },
             Reply::Again { stream, epoch, to, is_busy } => {
                 let current = self.epochs.entry(stream).or_default();
                 if *current == epoch {
@@ -265,6 +260,7 @@ impl Follower {
             return;
         }
         let mut rows = LogRows::default();
+        let mut gaps = LogGapRows::default();
         for event in &events {
             self.ship.note(event);
             let (severity, body) = described(event);
@@ -279,10 +275,33 @@ impl Follower {
                 body: &body,
                 ..Default::default()
             });
+            if let TailEvent::Gap(gap) = event {
+                push_gap(&mut gaps, gap, &self.context.host, now);
+            }
         }
-        let batch = weir_tables::Batch { table: LogRows::SPEC, rows: rows.finish() };
-        self.context.destination.send_sample(vec![batch]);
+        let mut batches = vec![Batch { table: LogRows::SPEC, rows: rows.finish() }];
+        if !gaps.is_empty() {
+            batches.push(Batch { table: LogGapRows::SPEC, rows: gaps.finish() });
+        }
+        self.context.destination.send_sample(batches);
     }
+}
+
+fn push_gap(rows: &mut LogGapRows, gap: &Gap, host: &str, now: Micros) {
+    let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
+    rows.push(&LogGap {
+        ts: now,
+        host,
+        source: &gap.path,
+        stream: Some(gap.stream.short()),
+        source_offset: offset(gap.from),
+        end_offset: gap.to.map(offset),
+        lost_bytes: offset(gap.lost_bytes),
+        is_exact: gap.is_exact,
+        unwatched_seconds: gap.unwatched.map(|span| span.as_secs_f64()),
+        reason: gap.reason.as_str(),
+        detail: &described_gap(gap).1,
+    });
 }
 
 fn described(event: &TailEvent) -> (&'static str, String) {
@@ -291,25 +310,49 @@ fn described(event: &TailEvent) -> (&'static str, String) {
             "info",
             format!("`{path}` was rotated; {unread_bytes} bytes of the old file are still read"),
         ),
-        TailEvent::Truncated { path, lost_bytes: 0, .. } => {
+        TailEvent::Truncated { path, is_copy_found: false, .. } => {
             ("info", format!("`{path}` was cut and is read from its start"))
         }
-        TailEvent::Truncated { path, lost_bytes, is_copy_found: true, .. } => (
+        TailEvent::Truncated { path, .. } => (
             "info",
             format!(
-                "`{path}` was cut; {lost_bytes} bytes that were not read yet are read from its copy"
+                "`{path}` was cut and is read from its start; what was not read yet is read from its copy"
             ),
         ),
-        TailEvent::Truncated { path, lost_bytes, .. } => {
-            ("warn", format!("`{path}` was cut; at least {lost_bytes} bytes were never read"))
-        }
         TailEvent::WriterOnDeleted { path, size } => {
             ("warn", format!("a program still writes to `{path}`, which is deleted ({size} bytes)"))
         }
-        TailEvent::Lost { stream, position } => {
-            ("warn", format!("stream {stream} is wanted from {position}, but its file is gone"))
-        }
+        TailEvent::Gap(gap) => described_gap(gap),
     }
+}
+
+fn described_gap(gap: &Gap) -> (&'static str, String) {
+    let Gap { path, from, lost_bytes, .. } = gap;
+    let severity = if *lost_bytes > 0 { "warn" } else { "info" };
+    let unwatched = gap.unwatched.unwrap_or_default().as_secs_f64();
+    let text = match gap.reason {
+        GapReason::Truncated if *lost_bytes == 0 => format!(
+            "`{path}` was cut; what was written to it in the last {unwatched:.3} s before may be lost"
+        ),
+        GapReason::Truncated => {
+            format!(
+                "`{path}` was cut; at least {lost_bytes} bytes from offset {from} were never read"
+            )
+        }
+        GapReason::Gone => {
+            format!("`{path}` is gone; {lost_bytes} bytes from offset {from} were never read")
+        }
+        GapReason::TooLong => format!(
+            "a line of `{path}` is over the limit; its last {lost_bytes} bytes from offset {from} are not kept"
+        ),
+        GapReason::NulBytes => {
+            format!("`{path}` has a hole at offset {from}, which is passed over")
+        }
+        GapReason::StreamGone => {
+            format!("stream {} is wanted from offset {from}, but its file is gone", gap.stream)
+        }
+    };
+    (severity, text)
 }
 
 /// The parser thread: chunks to parcels.
@@ -318,24 +361,33 @@ pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver
     let mut rows = weir_parse::ParsedRows::default();
     for Job { chunk, ticket } in jobs {
         let run = Run::start();
-        if streams.len() >= MAX_PARSERS && !streams.contains_key(&chunk.stream) {
-            streams.clear();
-        }
-        let stream = streams
-            .entry(chunk.stream)
-            .or_insert_with(|| ParsedStream::new(parsers, &chunk, &context.host));
-        let lines_before = rows.lines;
         let now = context.clock.now();
-        stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows);
-        let (lines, rejects) = (rows.lines - lines_before, rows.reject.len() as u64);
-        let row_count = rows.row_count();
-        context.status.count(&chunk.path, lines, rejects);
-        context.meter.count_lines(lines, rejects);
+        let mut row_count = 0;
+        // Without bytes it is a hole, or an entry of a directory of first lines.
+        if !chunk.bytes.is_empty() {
+            if streams.len() >= MAX_PARSERS && !streams.contains_key(&chunk.stream) {
+                streams.clear();
+            }
+            let stream = streams
+                .entry(chunk.stream)
+                .or_insert_with(|| ParsedStream::new(parsers, &chunk, &context.host));
+            stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows);
+            let (lines, rejects) = (rows.lines, rows.reject.len() as u64);
+            row_count = rows.row_count();
+            context.status.count(&chunk.path, lines, rejects);
+            context.meter.count_lines(lines, rejects);
+            stream.report_keys(context, &chunk.path, now);
+        }
         let range =
             weir_tables::StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
-        let parcel = weir_tables::Parcel { range: Some(range), batches: rows.finish() };
+        let mut batches = rows.finish();
+        if let Some(gap) = chunk.gap() {
+            let mut gaps = LogGapRows::default();
+            push_gap(&mut gaps, &gap, &context.host, now);
+            batches.push(Batch { table: LogGapRows::SPEC, rows: gaps.finish() });
+        }
+        let parcel = weir_tables::Parcel { range: Some(range), batches };
         context.meter.ran(Stage::Parse, &run, row_count);
-        stream.report_keys(context, &chunk.path, now);
         let _ = ticket.reply.send(Reply::Spare(chunk.bytes));
         context.destination.send_stream(parcel, ticket);
     }
@@ -387,7 +439,7 @@ impl ParsedStream {
             ],
             ..Default::default()
         });
-        let batch = weir_tables::Batch { table: LogRows::SPEC, rows: rows.finish() };
+        let batch = Batch { table: LogRows::SPEC, rows: rows.finish() };
         context.destination.send_sample(vec![batch]);
     }
 }

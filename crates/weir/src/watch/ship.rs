@@ -38,8 +38,8 @@ impl ShipLog {
     /// Remembers what is lost until the next rows tell it.
     pub(super) fn note(&mut self, event: &TailEvent) {
         match event {
-            TailEvent::Truncated { path, lost_bytes, is_copy_found: false, .. } => {
-                *self.lost.entry(Arc::clone(path)).or_default() += lost_bytes;
+            TailEvent::Gap(gap) if gap.lost_bytes > 0 => {
+                *self.lost.entry(Arc::clone(&gap.path)).or_default() += gap.lost_bytes;
             }
             TailEvent::WriterOnDeleted { path, size } => {
                 self.deleted.insert(Arc::clone(path), *size);
@@ -140,7 +140,7 @@ impl Stream {
 mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Float64Type, Int64Type};
-    use weir_collect::logs::StreamState;
+    use weir_collect::logs::{Gap, GapReason, StreamState};
     use weir_tables::Program;
 
     use super::*;
@@ -154,6 +154,8 @@ mod tests {
             acknowledged,
             size,
             lag_bytes: size - acknowledged,
+            modified: None,
+            lost_bytes: 0,
             state: StreamState::Reading,
             error: None,
         }
@@ -200,12 +202,16 @@ mod tests {
     #[test]
     fn what_was_lost_is_told_once() {
         let mut log = ShipLog::default();
-        let lost = TailEvent::Truncated {
+        let lost = TailEvent::Gap(Gap {
             path: "/srv/app.log".into(),
             stream: StreamId(7),
+            from: 10,
+            to: None,
             lost_bytes: 40,
-            is_copy_found: false,
-        };
+            is_exact: false,
+            unwatched: None,
+            reason: GapReason::Truncated,
+        });
         log.note(&lost);
         log.note(&lost);
         assert_eq!(row(&mut log, status(0, 0), 100), Some((0.0, 0, 80)));

@@ -122,6 +122,7 @@ impl WatchStatus {
                 "lines": lines,
                 "rejects": rejects,
                 "lag_bytes": stream.lag_bytes,
+                "lost_bytes": stream.lost_bytes,
                 "state": stream.state.as_str(),
                 "error": stream.error,
             }));
@@ -162,6 +163,7 @@ fn problem_json(problem: &Problem) -> Value {
         "lines": 0,
         "rejects": 0,
         "lag_bytes": 0,
+        "lost_bytes": 0,
         "state": "failed",
         "error": problem_text(problem),
     })

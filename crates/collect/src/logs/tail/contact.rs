@@ -1,99 +1,191 @@
 //! First contact with a log: which of the hub's streams its file and the rotated parts beside it are.
 //!
-//! The agent keeps no state, so it computes every identity a file could have had and asks the hub for each:
+//! The agent keeps no state, so it asks the hub, for each first line that one of the files has:
 //! ```text
-//! own    the file's inode and first line             read before it was renamed, or still in place
-//! copy   an OLDER file's inode, this first line      what copytruncate has left beside that file
+//! directory  which files began with this line   slots 0, 1, … until one is not known
+//! streams    how far each of these files is      generations 0, 1, … until one is not known
 //! ```
-//! each with generation 0, and the next as long as the hub knows it (one inode, the same first line, another content).
+//! A file that the directory names goes on where it stands. One that it does not name but whose first line it knows is a
+//! copy, or a packed part, of a file that has another content by now or is gone: it takes that file's stream over. The
+//! surprising thing: lines such as `starting` begin many files, so what looks like a copy is compared.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
 
 use weir_tables::StreamId;
 
-use super::identity::{Age, Head, Place, stream_id};
+use super::content::{Content, is_same_content};
+use super::file::is_line_start;
+use super::identity::{Age, Entry, Head, Place, directory_id, stream_id};
 
-/// Contents with the same first line in the same inode that are told apart.
+/// Contents with the same first line in the same file that are told apart.
 const GENERATION_LIMIT: u32 = 1000;
+/// Files with the same first line that the hub remembers; the oldest is forgotten for the newest.
+const SLOT_LIMIT: u32 = 32;
+/// Streams of one kind that are asked about at once: first, and when these are all known.
+const ASKED: (u32, u32) = (2, 16);
 
-/// A file and what the hub may know it as.
+/// A file whose stream is looked for.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub(super) file: File,
+    pub(super) content: Content,
     pub(super) place: Place,
     pub(super) head: Head,
+    /// Bytes of it now; of what is packed, as far as that is known.
     pub(super) size: u64,
-    pub(super) own: Probe,
-    pub(super) copies: Vec<Probe>,
-}
-
-/// One possible identity, asked about generation by generation.
-#[derive(Clone, Debug)]
-pub(super) struct Probe {
-    place: Place,
-    head: Head,
-    generation: u32,
-    /// The newest generation that the hub knows, and how far.
-    pub(super) known: Option<(StreamId, u64)>,
-    /// The first generation that the hub does not know.
-    pub(super) free: Option<StreamId>,
-}
-
-impl Probe {
-    pub(super) fn new(place: Place, head: &Head) -> Self {
-        Self { place, head: head.clone(), generation: 0, known: None, free: None }
-    }
-
-    /// The identity to ask about next, `None` when all is known.
-    pub(super) fn question(&self, host: &str) -> Option<StreamId> {
-        self.free.is_none().then(|| stream_id(host, self.place, &self.head, self.generation))
-    }
-
-    fn answer(&mut self, stream: StreamId, position: Option<u64>) {
-        match position {
-            Some(position) if self.generation < GENERATION_LIMIT => {
-                self.known = Some((stream, position));
-                self.generation += 1;
-            }
-            _ => self.free = Some(stream),
-        }
-    }
+    /// Whether it was followed before it had an identity.
+    pub(super) is_wanted: bool,
 }
 
 impl Candidate {
     /// `None`: the file is too short to have an identity. With `is_final` it will not grow any more.
     pub(super) fn open(
-        file: File,
+        mut content: Content,
         place: Place,
         is_final: bool,
-        originals: &[Place],
-    ) -> io::Result<Option<Self>> {
-        let size = file.metadata()?.len();
-        let Some(head) = Head::read(&file, is_final)? else { return Ok(None) };
-        let own = Probe::new(place, &head);
-        let is_original =
-            |other: &&Place| other.birth_ns <= place.birth_ns && !other.is_same_file(&place);
-        let copies = originals.iter().filter(is_original).map(|place| Probe::new(*place, &head));
-        let copies = copies.collect();
-        Ok(Some(Self { file, place, head, size, own, copies }))
+    ) -> std::io::Result<Result<Self, Content>> {
+        let size = content.known_size()?.unwrap_or(0);
+        // It may have been written since it was opened.
+        let place = Place::of(&content).unwrap_or(place);
+        let is_final = is_final || content.is_packed();
+        let Some(head) = Head::read(&mut content, is_final)? else {
+            return Ok(Err(content));
+        };
+        content.rest();
+        Ok(Ok(Self { content, place, head, size, is_wanted: false }))
     }
 
-    fn probes(&self) -> impl Iterator<Item = &Probe> {
-        std::iter::once(&self.own).chain(&self.copies)
+    /// Whether nothing can come behind `position` any more.
+    fn is_finished(&self, position: u64) -> bool {
+        self.content.is_packed() && self.content.ends_at(position)
     }
 
-    /// The identity that the hub knows this file's content by.
-    fn known(&self) -> Option<(StreamId, u64)> {
-        self.probes().find_map(|probe| probe.known)
+    /// Whether `position` can be where a reader of this content stopped.
+    fn holds(&mut self, position: u64) -> bool {
+        if self.content.is_packed() {
+            return self.content.ends_at(position)
+                || is_line_start(&mut self.content, position).unwrap_or(false);
+        }
+        position <= self.size
+            && (position == self.size || is_line_start(&mut self.content, position).unwrap_or(true))
+    }
+}
+
+/// Streams that are numbered from 0, asked about in steps until one is not known.
+#[derive(Debug, Default)]
+struct Ladder {
+    asked: u32,
+    known: Vec<(u32, StreamId, u64)>,
+    is_done: bool,
+}
+
+impl Ladder {
+    fn questions(&self, id: impl Fn(u32) -> StreamId) -> Vec<StreamId> {
+        if self.is_done { Vec::new() } else { (0..self.asked.max(ASKED.0)).map(id).collect() }
     }
 
-    /// The identity for content that the hub does not know.
-    fn free(&self) -> StreamId {
-        self.own.free.expect("asked only when every probe has its answer")
+    /// Takes answers, if all are there.
+    fn answer(
+        &mut self,
+        limit: u32,
+        answers: &HashMap<StreamId, Option<u64>>,
+        id: impl Fn(u32) -> StreamId,
+    ) {
+        self.asked = self.asked.max(ASKED.0);
+        while !self.is_done {
+            let ids = (0..self.asked).map(|n| (n, id(n)));
+            let Some(all) = ids
+                .map(|(n, id)| Some((n, id, *answers.get(&id)?)))
+                .collect::<Option<Vec<(u32, StreamId, Option<u64>)>>>()
+            else {
+                return;
+            };
+            self.is_done = self.asked >= limit || all.last().is_some_and(|(.., at)| at.is_none());
+            self.known = all.into_iter().filter_map(|(n, id, at)| Some((n, id, at?))).collect();
+            self.asked = (self.asked + ASKED.1).min(limit);
+        }
     }
+}
+
+/// What the hub knows of the files that begin with one line.
+#[derive(Debug)]
+struct Directory {
+    head: Head,
+    slots: Ladder,
+    /// By a file's mark.
+    files: Vec<(u64, Ladder)>,
+}
+
+impl Directory {
+    fn new(head: Head) -> Self {
+        Self { head, slots: Ladder::default(), files: Vec::new() }
+    }
+
+    fn add(&mut self, mark: u64) {
+        if !self.files.iter().any(|(known, _)| *known == mark) {
+            self.files.push((mark, Ladder::default()));
+        }
+    }
+
+    fn questions(&self, host: &str) -> Vec<StreamId> {
+        let mut all = self.slots.questions(|slot| directory_id(host, &self.head, slot));
+        for (mark, ladder) in &self.files {
+            all.extend(ladder.questions(|n| stream_id(host, *mark, &self.head, n)));
+        }
+        all
+    }
+
+    fn answer(&mut self, host: &str, answers: &HashMap<StreamId, Option<u64>>) -> bool {
+        let head = &self.head;
+        self.slots.answer(SLOT_LIMIT, answers, |slot| directory_id(host, head, slot));
+        if self.slots.is_done {
+            for mark in self.entries().map(|entry| entry.mark).collect::<Vec<_>>() {
+                self.add(mark);
+            }
+        }
+        for (mark, ladder) in &mut self.files {
+            ladder.answer(GENERATION_LIMIT, answers, |n| stream_id(host, *mark, &self.head, n));
+        }
+        self.slots.is_done && self.files.iter().all(|(_, ladder)| ladder.is_done)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.slots.known.iter().map(|(.., position)| Entry::of_position(*position))
+    }
+
+    /// Streams of the files that begin so, the newest content of each file first.
+    fn streams(&self, mark: u64) -> impl Iterator<Item = (StreamId, u64)> + '_ {
+        let of_file = self.files.iter().filter(move |(known, _)| *known == mark);
+        of_file.flat_map(|(_, ladder)| ladder.known.iter().rev().map(|(_, id, at)| (*id, *at)))
+    }
+
+    /// All of them, those of the newest file first.
+    fn all_streams(&self) -> impl Iterator<Item = (StreamId, u64)> + '_ {
+        let mut entries: Vec<Entry> = self.entries().collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
+        entries.into_iter().flat_map(|entry| self.streams(entry.mark))
+    }
+
+    /// The first generation of a file that nobody knows.
+    fn free(&self, host: &str, mark: u64, taken: &impl Fn(StreamId) -> bool) -> StreamId {
+        let known = self.files.iter().find(|(known, _)| *known == mark);
+        let last = known.and_then(|(_, ladder)| Some(ladder.known.last()?.0 + 1));
+        let mut free =
+            (last.unwrap_or(0)..).map(|generation| stream_id(host, mark, &self.head, generation));
+        free.find(|id| !taken(*id)).expect("generations do not end")
+    }
+}
+
+/// A file that has to be entered into its head's directory before a byte of it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Registration {
+    /// The slot, as a stream.
+    pub(super) slot: StreamId,
+    /// What the slot holds.
+    pub(super) from: u64,
+    /// What it will hold.
+    pub(super) to: u64,
 }
 
 /// How the live file is begun when the hub does not know it.
@@ -110,14 +202,20 @@ pub(super) enum Policy {
 /// A path whose streams are being asked about.
 #[derive(Debug)]
 pub(super) struct Contact {
-    pub(super) path: PathBuf,
+    pub(super) path: Arc<Path>,
     pub(super) live: Option<Candidate>,
+    /// Newest first.
     pub(super) siblings: Vec<Candidate>,
     pub(super) policy: Policy,
     /// Whether rotated parts that nobody knows are wanted too (the user's own glob names them).
     pub(super) wants_all: bool,
-    /// Age of the newest part that is being read already.
-    pub(super) known_age: Option<Age>,
+    /// Parts that nobody knows are wanted if they were last written after this, in ns since 1970.
+    pub(super) wanted_since_ns: Option<u64>,
+    /// Newest age of what was there at the last contact: whatever is newer is wanted.
+    pub(super) seen_age: Option<Age>,
+    /// The hub's, as they come.
+    pub(super) answers: HashMap<StreamId, Option<u64>>,
+    directories: Vec<Directory>,
 }
 
 /// A file to be read, and from where.
@@ -127,6 +225,11 @@ pub(super) struct Begin {
     pub(super) stream: StreamId,
     pub(super) position: StartAt,
     pub(super) is_live: bool,
+    pub(super) registration: Option<Registration>,
+    /// A stream that the file had before it began anew, and how far that was read, if no copy holds the rest of it.
+    pub(super) ended: Option<(StreamId, u64)>,
+    /// Whether it is older than what is followed, and read only because the past is wanted too.
+    pub(super) is_backfill: bool,
 }
 
 /// Where reading begins.
@@ -140,92 +243,282 @@ pub(super) enum StartAt {
     Recent(u64),
 }
 
+/// What the tailer knows besides the hub.
+pub(super) struct Surroundings<'a> {
+    pub(super) host: &'a str,
+    /// Streams that are being read.
+    pub(super) is_open: &'a dyn Fn(StreamId) -> bool,
+    /// These, and those that were read.
+    pub(super) is_taken: &'a dyn Fn(StreamId) -> bool,
+    /// Whether a file that is being read at this path begins like a content. Then that is its copy, and if it is needed
+    /// that will show when the file is seen to begin anew.
+    pub(super) is_copy: &'a dyn Fn(&mut Content) -> bool,
+    /// What slots will hold once the hub has answered.
+    pub(super) registered: &'a mut HashMap<StreamId, u64>,
+}
+
 impl Contact {
-    /// What is still to be asked.
-    pub(super) fn questions<'a>(&'a self, host: &'a str) -> impl Iterator<Item = StreamId> + 'a {
-        self.candidates().flat_map(Candidate::probes).filter_map(move |probe| probe.question(host))
+    pub(super) fn new(
+        path: Arc<Path>,
+        live: Option<Candidate>,
+        siblings: Vec<Candidate>,
+        policy: Policy,
+    ) -> Self {
+        let mut directories: Vec<Directory> = Vec::new();
+        for candidate in live.iter().chain(&siblings) {
+            let known = directories.iter().position(|known| known.head == candidate.head);
+            let at = known.unwrap_or_else(|| {
+                directories.push(Directory::new(candidate.head.clone()));
+                directories.len() - 1
+            });
+            directories[at].add(candidate.place.mark());
+        }
+        let (wants_all, wanted_since_ns, seen_age) = (false, None, None);
+        let answers = HashMap::new();
+        Self {
+            path,
+            live,
+            siblings,
+            policy,
+            wants_all,
+            wanted_since_ns,
+            seen_age,
+            answers,
+            directories,
+        }
     }
 
-    fn candidates(&self) -> impl Iterator<Item = &Candidate> {
-        self.live.iter().chain(&self.siblings)
+    /// What is still to be asked.
+    pub(super) fn questions(&self, host: &str) -> impl Iterator<Item = StreamId> + '_ {
+        let all: Vec<StreamId> =
+            self.directories.iter().flat_map(|directory| directory.questions(host)).collect();
+        all.into_iter().filter(|stream| !self.answers.contains_key(stream))
     }
 
     /// Takes the answers that have come; gives whether all are there.
-    pub(super) fn answer(&mut self, host: &str, answers: &HashMap<StreamId, Option<u64>>) -> bool {
+    pub(super) fn has_answers(&mut self, host: &str) -> bool {
         let mut is_complete = true;
-        for candidate in self.live.iter_mut().chain(&mut self.siblings) {
-            for probe in std::iter::once(&mut candidate.own).chain(&mut candidate.copies) {
-                if let Some(stream) = probe.question(host) {
-                    match answers.get(&stream) {
-                        Some(position) => probe.answer(stream, *position),
-                        None => is_complete = false,
-                    }
-                }
-                is_complete &= probe.free.is_some();
-            }
+        for directory in &mut self.directories {
+            is_complete &= directory.answer(host, &self.answers);
         }
         is_complete
     }
 
-    /// Decides, once every answer is there.
-    pub(super) fn resolve(self) -> Vec<Begin> {
-        let is_live_known = self.live.as_ref().is_some_and(|live| live.own.known.is_some());
-        let known_ages = self.known_ages();
-        let is_known = is_live_known || !known_ages.is_empty();
-        let known_heads: Vec<Head> = self
-            .candidates()
-            .filter(|candidate| candidate.known().is_some())
-            .chain(&self.live)
-            .map(|candidate| candidate.head.clone())
-            .collect();
-        let live_known = self.live.as_ref().and_then(|live| live.own.known);
-        let wants_unknown = |candidate: &Candidate| {
-            let is_newer = candidate.place.age().may_follow(&known_ages);
-            let is_copy = known_heads.contains(&candidate.head);
-            !is_copy && ((!is_live_known && is_newer) || (self.wants_all && !is_known))
+    /// The live file's head, if the file begins otherwise by now: then what is beside it holds its content.
+    pub(super) fn take_stale_live(&mut self) -> Option<Head> {
+        let is_stale = |live: &mut Candidate| {
+            !live.content.is_packed() && !live.head.is_head_of(&mut live.content).unwrap_or(true)
         };
-        let mut begins: Vec<Begin> = self
-            .siblings
-            .into_iter()
-            .filter_map(|candidate| match candidate.known() {
-                // A copy of what the live file still holds is no part of its own.
-                known @ Some(_) if known == live_known => None,
-                // One that is read to its end may still have a writer that has not reopened.
-                Some((stream, position)) => (position <= candidate.size)
-                    .then_some((stream, StartAt::Known(position)))
-                    .map(|at| (candidate, at)),
-                None if wants_unknown(&candidate) => {
-                    let stream = candidate.free();
-                    Some((candidate, (stream, StartAt::Zero)))
+        self.live.take_if(is_stale).map(|live| live.head)
+    }
+
+    /// Decides, once every answer is there: what to read, oldest first.
+    pub(super) fn resolve(
+        mut self,
+        stale: Option<&Head>,
+        around: &mut Surroundings<'_>,
+    ) -> Vec<Begin> {
+        let mut all: Vec<Found> = Vec::new();
+        let is_fresh = self.policy == Policy::Fresh;
+        let live = self.live.take().map(|live| Found::new(live, true));
+        let siblings = std::mem::take(&mut self.siblings).into_iter().map(|s| Found::new(s, false));
+        all.extend(live.into_iter().chain(siblings));
+        let mut claimed = HashSet::new();
+        for found in &mut all {
+            self.claim_own(found, is_fresh, &mut claimed);
+        }
+        for at in 0..all.len() {
+            if all[at].claim.is_none() && !all[at].is_live {
+                self.claim_other(&mut all, at, &mut claimed, around);
+            }
+        }
+        for found in &mut all {
+            found.ended = found.ended.filter(|(stream, _)| !claimed.contains(stream));
+        }
+        self.begins(all, stale, around)
+    }
+
+    fn directory(&self, head: &Head) -> &Directory {
+        let mut all = self.directories.iter();
+        all.find(|directory| directory.head == *head).expect("one for each candidate's head")
+    }
+
+    /// The newest content of the file itself, if it is still there.
+    fn claim_own(&self, found: &mut Found, is_fresh: bool, claimed: &mut HashSet<StreamId>) {
+        let directory = self.directory(&found.candidate.head);
+        let Some((stream, at)) = directory.streams(found.candidate.place.mark()).next() else {
+            return;
+        };
+        if found.is_live && is_fresh {
+            return;
+        }
+        if found.candidate.holds(at) {
+            claimed.insert(stream);
+            found.claim = Some(Claim::Known(stream, at));
+        } else {
+            found.ended = Some((stream, at));
+        }
+    }
+
+    /// A stream whose file has another content by now, or is gone: the candidate is its copy. Or it is the copy of what
+    /// another file still holds, and no part of its own.
+    fn claim_other(
+        &self,
+        all: &mut [Found],
+        at: usize,
+        claimed: &mut HashSet<StreamId>,
+        around: &mut Surroundings<'_>,
+    ) {
+        let directory = self.directory(&all[at].candidate.head);
+        let is_copy = (0..all.len()).any(|other| other != at && is_copy_of(all, at, other))
+            || (around.is_copy)(&mut all[at].candidate.content);
+        if is_copy {
+            all[at].claim = Some(Claim::Nothing);
+            return;
+        }
+        let is_orphan = |stream: &StreamId| !claimed.contains(stream) && !(around.is_open)(*stream);
+        let mut orphans: Vec<(StreamId, u64)> =
+            directory.all_streams().filter(|(stream, _)| is_orphan(stream)).collect();
+        let candidate = &mut all[at].candidate;
+        let whole = orphans.iter().find(|(_, position)| candidate.content.ends_at(*position));
+        let whole = whole.copied();
+        if directory.slots.known.len() > 2 {
+            // A line that begins many files: only the newest of them can be unfinished.
+            orphans.truncate(1);
+        }
+        let found =
+            whole.or_else(|| orphans.into_iter().find(|(_, position)| candidate.holds(*position)));
+        if let Some((stream, position)) = found {
+            claimed.insert(stream);
+            all[at].claim = Some(Claim::Known(stream, position));
+        }
+    }
+
+    fn begins(
+        &self,
+        all: Vec<Found>,
+        stale: Option<&Head>,
+        around: &mut Surroundings<'_>,
+    ) -> Vec<Begin> {
+        let is_live_known = all.iter().any(|found| found.is_live && found.is_known());
+        let of_siblings = all.iter().filter(|found| !found.is_live && found.is_known());
+        let mut bases: Vec<Age> = of_siblings.map(|found| found.candidate.place.age()).collect();
+        let is_known = is_live_known || !bases.is_empty() || self.seen_age.is_some();
+        if let Some(age) = self.seen_age {
+            bases = vec![age];
+        }
+        let mut begins = Vec::new();
+        for found in all.into_iter().rev() {
+            let age = found.candidate.place.age();
+            let is_next = found.is_live
+                || found.candidate.is_wanted
+                || stale == Some(&found.candidate.head)
+                || (!is_live_known && age.may_follow(&bases));
+            let is_past = self.wanted_since_ns.is_some_and(|since| age.is_written_after(since))
+                || (self.wants_all && !is_known);
+            let Found { candidate, is_live, claim, ended } = found;
+            let (stream, position, registration) = match claim {
+                Some(Claim::Known(_, at)) if candidate.is_finished(at) => continue,
+                Some(Claim::Known(stream, at)) => (stream, StartAt::Known(at), None),
+                Some(Claim::Nothing) => continue,
+                None if !is_next && !is_past => continue,
+                None => {
+                    let position = match self.policy {
+                        Policy::Recent(recent) if is_live && !is_known && ended.is_none() => {
+                            StartAt::Recent(recent)
+                        }
+                        _ => StartAt::Zero,
+                    };
+                    let (stream, registration) = self.new_stream(&candidate, around);
+                    (stream, position, registration)
                 }
-                None => None,
-            })
-            .map(|(candidate, (stream, position))| Begin {
+            };
+            let is_backfill = !is_live && !is_next && is_past;
+            begins.push(Begin {
                 candidate,
                 stream,
                 position,
-                is_live: false,
-            })
-            .collect();
-        begins.reverse();
-        begins.extend(self.live.map(|live| begin_live(live, self.policy, is_known)));
+                is_live,
+                registration,
+                ended,
+                is_backfill,
+            });
+        }
         begins
     }
 
-    fn known_ages(&self) -> Vec<Age> {
-        let known = self.siblings.iter().filter(|candidate| candidate.known().is_some());
-        known.map(|candidate| candidate.place.age()).chain(self.known_age).collect()
+    fn new_stream(
+        &self,
+        candidate: &Candidate,
+        around: &mut Surroundings<'_>,
+    ) -> (StreamId, Option<Registration>) {
+        let directory = self.directory(&candidate.head);
+        let mark = candidate.place.mark();
+        let stream = directory.free(around.host, mark, &around.is_taken);
+        let slots: Vec<(StreamId, u64)> = (0..SLOT_LIMIT)
+            .map(|slot| directory_id(around.host, &candidate.head, slot))
+            .map(|slot| {
+                let known = directory.slots.known.iter().find(|(_, id, _)| *id == slot);
+                let known = known.map_or(0, |(.., position)| *position);
+                (slot, around.registered.get(&slot).copied().unwrap_or(known))
+            })
+            .collect();
+        let entries = || slots.iter().map(|(_, position)| Entry::of_position(*position));
+        if entries().any(|entry| entry.count > 0 && entry.mark == mark) {
+            return (stream, None);
+        }
+        let newest = entries().map(|entry| entry.count).max().unwrap_or(0);
+        let (slot, from) = slots
+            .iter()
+            .min_by_key(|(_, position)| Entry::of_position(*position).count)
+            .copied()
+            .expect("there are slots");
+        let to = Entry { count: newest + 1, mark }.position();
+        around.registered.insert(slot, to);
+        (stream, Some(Registration { slot, from, to }))
     }
 }
 
-fn begin_live(candidate: Candidate, policy: Policy, is_known: bool) -> Begin {
-    let free = candidate.free();
-    let (stream, position) = match (candidate.own.known, policy) {
-        (Some((stream, position)), Policy::Start | Policy::Recent(_)) => {
-            (stream, StartAt::Known(position))
-        }
-        (None, Policy::Recent(recent)) if !is_known => (free, StartAt::Recent(recent)),
-        _ => (free, StartAt::Zero),
+/// What became of a candidate.
+#[derive(Debug)]
+struct Found {
+    candidate: Candidate,
+    is_live: bool,
+    claim: Option<Claim>,
+    ended: Option<(StreamId, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Claim {
+    /// A stream that the hub knows, and how far.
+    Known(StreamId, u64),
+    /// It holds nothing that another file does not hold.
+    Nothing,
+}
+
+impl Found {
+    fn new(candidate: Candidate, is_live: bool) -> Self {
+        Self { candidate, is_live, claim: None, ended: None }
+    }
+
+    fn is_known(&self) -> bool {
+        matches!(self.claim, Some(Claim::Known(..)))
+    }
+}
+
+/// Whether candidate `at` holds nothing that candidate `other` does not hold. Of two that nobody knows, the one that
+/// comes first counts.
+fn is_copy_of(all: &mut [Found], at: usize, other: usize) -> bool {
+    if all[at].candidate.head != all[other].candidate.head {
+        return false;
+    }
+    let is_held = match all[other].claim {
+        Some(Claim::Known(..)) => true,
+        Some(Claim::Nothing) => false,
+        None => other < at,
     };
-    Begin { candidate, stream, position, is_live: true }
+    let Ok([this, original]) = all.get_disjoint_mut([at, other]) else { return false };
+    is_held
+        && is_same_content(&mut this.candidate.content, &mut original.candidate.content)
+            .unwrap_or(false)
 }

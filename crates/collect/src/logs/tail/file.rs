@@ -1,19 +1,26 @@
 //! One open file: the next whole lines of it, and whether it is still the content that was begun.
 //!
-//! The check that the content is the same comes *after* the read: if the head is unchanged then, the bytes read before
-//! belong to it. Checked before, a truncation in between would hand out bytes of the new content as the old's.
+//! The check that the content is the same comes *after* the read: if the head, and the bytes before the position, are
+//! unchanged then, the bytes read belong to it. Checked before, a truncation in between would hand out bytes of the new
+//! content as the old's. The surprising thing: a file that got shorter need not have been truncated. Network file systems
+//! show old attributes for some seconds; those come with an old time of the last write, too.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use weir_tables::{LogSource, Micros, StreamId};
 
-use super::identity::{Head, Place, read_full};
+use super::contact::Registration;
+use super::content::Content;
+use super::identity::{Head, Place};
 use super::types::Chunk;
+
+/// Bytes before the position that must stay the same: a content that grew beyond it while nobody looked is told by them.
+const LAST_BYTES: usize = 64;
 
 /// Bytes that one call passes over at most while it looks for the end of an overlong line.
 const SKIP_LIMIT: u64 = 16 << 20;
@@ -21,8 +28,10 @@ const SKIP_LIMIT: u64 = 16 << 20;
 /// A file whose stream is known.
 #[derive(Debug)]
 pub(super) struct TailFile {
-    pub(super) file: File,
+    pub(super) content: Content,
     pub(super) path: Arc<str>,
+    /// The path that it is watched under, which it may have left.
+    pub(super) at: Arc<Path>,
     pub(super) source: Arc<LogSource>,
     pub(super) place: Place,
     pub(super) head: Head,
@@ -37,6 +46,13 @@ pub(super) struct TailFile {
     pub(super) grown_at: Micros,
     pub(super) checked_at: Micros,
     pub(super) changed_ns: i64,
+    pub(super) modified_ns: i64,
+    /// Since when it has been shorter than it was, without having been written.
+    pub(super) shrunk_since: Option<Micros>,
+    /// The last bytes before `position`, at most [`LAST_BYTES`]; empty when they are not known.
+    last_bytes: Vec<u8>,
+    /// After an error of reading: when opening it again was last tried.
+    pub(super) reopened_at: Option<Micros>,
     pub(super) is_rotated: bool,
     pub(super) is_deleted: bool,
     pub(super) is_queued: bool,
@@ -45,6 +61,10 @@ pub(super) struct TailFile {
     /// Older parts of the same log that the hub must know before this one is read: an older part that it does not know
     /// could not be told from one that was never wanted.
     pub(super) waits_for: Vec<StreamId>,
+    /// Its entry in the directory of its head, while the hub does not have it.
+    pub(super) registration: Option<Registration>,
+    /// Whether it is read only because the past is wanted too.
+    pub(super) is_backfill: bool,
     pub(super) error: Option<String>,
 }
 
@@ -68,44 +88,135 @@ pub(super) enum Look {
     Same,
     /// Its name or link count changed: look at the path.
     Moved,
-    /// Shorter than what was read.
+    /// Shorter, but not than what was read.
+    Cut { lost_bytes: u64 },
+    /// Another content.
     Replaced,
 }
 
+/// What a [`TailFile`] begins with.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) content: Content,
+    pub(super) path: Arc<str>,
+    /// The path that it is watched under, which it may have left.
+    pub(super) at: Arc<Path>,
+    pub(super) source: Arc<LogSource>,
+    pub(super) place: Place,
+    pub(super) head: Head,
+    pub(super) stream: StreamId,
+    pub(super) position: u64,
+    pub(super) acknowledged: u64,
+    pub(super) size: u64,
+    pub(super) is_rotated: bool,
+    pub(super) is_known: bool,
+    pub(super) waits_for: Vec<StreamId>,
+    pub(super) registration: Option<Registration>,
+    pub(super) is_backfill: bool,
+}
+
 impl TailFile {
-    /// Reads the file's metadata.
-    pub(super) fn look(&mut self, now: Micros) -> io::Result<Look> {
-        let metadata = self.file.metadata()?;
-        self.checked_at = now;
-        if metadata.size() < self.position || metadata.size() < self.size {
-            return Ok(Look::Replaced);
+    pub(super) fn new(begun: Begun, now: Micros) -> Self {
+        let Begun { content, path, at, source, place, head, stream, position, .. } = begun;
+        let acknowledged = begun.acknowledged;
+        let size = if content.is_packed() { position + 1 } else { begun.size };
+        Self {
+            content,
+            path,
+            at,
+            source,
+            place,
+            head,
+            stream,
+            position,
+            acknowledged,
+            size,
+            stalled_size: None,
+            scanned: position,
+            grown_at: now,
+            checked_at: now,
+            changed_ns: 0,
+            modified_ns: 0,
+            shrunk_since: None,
+            last_bytes: Vec::new(),
+            reopened_at: None,
+            is_rotated: begun.is_rotated,
+            is_deleted: false,
+            is_queued: false,
+            is_known: begun.is_known,
+            waits_for: begun.waits_for,
+            registration: begun.registration,
+            is_backfill: begun.is_backfill,
+            error: None,
         }
+    }
+
+    /// Reads the file's metadata. A file that is shorter than before, and neither written since nor of another head, is
+    /// left alone for `stale_for`.
+    pub(super) fn look(&mut self, now: Micros, stale_for: Duration) -> io::Result<Look> {
+        let metadata = self.content.metadata()?;
+        self.is_deleted = metadata.nlink() == 0;
+        let modified_ns = metadata.mtime().wrapping_mul(1_000_000_000) + metadata.mtime_nsec();
+        let changed_ns = metadata.ctime().wrapping_mul(1_000_000_000) + metadata.ctime_nsec();
+        if self.content.is_packed() {
+            // It does not change; how long it is shows at its end.
+            self.modified_ns = modified_ns;
+            self.size = self.content.known_size()?.unwrap_or(self.position + 1);
+            return Ok(Look::Same);
+        }
+        if metadata.size() < self.size {
+            let is_written = modified_ns > self.modified_ns;
+            if metadata.size() >= self.position
+                && !self.last_bytes.is_empty()
+                && !self.is_replaced()?
+            {
+                // Cut behind what was read: room that was reserved and not needed, or unread lines.
+                let unread = std::mem::replace(&mut self.size, metadata.size());
+                let lost_bytes = unread.saturating_sub(self.scanned.max(self.size));
+                (self.scanned, self.stalled_size) = (self.position, None);
+                return Ok(if is_written { Look::Cut { lost_bytes } } else { Look::Same });
+            }
+            let since = *self.shrunk_since.get_or_insert(now);
+            let is_replaced = is_written
+                || now >= since + stale_for
+                || self.head.is_other(&mut self.content).unwrap_or(false);
+            return Ok(if is_replaced { Look::Replaced } else { Look::Same });
+        }
+        self.checked_at = now;
+        self.shrunk_since = None;
         let is_grown = metadata.size() > self.size;
         if is_grown {
             self.size = metadata.size();
             self.grown_at = now;
         }
-        self.is_deleted = metadata.nlink() == 0;
-        let changed_ns = metadata.ctime().wrapping_mul(1_000_000_000) + metadata.ctime_nsec();
+        self.modified_ns = modified_ns;
         let is_touched = std::mem::replace(&mut self.changed_ns, changed_ns) != changed_ns;
-        let is_written =
-            changed_ns == metadata.mtime().wrapping_mul(1_000_000_000) + metadata.mtime_nsec();
-        if is_touched && is_written && !is_grown && self.is_replaced()? {
-            return Ok(Look::Replaced);
+        let is_written = changed_ns == modified_ns;
+        if is_touched && !is_grown {
+            if is_written && self.is_replaced()? {
+                return Ok(Look::Replaced);
+            }
+            // Room that was reserved may have been written to: then the size stays as it is.
+            self.stalled_size = None;
         }
         Ok(if is_touched && !is_written { Look::Moved } else { Look::Same })
     }
 
+    /// Whether the hub knows all that it must before, and the size can be believed.
+    pub(super) fn may_be_read(&self) -> bool {
+        self.waits_for.is_empty() && self.registration.is_none() && self.shrunk_since.is_none()
+    }
+
     /// Whether a read may give something.
     pub(super) fn is_readable(&self, now: Micros, half_line_after: Duration) -> bool {
-        self.waits_for.is_empty()
+        self.may_be_read()
             && self.size > self.position
             && (self.stalled_size != Some(self.size) || self.is_ended(now, half_line_after))
     }
 
     /// Whether the last line counts although its newline is missing.
     fn is_ended(&self, now: Micros, half_line_after: Duration) -> bool {
-        self.is_rotated && now >= self.grown_at + half_line_after
+        self.content.is_packed() || (self.is_rotated && now >= self.grown_at + half_line_after)
     }
 
     /// The next lines, at most `limit` bytes.
@@ -126,6 +237,9 @@ impl TailFile {
         if bytes.first() == Some(&0) {
             return self.skip_hole();
         }
+        if let Some(line_end) = before_hole(&bytes) {
+            return Ok(self.lines(bytes, line_end, true));
+        }
         if let Some(newline) = memchr::memrchr(b'\n', &bytes) {
             return Ok(self.lines(bytes, newline + 1, is_full));
         }
@@ -140,15 +254,25 @@ impl TailFile {
         Ok(ReadOutcome::Nothing)
     }
 
-    fn fill(&self, limit: usize, mut buffer: Vec<u8>) -> io::Result<Vec<u8>> {
+    fn fill(&mut self, limit: usize, mut buffer: Vec<u8>) -> io::Result<Vec<u8>> {
         buffer.clear();
-        let wanted =
-            self.size.saturating_sub(self.position).clamp(limit.min(4096) as u64, limit as u64);
+        let position = self.position;
+        let file = match &mut self.content {
+            Content::Plain(file) => file,
+            packed @ Content::Packed(_) => {
+                buffer.resize(limit, 0);
+                let length = packed.read_at(&mut buffer, position)?;
+                buffer.truncate(length);
+                self.size = packed.known_size()?.unwrap_or(position + length as u64 + 1);
+                return Ok(buffer);
+            }
+        };
+        let wanted = self.size.saturating_sub(position).clamp(limit.min(4096) as u64, limit as u64);
         let wanted = usize::try_from(wanted).expect("limited by a usize");
         buffer.reserve_exact(wanted);
         while buffer.len() < wanted {
-            let offset = self.position + buffer.len() as u64;
-            match rustix::io::pread(&self.file, spare_capacity(&mut buffer), offset) {
+            let offset = position + buffer.len() as u64;
+            match rustix::io::pread(&*file, spare_capacity(&mut buffer), offset) {
                 Ok(0) => break,
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -158,8 +282,32 @@ impl TailFile {
         Ok(buffer)
     }
 
-    fn is_replaced(&self) -> io::Result<bool> {
-        Ok(!self.head.is_head_of(&self.file)?)
+    /// Whether it holds another content than the one that was begun.
+    pub(super) fn is_replaced(&mut self) -> io::Result<bool> {
+        if self.content.is_packed() {
+            return Ok(false);
+        }
+        let same = is_begun_alike(&mut self.content, &self.head, &self.last_bytes, self.position)?;
+        Ok(!same)
+    }
+
+    /// Whether `other` begins like this file, up to what was read of it.
+    pub(super) fn is_copied_to(&self, other: &mut Content) -> bool {
+        is_begun_alike(other, &self.head, &self.last_bytes, self.position).unwrap_or(false)
+    }
+
+    /// Goes back to `to`.
+    pub(super) fn rewind(&mut self, to: u64) {
+        self.position = to.min(self.size);
+        self.acknowledged = self.position;
+        self.scanned = self.position;
+        self.stalled_size = None;
+        self.last_bytes.clear();
+    }
+
+    /// Bytes that are not acknowledged.
+    pub(super) fn lag(&self) -> u64 {
+        self.size.saturating_sub(self.acknowledged)
     }
 
     fn lines(&mut self, mut bytes: Vec<u8>, length: usize, is_more: bool) -> ReadOutcome {
@@ -172,6 +320,10 @@ impl TailFile {
     fn chunk(&mut self, bytes: Vec<u8>, to: u64) -> Chunk {
         let from = std::mem::replace(&mut self.position, to);
         self.scanned = to;
+        self.last_bytes.clear();
+        if to == from + bytes.len() as u64 {
+            self.last_bytes.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
+        }
         Chunk {
             stream: self.stream,
             path: self.path.clone(),
@@ -180,6 +332,7 @@ impl TailFile {
             to,
             skipped_bytes: (to - from) - bytes.len() as u64,
             bytes,
+            is_first: !self.is_known,
         }
     }
 
@@ -221,7 +374,7 @@ impl TailFile {
         let mut block = vec![0; 64 << 10];
         let mut at = start;
         while at < start + SKIP_LIMIT {
-            let length = read_full(&self.file, &mut block, at)?;
+            let length = self.content.read_at(&mut block, at)?;
             if let Some(found) = find(&block[..length]) {
                 return Ok(Scan::Found(at + found as u64));
             }
@@ -236,6 +389,29 @@ impl TailFile {
     }
 }
 
+/// Whether a content has this head, and these bytes before a position as far as it reaches that.
+fn is_begun_alike(
+    content: &mut Content,
+    head: &Head,
+    last_bytes: &[u8],
+    position: u64,
+) -> io::Result<bool> {
+    if !head.is_head_of(content)? {
+        return Ok(false);
+    }
+    let mut bytes = [0; LAST_BYTES];
+    let bytes = &mut bytes[..last_bytes.len()];
+    let length = content.read_at(bytes, position - last_bytes.len() as u64)?;
+    Ok(length < bytes.len() || *bytes == *last_bytes)
+}
+
+/// The end of the last line before a line that begins with NUL: what follows may be a hole.
+fn before_hole(bytes: &[u8]) -> Option<usize> {
+    let nul = memchr::memchr(0, bytes)?;
+    let start = nul.saturating_sub(1);
+    memchr::memmem::find(&bytes[start..], b"\n\0").map(|at| start + at + 1)
+}
+
 enum Scan {
     Found(u64),
     Limit,
@@ -243,15 +419,16 @@ enum Scan {
 }
 
 /// The offset at which the last `recent` bytes of a file begin, moved on to the start of a line.
-pub(super) fn recent_start(file: &File, size: u64, recent: u64) -> io::Result<u64> {
+pub(super) fn recent_start(content: &mut Content, size: u64, recent: u64) -> io::Result<u64> {
     let Some(start) = size.checked_sub(recent).filter(|start| *start > 0) else { return Ok(0) };
     let mut block = vec![0; 1 << 20];
-    let length = read_full(file, &mut block, start - 1)?;
+    let length = content.read_at(&mut block, start - 1)?;
     Ok(memchr::memchr(b'\n', &block[..length]).map_or(start, |newline| start + newline as u64))
 }
 
-/// Whether `position` can be where a reader of these lines stopped: within the file, at the start of a line.
-pub(super) fn is_line_start(file: &File, position: u64) -> io::Result<bool> {
+/// Whether `position` can be where a reader of these lines stopped: within the file, behind a line or a hole.
+pub(super) fn is_line_start(content: &mut Content, position: u64) -> io::Result<bool> {
     let mut byte = [0];
-    Ok(position == 0 || (read_full(file, &mut byte, position - 1)? == 1 && byte[0] == b'\n'))
+    Ok(position == 0
+        || (content.read_at(&mut byte, position - 1)? == 1 && matches!(byte, [b'\n' | 0])))
 }

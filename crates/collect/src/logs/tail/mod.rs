@@ -12,29 +12,43 @@
 
 mod begin;
 mod contact;
+mod content;
 mod file;
 mod identity;
 mod poll;
+#[cfg(test)]
+mod quirk_tests;
 mod rotated;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
 mod types;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_tables::{LogSource, Micros, StreamId};
 
 use contact::Contact;
+use content::Content;
 use file::{ReadOutcome, TailFile};
 pub(in crate::logs) use identity::hash_of;
 use identity::{Age, Place};
-pub use types::{Chunk, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions};
+use rotated::Listings;
+pub use types::{
+    Chunk, Gap, GapReason, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions,
+};
 
 /// Events that are kept until they are taken; further ones push the oldest out.
 const EVENT_LIMIT: usize = 1000;
+
+/// Chunks of what is followed after which the past gets one.
+const BACKFILL_TURN: u32 = 8;
+/// The past may have this part of all that may be in flight.
+const BACKFILL_SHARE: u64 = 4;
 
 /// Follows the files of a set of sources.
 #[derive(Debug)]
@@ -46,15 +60,34 @@ pub struct Tailer {
     paths: BTreeMap<PathBuf, Watched>,
     /// Rotated away before their first line was complete.
     orphans: Vec<Orphan>,
-    contacts: Vec<Contact>,
-    answers: HashMap<StreamId, Option<u64>>,
-    asked: HashSet<StreamId>,
+    contacts: BTreeMap<u64, Contact>,
+    next_contact: u64,
+    in_contact: HashSet<Arc<Path>>,
+    /// Streams that were asked about, and by which contacts.
+    asked: HashMap<StreamId, Vec<u64>>,
     files: HashMap<u64, TailFile>,
     keys: HashMap<StreamId, u64>,
+    by_inode: HashMap<(u64, u64), u64>,
+    by_path: HashMap<Arc<str>, Vec<u64>>,
     next_key: u64,
     ready: VecDeque<u64>,
-    in_flight_bytes: u64,
+    /// Files of the past that are read beside: when they were last written, the oldest last.
+    backfill: Vec<(u64, u64)>,
+    /// Files that were read in a row since one of the past was.
+    turns: u32,
+    /// Bytes of what is followed, and of the past.
+    in_flight: [u64; 2],
+    /// By slot: files that are not in their head's directory yet.
+    registrations: HashMap<StreamId, u64>,
+    unsent: VecDeque<StreamId>,
+    /// By slot: what it will hold.
+    registered: HashMap<StreamId, u64>,
+    /// Streams that were dropped.
+    given_up: HashSet<StreamId>,
+    listings: Listings,
     events: VecDeque<TailEvent>,
+    /// By path: bytes known to be lost.
+    lost: HashMap<Arc<str>, u64>,
     spare: Vec<u8>,
 }
 
@@ -62,6 +95,7 @@ pub struct Tailer {
 #[derive(Debug)]
 struct Watched {
     source: Arc<LogSource>,
+    at: Arc<Path>,
     label: Arc<str>,
     existed_at_start: bool,
     is_from_glob: bool,
@@ -69,7 +103,8 @@ struct Watched {
     looked_at: Option<Micros>,
     retry_at: Option<Micros>,
     begins_anew: bool,
-    known_age: Option<Age>,
+    /// Newest age of what was there at the last contact.
+    seen_age: Option<Age>,
     live: Live,
     error: Option<String>,
 }
@@ -78,7 +113,7 @@ struct Watched {
 #[derive(Debug)]
 enum Live {
     Absent,
-    Waiting(File, Place),
+    Waiting(Content, Place),
     Resolving(Place),
     Following(u64),
 }
@@ -86,11 +121,17 @@ enum Live {
 /// A rotated file without a whole first line.
 #[derive(Debug)]
 struct Orphan {
-    path: PathBuf,
-    file: File,
+    at: Arc<Path>,
+    content: Content,
     place: Place,
     size: u64,
     grown_at: Micros,
+}
+
+impl Orphan {
+    fn is_empty(&self) -> bool {
+        self.content.metadata().is_ok_and(|metadata| metadata.len() == 0)
+    }
 }
 
 impl Tailer {
@@ -103,15 +144,26 @@ impl Tailer {
             expanded_at: None,
             paths: BTreeMap::new(),
             orphans: Vec::new(),
-            contacts: Vec::new(),
-            answers: HashMap::new(),
-            asked: HashSet::new(),
+            contacts: BTreeMap::new(),
+            next_contact: 0,
+            in_contact: HashSet::new(),
+            asked: HashMap::new(),
             files: HashMap::new(),
             keys: HashMap::new(),
+            by_inode: HashMap::new(),
+            by_path: HashMap::new(),
             next_key: 0,
             ready: VecDeque::new(),
-            in_flight_bytes: 0,
+            backfill: Vec::new(),
+            turns: 0,
+            in_flight: [0; 2],
+            registrations: HashMap::new(),
+            unsent: VecDeque::new(),
+            registered: HashMap::new(),
+            given_up: HashSet::new(),
+            listings: Listings::default(),
             events: VecDeque::new(),
+            lost: HashMap::new(),
             spare: Vec::new(),
         }
     }
@@ -124,25 +176,32 @@ impl Tailer {
 
     /// Looks at paths and files; gives the streams that the hub must be asked about. Cheap enough for every 100 ms.
     pub fn scan(&mut self, now: Micros) -> Vec<NewStream> {
+        self.listings.clear();
         self.expand(now);
         self.look_at_files(now);
         self.look_at_orphans(now);
         self.look_at_paths(now);
+        self.listings.clear();
         self.resolve(now);
         self.questions()
     }
 
     /// The hub's answer for a stream that [`Tailer::scan`] gave; `None`: the hub does not know it.
     pub fn start(&mut self, stream: StreamId, position: Option<u64>) {
-        if self.asked.remove(&stream) {
-            self.answers.insert(stream, position);
+        for id in self.asked.remove(&stream).unwrap_or_default() {
+            if let Some(contact) = self.contacts.get_mut(&id) {
+                contact.answers.insert(stream, position);
+            }
         }
     }
 
     /// The next whole lines of any stream, in turn; `None` when there are none, or when too much is in flight.
     pub fn read(&mut self, now: Micros) -> Option<Chunk> {
-        while self.in_flight_bytes < self.options.max_in_flight_bytes {
-            let key = self.ready.pop_front()?;
+        if let Some(chunk) = self.next_registration() {
+            return Some(chunk);
+        }
+        while self.in_flight_bytes() < self.options.max_in_flight_bytes {
+            let key = self.next_key_to_read(now)?;
             let Some(file) = self.files.get_mut(&key) else { continue };
             file.is_queued = false;
             let buffer = std::mem::take(&mut self.spare);
@@ -150,9 +209,12 @@ impl Tailer {
             match file.read(now, self.options.chunk_bytes, half_line_after, buffer) {
                 Ok(ReadOutcome::Lines { chunk, is_more }) => {
                     file.error = None;
-                    self.in_flight_bytes += chunk.to - chunk.from;
+                    self.in_flight[usize::from(file.is_backfill)] += chunk.to - chunk.from;
                     if is_more {
                         self.queue(key);
+                    }
+                    if let Some(gap) = chunk.gap() {
+                        self.count_lost(&gap);
                     }
                     return Some(chunk);
                 }
@@ -162,7 +224,7 @@ impl Tailer {
                     return None;
                 }
                 Ok(ReadOutcome::Replaced) => self.replaced(key, now),
-                Err(error) => file.error = Some(cannot_read(&file.path, &error)),
+                Err(error) => self.reopen(key, &error, now),
             }
         }
         None
@@ -178,11 +240,12 @@ impl Tailer {
     /// The stream is durable up to `to`.
     pub fn acknowledge(&mut self, stream: StreamId, to: u64) {
         let Some(file) = self.keys.get(&stream).and_then(|key| self.files.get_mut(key)) else {
+            self.registered(stream, to);
             return;
         };
         let to = to.clamp(file.acknowledged, file.position);
         file.is_known |= to > file.acknowledged;
-        self.in_flight_bytes -= to - file.acknowledged;
+        self.in_flight[usize::from(file.is_backfill)] -= to - file.acknowledged;
         file.acknowledged = to;
     }
 
@@ -191,20 +254,29 @@ impl Tailer {
         let Some((&key, file)) =
             self.keys.get(&stream).and_then(|key| Some((key, self.files.get_mut(key)?)))
         else {
-            self.event(TailEvent::Lost { stream, position: to });
+            if self.register_again(stream, to) {
+                return;
+            }
+            self.gap(Gap {
+                path: "".into(),
+                stream,
+                from: to,
+                to: None,
+                lost_bytes: 0,
+                is_exact: false,
+                unwatched: None,
+                reason: GapReason::StreamGone,
+            });
             return;
         };
-        self.in_flight_bytes -= file.position - file.acknowledged;
-        file.position = to.min(file.size);
-        file.acknowledged = file.position;
-        file.scanned = file.position;
-        file.stalled_size = None;
+        self.in_flight[usize::from(file.is_backfill)] -= file.position - file.acknowledged;
+        file.rewind(to);
         self.queue(key);
     }
 
     /// Every file: how far it is, and what is wrong with it.
     pub fn status(&self) -> Vec<StreamStatus> {
-        let files = self.files.values().map(file_status);
+        let files = self.files.values().map(|file| self.file_status(file));
         let mut all: Vec<StreamStatus> =
             files.chain(self.paths.values().filter_map(path_status)).collect();
         all.sort_by(|a, b| (&a.path, a.stream).cmp(&(&b.path, b.stream)));
@@ -218,7 +290,41 @@ impl Tailer {
 
     /// Bytes handed out and not yet acknowledged.
     pub fn in_flight_bytes(&self) -> u64 {
-        self.in_flight_bytes
+        self.in_flight.iter().sum()
+    }
+
+    /// What is followed comes first. The past gets one turn of [`BACKFILL_TURN`], or what is left, and a share of what may
+    /// be in flight; of it, the oldest file comes first.
+    fn next_key_to_read(&mut self, now: Micros) -> Option<u64> {
+        if self.ready.is_empty() || self.turns >= BACKFILL_TURN {
+            let has_room = self.in_flight[1] < self.options.max_in_flight_bytes / BACKFILL_SHARE;
+            self.backfill.retain(|(_, key)| self.files.contains_key(key));
+            let half_line_after = self.options.half_line_after;
+            let is_readable = |(_, key): &&(u64, u64)| {
+                self.files.get(key).is_some_and(|file| file.is_readable(now, half_line_after))
+            };
+            if let Some((_, key)) = self.backfill.iter().rev().find(is_readable)
+                && has_room
+            {
+                self.turns = 0;
+                return Some(*key);
+            }
+        }
+        self.turns += 1;
+        self.ready.pop_front()
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        self.count_lost(&gap);
+        self.event(TailEvent::Gap(gap));
+    }
+
+    fn count_lost(&mut self, gap: &Gap) {
+        if gap.lost_bytes > 0
+            && (self.lost.len() < self.options.max_paths || self.lost.contains_key(&gap.path))
+        {
+            *self.lost.entry(gap.path.clone()).or_default() += gap.lost_bytes;
+        }
     }
 
     fn event(&mut self, event: TailEvent) {
@@ -228,8 +334,32 @@ impl Tailer {
         self.events.push_back(event);
     }
 
+    fn file_status(&self, file: &TailFile) -> StreamStatus {
+        let state = match (&file.error, file.is_rotated, file.is_deleted) {
+            (Some(_), ..) => StreamState::Failed,
+            (None, true, true) => StreamState::Deleted,
+            (None, true, false) => StreamState::Rotated,
+            (None, false, _) => StreamState::Reading,
+        };
+        StreamStatus {
+            stream: Some(file.stream),
+            path: file.path.clone(),
+            program: file.source.program,
+            position: file.position,
+            acknowledged: file.acknowledged,
+            size: file.size,
+            lag_bytes: file.lag(),
+            modified: (file.modified_ns != 0).then_some(Micros(file.modified_ns / 1000)),
+            lost_bytes: self.lost.get(&file.path).copied().unwrap_or_default(),
+            state,
+            error: file.error.clone(),
+        }
+    }
+
     fn queue(&mut self, key: u64) {
         if let Some(file) = self.files.get_mut(&key)
+            && !file.is_backfill
+            && file.may_be_read()
             && !std::mem::replace(&mut file.is_queued, true)
         {
             self.ready.push_back(key);
@@ -237,31 +367,12 @@ impl Tailer {
     }
 }
 
-fn file_status(file: &TailFile) -> StreamStatus {
-    let state = match (&file.error, file.is_rotated) {
-        (Some(_), _) => StreamState::Failed,
-        (None, true) => StreamState::Rotated,
-        (None, false) => StreamState::Reading,
-    };
-    StreamStatus {
-        stream: Some(file.stream),
-        path: file.path.clone(),
-        program: file.source.program,
-        position: file.position,
-        acknowledged: file.acknowledged,
-        size: file.size,
-        lag_bytes: file.size.saturating_sub(file.acknowledged),
-        state,
-        error: file.error.clone(),
-    }
-}
-
 /// The status of a path that has no stream (yet).
 fn path_status(watched: &Watched) -> Option<StreamStatus> {
     let (state, size) = match (&watched.live, &watched.error) {
         (_, Some(_)) => (StreamState::Failed, 0),
-        (Live::Waiting(file, _), None) => {
-            (StreamState::Waiting, file.metadata().map_or(0, |metadata| metadata.len()))
+        (Live::Waiting(content, _), None) => {
+            (StreamState::Waiting, content.metadata().map_or(0, |metadata| metadata.len()))
         }
         (Live::Resolving(_), None) => (StreamState::Starting, 0),
         (Live::Absent | Live::Following(_), None) => return None,
@@ -274,6 +385,8 @@ fn path_status(watched: &Watched) -> Option<StreamStatus> {
         acknowledged: 0,
         size,
         lag_bytes: size,
+        modified: None,
+        lost_bytes: 0,
         state,
         error: watched.error.clone(),
     })
@@ -290,6 +403,11 @@ fn cannot_read(path: &str, error: &std::io::Error) -> String {
         _ => "",
     };
     format!("cannot read `{path}`: {}{hint}", error.to_string().to_lowercase())
+}
+
+/// Time from `since` to `now`, 0 when the clock was set back.
+fn elapsed(since: Micros, now: Micros) -> Duration {
+    Duration::from_micros(u64::try_from(now.0 - since.0).unwrap_or(0))
 }
 
 fn label(path: &Path) -> Arc<str> {

@@ -4,10 +4,8 @@
 //! second; a path every half second, one whose file has been quiet every two.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +13,11 @@ use std::time::Duration;
 use weir_tables::{LogSource, Micros};
 
 use super::contact::{Candidate, Contact, Policy};
-use super::file::{Look, TailFile};
-use super::identity::Place;
-use super::rotated::{base_names, siblings};
-use super::types::{ReadFrom, TailEvent};
+use super::content::Content;
+use super::file::Look;
+use super::identity::{Age, Place};
+use super::rotated::is_part_of_another;
+use super::types::{Gap, GapReason, ReadFrom, TailEvent};
 use super::{Live, Orphan, Tailer, Watched, cannot_read, label};
 use crate::logs::glob;
 
@@ -28,6 +27,8 @@ const QUIET_PATH_EVERY: Duration = Duration::from_secs(2);
 const QUIET_FILE_EVERY: Duration = Duration::from_secs(1);
 const QUIET_AFTER: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_secs(30);
+/// Rotated parts of one log that are looked at when the past is wanted.
+const BACKFILL_PARTS: usize = 200;
 
 impl Tailer {
     /// Brings the watched paths in line with the sources and their globs.
@@ -60,7 +61,9 @@ impl Tailer {
             }
             let matched = glob::expand(&source.path);
             let names: HashSet<&Path> = matched.iter().map(PathBuf::as_path).collect();
-            for path in matched.iter().filter(|path| !is_part_of_another(path, &names)) {
+            for path in
+                matched.iter().filter(|path| !is_part_of_another(path, |log| names.contains(log)))
+            {
                 wanted.entry(path.clone()).or_insert_with(|| source.clone());
             }
         }
@@ -77,6 +80,7 @@ impl Tailer {
         }
         let watched = Watched {
             source: source.clone(),
+            at: path.into(),
             label: label(path),
             existed_at_start: self.are_sources_new && path.exists(),
             is_from_glob: glob::is_pattern(&source.path),
@@ -84,7 +88,7 @@ impl Tailer {
             looked_at: None,
             retry_at: None,
             begins_anew: false,
-            known_age: None,
+            seen_age: None,
             live: Live::Absent,
             error: None,
         };
@@ -103,7 +107,8 @@ impl Tailer {
             is_kept
         });
         let paths = &self.paths;
-        self.contacts.retain(|contact| paths.contains_key(&contact.path));
+        self.contacts.retain(|_, contact| paths.contains_key(&*contact.path));
+        self.in_contact.retain(|path| paths.contains_key(&**path));
     }
 
     /// Looks at every open file that is due.
@@ -127,11 +132,13 @@ impl Tailer {
         let Some(file) = self.files.get_mut(&key) else { return };
         let was_deleted = file.is_deleted;
         let was_size = file.size;
-        match file.look(now) {
+        match file.look(now, self.options.stale_for) {
             Ok(Look::Replaced) => return self.replaced(key, now),
             Ok(Look::Moved) => self.hurry(key),
+            Ok(Look::Cut { lost_bytes: 0 }) => {}
+            Ok(Look::Cut { lost_bytes }) => self.note_cut(key, was_size, lost_bytes),
             Ok(Look::Same) => {}
-            Err(error) => file.error = Some(cannot_read(&file.path, &error)),
+            Err(error) => return self.reopen(key, &error, now),
         }
         let Some(file) = self.files.get_mut(&key) else { return };
         if file.is_readable(now, self.options.half_line_after) {
@@ -143,6 +150,22 @@ impl Tailer {
         } else if self.is_finished(key, now) {
             self.forget(key);
         }
+    }
+
+    /// Unread lines were cut off the end of a file.
+    fn note_cut(&mut self, key: u64, was_size: u64, lost_bytes: u64) {
+        let Some(file) = self.files.get(&key) else { return };
+        let gap = Gap {
+            path: file.path.clone(),
+            stream: file.stream,
+            from: was_size - lost_bytes,
+            to: None,
+            lost_bytes,
+            is_exact: false,
+            unwatched: None,
+            reason: GapReason::Truncated,
+        };
+        self.gap(gap);
     }
 
     /// Drops those that a file waits for from its list once the hub knows them, or they are gone.
@@ -164,27 +187,25 @@ impl Tailer {
 
     /// Makes the path of a file that was renamed or unlinked due now.
     fn hurry(&mut self, key: u64) {
-        let is_its = |live: &Live| matches!(live, Live::Following(followed) if *followed == key);
-        if let Some(watched) = self.paths.values_mut().find(|watched| is_its(&watched.live)) {
+        let Some(at) = self.files.get(&key).map(|file| file.at.clone()) else { return };
+        if let Some(watched) = self.paths.get_mut(&*at)
+            && matches!(watched.live, Live::Following(followed) if followed == key)
+        {
             watched.looked_at = None;
         }
     }
 
     fn is_finished(&self, key: u64, now: Micros) -> bool {
         let Some(file) = self.files.get(&key) else { return false };
-        let keep =
-            if file.is_deleted { self.options.keep_deleted } else { self.options.keep_rotated };
+        let keep = match (file.content.is_packed(), file.is_deleted) {
+            (true, _) => Duration::ZERO,
+            (false, true) => self.options.keep_deleted,
+            (false, false) => self.options.keep_rotated,
+        };
         file.is_rotated
             && file.acknowledged == file.position
             && file.position >= file.size
             && now >= file.grown_at + keep
-    }
-
-    pub(super) fn forget(&mut self, key: u64) -> Option<TailFile> {
-        let file = self.files.remove(&key)?;
-        self.keys.remove(&file.stream);
-        self.in_flight_bytes -= file.position - file.acknowledged;
-        Some(file)
     }
 
     /// Looks at every path that is due.
@@ -223,25 +244,25 @@ impl Tailer {
         watched.retry_at = None;
         match path.metadata() {
             Ok(metadata) if metadata.is_file() => {
-                let place = Place::of(&metadata);
-                if !self.is_still_there(watched, place) {
-                    self.leave(path, watched, now);
-                    self.enter(path, watched, place, now);
+                let inode = (metadata.dev(), metadata.ino());
+                if !self.is_still_there(watched, inode) {
+                    self.leave(watched, now);
+                    self.enter(path, watched, inode, now);
                 }
             }
             Ok(_) => self.fail(watched, &io::Error::other("it is not a regular file"), now),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.leave(path, watched, now),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.leave(watched, now),
             Err(error) => self.fail(watched, &error, now),
         }
         self.meet(path, watched, now);
     }
 
-    fn is_still_there(&self, watched: &Watched, found: Place) -> bool {
+    fn is_still_there(&self, watched: &Watched, inode: (u64, u64)) -> bool {
         match &watched.live {
             Live::Absent => false,
-            Live::Waiting(_, place) | Live::Resolving(place) => place.is_same_file(&found),
+            Live::Waiting(_, place) | Live::Resolving(place) => place.inode() == inode,
             Live::Following(key) => {
-                self.files.get(key).is_some_and(|file| file.place.is_same_file(&found))
+                self.files.get(key).is_some_and(|file| file.place.inode() == inode)
             }
         }
     }
@@ -252,22 +273,21 @@ impl Tailer {
     }
 
     /// The file that was at the path is not there any more.
-    fn leave(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
+    fn leave(&mut self, watched: &mut Watched, now: Micros) {
         match std::mem::replace(&mut watched.live, Live::Absent) {
-            Live::Absent => {}
-            Live::Resolving(place) => watched.known_age = Some(place.age()),
-            Live::Waiting(file, place) => {
-                watched.known_age = Some(place.age());
-                let path = path.to_owned();
-                self.orphans.push(Orphan { path, file, place, size: 0, grown_at: now });
+            Live::Absent | Live::Resolving(_) => {}
+            Live::Waiting(content, place) => {
+                let at = watched.at.clone();
+                self.orphans.push(Orphan { at, content, place, size: 0, grown_at: now });
             }
             Live::Following(key) => {
                 let Some(file) = self.files.get_mut(&key) else { return };
+                if file.is_replaced().unwrap_or(false) {
+                    // Truncated before it was renamed: what it holds now is a part of its own.
+                    return self.replaced(key, now);
+                }
                 file.is_rotated = true;
                 file.grown_at = now;
-                let newest =
-                    file.file.metadata().map_or(file.place, |metadata| Place::of(&metadata));
-                watched.known_age = Some(newest.age());
                 let event = TailEvent::Rotated {
                     path: file.path.clone(),
                     stream: file.stream,
@@ -279,78 +299,81 @@ impl Tailer {
     }
 
     /// A file is at the path that was not there before.
-    fn enter(&mut self, path: &Path, watched: &mut Watched, place: Place, now: Micros) {
-        let open = self.files.iter_mut().find(|(_, file)| file.place.is_same_file(&place));
-        if let Some((key, file)) = open {
+    fn enter(&mut self, path: &Path, watched: &mut Watched, inode: (u64, u64), now: Micros) {
+        if let Some(key) = self.by_inode.get(&inode)
+            && let Some(file) = self.files.get_mut(key)
+        {
             // Renamed back to where it was; under another name the first one that found it keeps it.
             if std::mem::replace(&mut file.is_rotated, false) {
                 watched.live = Live::Following(*key);
+                let was = std::mem::replace(&mut file.path, watched.label.clone());
+                file.at = watched.at.clone();
+                if let Some(keys) = self.by_path.get_mut(&was) {
+                    keys.retain(|other| other != key);
+                }
+                self.by_path.entry(watched.label.clone()).or_default().push(*key);
             }
             return;
         }
-        match File::open(path) {
-            // The file may have changed between stat and open: what was opened counts.
-            Ok(file) => match file.metadata() {
-                Ok(metadata) => watched.live = Live::Waiting(file, Place::of(&metadata)),
-                Err(error) => self.fail(watched, &error, now),
-            },
+        // The file may have changed between stat and open: what was opened counts.
+        match Content::open(path).and_then(|content| Ok((Place::of(&content)?, content))) {
+            Ok((place, content)) => watched.live = Live::Waiting(content, place),
             Err(error) => self.fail(watched, &error, now),
         }
     }
 
-    /// Asks about a file whose first line is complete, and, the first time and after a rotation, about older parts.
+    /// Asks about a file whose first line is complete, and about older parts that came between, however many.
     fn meet(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
-        let live_place = match &watched.live {
-            Live::Waiting(_, place) => Some(*place),
-            _ => None,
-        };
+        let is_older = |orphan: &Orphan| orphan.at == watched.at && !orphan.is_empty();
+        if self.in_contact.contains(path) || self.orphans.iter().any(is_older) {
+            // Older parts first: see `TailFile::waits_for`.
+            return;
+        }
         let live = match std::mem::replace(&mut watched.live, Live::Absent) {
-            Live::Waiting(file, place) => self.meet_live(watched, file, place, now),
+            Live::Waiting(content, place) => self.meet_live(watched, content, place, now),
             other => {
                 watched.live = other;
                 None
             }
         };
-        let wants_siblings = !watched.is_met || (live.is_some() && watched.known_age.is_some());
-        if !wants_siblings && live.is_none() {
+        if watched.is_met && live.is_none() {
             return;
         }
-        let copies_of = live_place.filter(|_| !watched.is_met);
-        let siblings =
-            if wants_siblings { self.open_siblings(path, copies_of) } else { Vec::new() };
+        let siblings = self.open_siblings(path);
         let is_first = !std::mem::replace(&mut watched.is_met, true);
         if live.is_none() && siblings.is_empty() {
             return;
         }
         let policy = self.policy(watched, is_first);
-        self.contacts.push(Contact {
-            path: path.to_owned(),
-            live,
-            siblings,
-            policy,
-            wants_all: is_first && watched.is_from_glob && policy == Policy::Start,
-            known_age: watched.known_age.take(),
-        });
+        let ages = live.iter().chain(&siblings).map(|candidate| candidate.place.age());
+        let newest = Age::newest(ages.chain(watched.seen_age));
+        let mut contact = Contact::new(watched.at.clone(), live, siblings, policy);
+        contact.wants_all = is_first && watched.is_from_glob && policy == Policy::Start;
+        contact.seen_age = std::mem::replace(&mut watched.seen_age, newest);
+        contact.wanted_since_ns = self
+            .options
+            .backfill
+            .map(|span| u64::try_from((now - span).0).unwrap_or(0).saturating_mul(1000));
+        self.ask(contact);
     }
 
     fn meet_live(
         &mut self,
         watched: &mut Watched,
-        file: File,
+        content: Content,
         place: Place,
         now: Micros,
     ) -> Option<Candidate> {
-        let again = file.try_clone();
-        match (Candidate::open(file, place, false, &[]), again) {
-            (Ok(Some(candidate)), _) => {
+        match Candidate::open(content, place, false) {
+            Ok(Ok(candidate)) => {
                 watched.live = Live::Resolving(place);
                 Some(candidate)
             }
-            (Ok(None), Ok(file)) => {
-                watched.live = Live::Waiting(file, place);
+            Ok(Err(content)) => {
+                watched.live = Live::Waiting(content, place);
                 None
             }
-            (Err(error), _) | (_, Err(error)) => {
+            Err(error) => {
                 self.fail(watched, &error, now);
                 None
             }
@@ -365,63 +388,54 @@ impl Tailer {
             Policy::Start
         } else {
             match self.options.first_contact {
-                ReadFrom::Start => Policy::Start,
-                ReadFrom::Recent(bytes) => Policy::Recent(bytes),
+                ReadFrom::Recent(bytes) if self.options.backfill.is_none() => Policy::Recent(bytes),
+                ReadFrom::Start | ReadFrom::Recent(_) => Policy::Start,
             }
         }
     }
 
-    fn open_siblings(&self, path: &Path, live: Option<Place>) -> Vec<Candidate> {
-        let siblings = siblings(path);
-        let originals: Vec<Place> =
-            siblings.iter().map(|(_, _, place)| *place).chain(live).collect();
-        siblings
-            .into_iter()
-            .filter(|(path, _, place)| {
-                let is_open = |file: &TailFile| file.place.is_same_file(place);
-                !self.paths.contains_key(path)
-                    && !self.files.values().any(is_open)
-                    && !self.orphans.iter().any(|orphan| orphan.place.is_same_file(place))
-            })
-            .filter_map(|(_, file, place)| {
-                Candidate::open(file, place, true, &originals).ok().flatten()
-            })
-            .collect()
+    fn open_siblings(&mut self, path: &Path) -> Vec<Candidate> {
+        let limit = self.options.backfill.map(|_| BACKFILL_PARTS);
+        let paths = &self.paths;
+        let parts = self.listings.siblings_but(path, limit, |path| paths.contains_key(path));
+        let is_free = |place: &Place| {
+            !self.by_inode.contains_key(&place.inode())
+                && !self.orphans.iter().any(|orphan| orphan.place.is_same_file(place))
+        };
+        let free = parts.into_iter().filter(|part| is_free(&part.place));
+        free.filter_map(|part| Candidate::open(part.content, part.place, true).ok()?.ok()).collect()
     }
 
     /// Rotated files without a whole first line: complete by now, or final after a while.
     pub(super) fn look_at_orphans(&mut self, now: Micros) {
         for mut orphan in std::mem::take(&mut self.orphans) {
-            let size = orphan.file.metadata().map_or(0, |metadata| metadata.len());
+            if self.in_contact.contains(&orphan.at) {
+                self.orphans.push(orphan);
+                continue;
+            }
+            let size = orphan.content.metadata().map_or(0, |metadata| metadata.len());
             if size != orphan.size {
                 orphan.size = size;
                 orphan.grown_at = now;
             }
             let is_final = now >= orphan.grown_at + self.options.half_line_after;
-            let Ok(file) = orphan.file.try_clone() else { continue };
-            match Candidate::open(file, orphan.place, is_final, &[]) {
-                Ok(Some(candidate)) => self.contacts.push(Contact {
-                    path: orphan.path,
-                    live: None,
-                    siblings: vec![candidate],
-                    policy: Policy::Start,
-                    wants_all: true,
-                    known_age: None,
-                }),
-                Ok(None) if now < orphan.grown_at + self.options.keep_rotated => {
-                    self.orphans.push(orphan);
+            match Candidate::open(orphan.content, orphan.place, is_final) {
+                Ok(Ok(candidate)) => {
+                    let mut siblings = self.open_siblings(&orphan.at);
+                    let is_other = |other: &Candidate| !other.place.is_same_file(&orphan.place);
+                    siblings.retain(is_other);
+                    siblings.push(Candidate { is_wanted: true, ..candidate });
+                    siblings.sort_by_key(|candidate| std::cmp::Reverse(candidate.place.age()));
+                    let seen_age = self.paths.get(&*orphan.at).and_then(|w| w.seen_age);
+                    let mut contact = Contact::new(orphan.at, None, siblings, Policy::Start);
+                    contact.seen_age = seen_age;
+                    self.ask(contact);
+                }
+                Ok(Err(content)) if now < orphan.grown_at + self.options.keep_rotated => {
+                    self.orphans.push(Orphan { content, ..orphan });
                 }
                 _ => {}
             }
         }
     }
-}
-
-/// Whether `path` is named like a rotated part of another one that matched.
-fn is_part_of_another(path: &Path, matched: &HashSet<&Path>) -> bool {
-    let Some(name) = path.file_name() else { return false };
-    let bases = base_names(name.as_encoded_bytes());
-    bases
-        .iter()
-        .any(|base| matched.contains(path.with_file_name(OsStr::from_bytes(base)).as_path()))
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_tables::{LogSource, Program, StreamId};
+use weir_tables::{LogSource, Micros, Program, StreamId};
 
 /// How much of a file is read when neither side has met it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ pub struct TailOptions {
     pub keep_rotated: Duration,
     /// The same for a file that has no name any more, whose space its file system cannot free: 30 s.
     pub keep_deleted: Duration,
+    /// A file that shrank without having been written since (attributes of network file systems can be old) is held
+    /// for this long before it counts as truncated: 60 s.
+    pub stale_for: Duration,
+    /// Rotated parts, also packed ones, that were written within this time and that nobody knows are read too, oldest
+    /// first, beside what is followed: none.
+    pub backfill: Option<Duration>,
     /// Paths watched at most: 10,000.
     pub max_paths: usize,
 }
@@ -48,6 +54,8 @@ impl Default for TailOptions {
             half_line_after: Duration::from_secs(5),
             keep_rotated: Duration::from_secs(300),
             keep_deleted: Duration::from_secs(30),
+            stale_for: Duration::from_secs(60),
+            backfill: None,
             max_paths: 10_000,
         }
     }
@@ -81,8 +89,80 @@ pub struct Chunk {
     pub to: u64,
     /// Lines, each ending in a newline; the last may lack it when its file ended so, or when it is cut at the limit.
     pub bytes: Vec<u8>,
-    /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole.
+    /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole. They come last.
     pub skipped_bytes: u64,
+    /// Whether the hub does not know the stream yet. Then a gap would go unnoticed there, and this chunk must be durable
+    /// before the next one of the stream is sent.
+    pub is_first: bool,
+}
+
+impl Chunk {
+    /// The row of `log_gap` for what was passed over, if anything was.
+    pub fn gap(&self) -> Option<Gap> {
+        let is_journal = self.source.program == Program::Journal;
+        // Positions in a journal are no byte offsets.
+        let from = if is_journal { self.from } else { self.to - self.skipped_bytes };
+        let is_hole = self.bytes.is_empty() && !is_journal;
+        (self.skipped_bytes > 0).then(|| Gap {
+            path: self.path.clone(),
+            stream: self.stream,
+            from,
+            to: Some(self.to),
+            lost_bytes: if is_hole { 0 } else { self.skipped_bytes },
+            is_exact: true,
+            unwatched: None,
+            reason: if is_hole { GapReason::NulBytes } else { GapReason::TooLong },
+        })
+    }
+}
+
+/// Why bytes of a log are in no row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GapReason {
+    /// Cut or overwritten before it was read.
+    Truncated,
+    /// Deleted, or taken away by its file system.
+    Gone,
+    /// The rest of a line over the limit.
+    TooLong,
+    /// A hole, which no writer wrote.
+    NulBytes,
+    /// The hub wants bytes of a file that is not there any more.
+    StreamGone,
+}
+
+impl GapReason {
+    /// As in the column `reason`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Truncated => "truncated",
+            Self::Gone => "gone",
+            Self::TooLong => "too_long",
+            Self::NulBytes => "nul_bytes",
+            Self::StreamGone => "stream_gone",
+        }
+    }
+}
+
+/// A stretch of a stream that is in no chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The path that the file is watched under.
+    pub path: Arc<str>,
+    /// The stream.
+    pub stream: StreamId,
+    /// Offset of the first missing byte.
+    pub from: u64,
+    /// Offset behind the last one; `None` when nobody knows how far the content reached.
+    pub to: Option<u64>,
+    /// Bytes known to be lost.
+    pub lost_bytes: u64,
+    /// Whether no more than these can be lost.
+    pub is_exact: bool,
+    /// How long the content had not been looked at when its end was noticed, if that is known and matters.
+    pub unwatched: Option<Duration>,
+    /// Why.
+    pub reason: GapReason,
 }
 
 /// What a file is doing.
@@ -96,6 +176,8 @@ pub enum StreamState {
     Reading,
     /// No longer at its path; read to its end.
     Rotated,
+    /// No longer at any path; read to its end, then closed so that its space is free.
+    Deleted,
     /// Cannot be read; tried again.
     Failed,
 }
@@ -108,12 +190,13 @@ impl StreamState {
             Self::Starting => "starting",
             Self::Reading => "reading",
             Self::Rotated => "rotated",
+            Self::Deleted => "deleted",
             Self::Failed => "failed",
         }
     }
 }
 
-/// How far one file is read.
+/// How far one file is read. [`Tailer::status`](super::Tailer::status) gives one for each file that is open.
 #[derive(Clone, Debug)]
 pub struct StreamStatus {
     /// `None` before the identity is known.
@@ -130,6 +213,10 @@ pub struct StreamStatus {
     pub size: u64,
     /// Bytes that are not yet acknowledged.
     pub lag_bytes: u64,
+    /// When the file was last written, as its file system says; `None` when that is not known.
+    pub modified: Option<Micros>,
+    /// Bytes known to be lost from the files at this path since the start, over all its streams.
+    pub lost_bytes: u64,
     /// What it is doing.
     pub state: StreamState,
     /// Why it cannot be read, with a hint on a second line.
@@ -154,9 +241,7 @@ pub enum TailEvent {
         path: Arc<str>,
         /// The stream that ended.
         stream: StreamId,
-        /// Bytes known to have been there and never read. Bytes written after the last look are not counted.
-        lost_bytes: u64,
-        /// Whether a copy beside it held the rest and is read instead.
+        /// Whether a copy beside it holds the rest and is read instead.
         is_copy_found: bool,
     },
     /// A program goes on writing to a file that has no name any more.
@@ -166,11 +251,6 @@ pub enum TailEvent {
         /// Its size.
         size: u64,
     },
-    /// The hub asked for bytes of a stream that is gone.
-    Lost {
-        /// The stream.
-        stream: StreamId,
-        /// The position asked for.
-        position: u64,
-    },
+    /// Bytes are missing, or may be.
+    Gap(Gap),
 }

@@ -1,0 +1,215 @@
+//! What file systems and writers do besides appending: sizes that go back, reserved room, holes, bytes that are no text.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
+
+use super::tests::{Bench, tail};
+use super::*;
+
+fn gaps(bench: &mut Bench) -> Vec<Gap> {
+    let events = bench.tailer.take_events().into_iter();
+    events
+        .filter_map(|event| match event {
+            TailEvent::Gap(gap) => Some(gap),
+            _ => None,
+        })
+        .collect()
+}
+
+fn open(bench: &Bench) -> File {
+    OpenOptions::new().write(true).read(true).open(bench.path("a.log")).unwrap()
+}
+
+#[test]
+fn size_that_goes_back_for_a_moment_is_no_truncation() {
+    let mut bench = tail();
+    bench.append("a.log", "one\ntwo\n");
+    bench.check(&["one", "two"]);
+    let file = open(&bench);
+    let written = fs::metadata(bench.path("a.log")).unwrap().modified().unwrap();
+    for size in [4, 0] {
+        file.set_len(size).unwrap();
+        file.set_modified(written - Duration::from_secs(2)).unwrap();
+        bench.run(5);
+        file.write_all_at(b"one\ntwo\n", 0).unwrap();
+        file.set_modified(written).unwrap();
+        bench.run(2);
+    }
+    bench.append("a.log", "three\n");
+    bench.check(&["one", "two", "three"]);
+    assert_eq!(bench.hub.streams.len(), 1);
+    assert_eq!(gaps(&mut bench), []);
+}
+
+#[test]
+fn size_that_stays_back_is_a_truncation_in_the_end() {
+    let mut bench = tail();
+    bench.append("a.log", "one\ntwo\n");
+    bench.check(&["one", "two"]);
+    let file = open(&bench);
+    file.set_len(4).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    bench.run(59);
+    assert_eq!(bench.hub.lines.len(), 2);
+    bench.run(5);
+    assert_eq!(bench.hub.lines, ["one", "two", "one"]);
+}
+
+#[test]
+fn content_that_grew_beyond_the_position_behind_the_same_first_line_is_told_apart() {
+    let mut bench = tail();
+    bench.append("a.log", "starting\none\n");
+    bench.check(&["starting", "one"]);
+    fs::write(bench.path("a.log"), "starting\ntwo\nthree\n").unwrap();
+    bench.check(&["starting", "one", "starting", "two", "three"]);
+}
+
+#[test]
+fn time_of_writing_in_the_past_changes_nothing() {
+    let mut bench = tail();
+    bench.append("a.log", "one\n");
+    open(&bench).set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(9)).unwrap();
+    bench.check(&["one"]);
+    bench.append("a.log", "two\n");
+    open(&bench).set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    bench.check(&["one", "two"]);
+    bench.restart();
+    bench.check(&["one", "two"]);
+}
+
+#[test]
+fn room_that_is_reserved_is_read_as_it_is_filled() {
+    let mut bench = tail();
+    let file = File::create(bench.path("a.log")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    bench.check(&[]);
+    assert!(bench.hub.streams.is_empty(), "it has no first line yet");
+    file.write_all_at(b"one\n", 0).unwrap();
+    bench.check(&["one"]);
+    file.write_all_at(b"two\nthr", 4).unwrap();
+    bench.check(&["one", "two"]);
+    file.write_all_at(b"ee\n", 11).unwrap();
+    bench.check(&["one", "two", "three"]);
+    file.set_len(14).unwrap();
+    bench.append("a.log", "four\n");
+    bench.run(2);
+    assert_eq!(bench.hub.lines, ["one", "two", "three", "four"]);
+}
+
+#[test]
+fn hole_between_two_lines_is_passed_over_and_named() {
+    let mut bench = tail();
+    let file = File::create(bench.path("a.log")).unwrap();
+    file.write_all_at(b"one\n", 0).unwrap();
+    file.write_all_at(b"two\nwith\0nul\n", 4096).unwrap();
+    bench.check(&["one", "two", "with\0nul"]);
+    assert_eq!(bench.hub.skipped, 4092);
+    assert_eq!(bench.tailer.status()[0].lost_bytes, 0);
+}
+
+#[test]
+fn bytes_that_are_no_text_arrive_as_they_are() {
+    let mut bench = tail();
+    let mut file = File::create(bench.path("a.log")).unwrap();
+    file.write_all(b"crlf\r\n\xff\xfe\n\r\n").unwrap();
+    bench.meet();
+    let chunk = bench.tailer.read(bench.now).unwrap();
+    assert_eq!(chunk.bytes, b"crlf\r\n\xff\xfe\n\r\n");
+    assert_eq!(chunk.gap(), None);
+}
+
+#[test]
+fn rest_of_an_overlong_line_is_a_gap() {
+    let mut bench = tail();
+    bench.options.chunk_bytes = 100;
+    bench.restart();
+    bench.append("a.log", &format!("{}\ntwo\n", "x".repeat(150)));
+    bench.meet();
+    let gap = bench.tailer.read(bench.now).unwrap().gap().unwrap();
+    assert_eq!((gap.from, gap.to, gap.lost_bytes), (100, Some(151), 51));
+    assert_eq!((gap.reason, gap.is_exact), (GapReason::TooLong, true));
+    assert_eq!(bench.tailer.status()[0].lost_bytes, 51);
+}
+
+#[test]
+fn copytruncate_that_loses_what_was_written_after_the_copy_says_how_much() {
+    let mut bench = tail();
+    bench.append("a.log", "one\n");
+    bench.check(&["one"]);
+    bench.append("a.log", "two\n");
+    fs::copy(bench.path("a.log"), bench.path("a.log.1")).unwrap();
+    bench.append("a.log", "between\n");
+    bench.scan();
+    open(&bench).set_len(0).unwrap();
+    bench.append("a.log", "new\n");
+    bench.check(&["one", "two", "new"]);
+    let gaps = gaps(&mut bench);
+    assert_eq!(gaps.len(), 1);
+    assert_eq!((gaps[0].from, gaps[0].to, gaps[0].lost_bytes), (8, None, 8));
+    assert_eq!(gaps[0].reason, GapReason::Truncated);
+}
+
+#[test]
+fn file_that_cannot_be_read_is_opened_again() {
+    let mut bench = tail();
+    bench.append("a.log", "one\n");
+    bench.check(&["one"]);
+    let directory = File::open(bench.dir.path()).unwrap();
+    bench.tailer.files.values_mut().next().unwrap().content = Content::Plain(directory);
+    bench.append("a.log", "two\n");
+    bench.run(10);
+    assert_eq!(bench.hub.lines, ["one", "two"]);
+    assert_eq!(bench.tailer.status()[0].error, None);
+}
+
+#[test]
+fn file_that_its_server_forgot_is_a_gap() {
+    let mut bench = tail();
+    bench.append("a.log", "one\n");
+    bench.check(&["one"]);
+    bench.append("a.log", "two\n");
+    bench.scan();
+    fs::remove_file(bench.path("a.log")).unwrap();
+    let key = *bench.tailer.files.keys().next().unwrap();
+    bench.tailer.reopen(key, &std::io::Error::from_raw_os_error(116), bench.now);
+    let gaps = gaps(&mut bench);
+    assert_eq!((gaps[0].from, gaps[0].lost_bytes, gaps[0].reason), (4, 4, GapReason::Gone));
+    bench.append("a.log", "three\n");
+    bench.check(&["one", "three"]);
+}
+
+#[test]
+fn deleted_file_says_so_and_is_closed_when_it_is_read() {
+    let mut bench = tail();
+    bench.append("a.log", "one\n");
+    bench.check(&["one"]);
+    fs::remove_file(bench.path("a.log")).unwrap();
+    bench.run(2);
+    let status = &bench.tailer.status()[0];
+    assert_eq!((status.state, status.modified.is_some()), (StreamState::Deleted, true));
+    bench.run(60);
+    assert!(bench.tailer.files.is_empty());
+}
+
+#[test]
+fn identity_stays_while_a_file_grows_through_the_size_of_its_head() {
+    let mut bench = tail();
+    bench.append("a.log", &"x".repeat(100));
+    bench.check(&[]);
+    bench.restart();
+    bench.append("a.log", &"y".repeat(155));
+    bench.run(2);
+    assert!(bench.hub.streams.is_empty());
+    bench.append("a.log", &"z".repeat(300));
+    bench.run(2);
+    bench.restart();
+    bench.append("a.log", "end\ntwo\n");
+    bench.run(2);
+    bench.restart();
+    bench.append("a.log", "three\n");
+    bench.run(2);
+    assert_eq!(bench.hub.streams.len(), 1);
+    assert_eq!(bench.hub.lines[1..], ["two", "three"]);
+}
