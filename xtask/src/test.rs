@@ -51,7 +51,10 @@ const STEPS: &[Step] = &[
 pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     for arg in args {
         match arg.as_str() {
-            "--long" => shell.set_var("WEIR_ROUNDS", "200"),
+            "--long" => {
+                shell.set_var("WEIR_ROUNDS", "200");
+                shell.set_var("WEIR_FUZZ_SECONDS", "60");
+            }
             other => {
                 return Err(format!(
                     "test has no option `{other}`\nhint: `cargo xtask test [--long]`"

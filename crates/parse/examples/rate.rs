@@ -1,7 +1,8 @@
 //! How many lines a second one core turns into rows: `cargo run -p weir-parse --example rate [--] [format] [lines]`.
 //!
-//! Formats: `json` (keys as they come), `json-template`, `combined`, `combined-template`, `haproxy`, `auto`. The
-//! lines are of the 15-field nginx format of `docs/bench`, 589 bytes on average, made here from a fixed seed. The
+//! Formats: `json` (keys as they come), `json-template`, `combined`, `combined-template`, `haproxy`, `auto`; through
+//! pipelines `grok` (`%{COMBINEDAPACHELOG}`), `grok-classic` (the same lines by a pattern in which a byte may go several
+//! ways), `grok-redacted`, `key-value`. `hostile` tells what the lines cost that are made to cost most. The lines are of the 15-field nginx format of `docs/bench`, 589 bytes on average, made here from a fixed seed. The
 //! same lines are read by sonic-rs into its lazy members, as a measure of what the row building costs. Times are
 //! those on the CPU (`/proc/self/schedstat`), so that a busy machine does not change them much.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
@@ -9,7 +10,7 @@
 
 use std::fmt::Write as _;
 
-use weir_parse::{LineParser, ParsedRows};
+use weir_parse::{LineParser, ParsedRows, Parsers, Redaction};
 use weir_tables::{JsonEscape, LogFormat, LogSource, Micros, Program, Rows};
 
 /// As in weir itself.
@@ -77,6 +78,91 @@ fn haproxy_line(out: &mut String, r: &mut Random, second: u64) {
     .expect("writing to a String does not fail");
 }
 
+const CLASSIC: &str = r#"%{IPORHOST:clientip} %{USER:ident} %{USER:auth} \[%{HTTPDATE:timestamp}\] "(?:%{WORD:verb} %{NOTSPACE:request}(?: HTTP/%{NUMBER:httpversion})?|%{DATA:rawrequest})" %{NUMBER:response} (?:%{NUMBER:bytes}|-) %{QS:referrer} %{QS:agent}"#;
+
+fn pair_line(out: &mut String, r: &mut Random, second: u64) {
+    let (minute, second) = (second / 60 % 60, second % 60);
+    writeln!(
+        out,
+        r#"time=2026-11-20T12:{minute:02}:{second:02}Z level=warn src={}.2.3.4 dst=10.0.0.{} proto=tcp spt={} dpt=443 action=drop msg="denied by rule {}""#,
+        r.next(223) + 1, r.next(256), r.next(65_536), r.next(900),
+    )
+    .expect("writing to a String does not fail");
+}
+
+/// The pipeline of a format that is none by itself.
+fn pipeline_of(name: &str) -> Option<String> {
+    let grok = |pattern: &str| format!("[parse]\nformat = \"grok\"\npattern = '{pattern}'\n");
+    match name {
+        "grok" | "grok-redacted" => Some(grok("%{COMBINEDAPACHELOG}")),
+        "grok-classic" => Some(grok(CLASSIC)),
+        "key-value" => Some("[parse]\nformat = \"key_value\"\n".into()),
+        _ => None,
+    }
+}
+
+fn parser(name: &str) -> LineParser {
+    let source = LogSource {
+        path: "/var/log/nginx/access.log".into(),
+        program: Program::Nginx,
+        format: format_of(name),
+        found_in: "example".into(),
+    };
+    let path = "/var/log/nginx/access.log";
+    let Some(text) = pipeline_of(name) else { return LineParser::new(&source, path, "web1") };
+    let parsers = Parsers::built_in();
+    let pipeline = parsers.pipeline_of(name, &text).expect("a good pipeline");
+    let parser = parsers.line_parser_with(Some(&pipeline), &source, path, "web1");
+    if name != "grok-redacted" {
+        return parser;
+    }
+    let all = Redaction::of_kinds(["email", "card", "token", "client_address"]);
+    parser.with_redaction(all.expect("known kinds"))
+}
+
+/// The kernel counts a thread's time in steps of milliseconds, so that many lines are needed for one figure.
+const HOSTILE_ROUNDS: u32 = 1_000;
+
+/// Patterns and lines that are made to cost most: what one line costs on the CPU.
+fn hostile() {
+    let many = |text: &str, bytes: usize| text.repeat(bytes / text.len());
+    for (pattern, line) in [
+        ("(a+)+$", many("a", 60_000) + "b"),
+        ("(.*a){20}!", many("a", 60_000)),
+        ("%{DATA:a} %{DATA:b} %{DATA:c} %{DATA:d} %{DATA:e}x", many("a ", 60_000)),
+        ("(?:%{GREEDYDATA}=%{GREEDYDATA}){9}!", many("=", 60_000)),
+        ("%{COMBINEDAPACHELOG}", many("1", 60_000)),
+        (
+            "%{COMBINEDAPACHELOG}",
+            format!("1 - - [20/Nov/2026:12:00:00 +0000] \"{}", many("\\\"", 60_000)),
+        ),
+        (
+            CLASSIC,
+            format!("1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] \"{}", many("GET /a ", 60_000)),
+        ),
+        ("%{HAPROXYHTTP}", many("Nov 20 12:00:00 a b: ", 60_000)),
+    ] {
+        let parsers = Parsers::built_in();
+        let text = format!("[parse]\nformat = \"grok\"\npattern = '{pattern}'\n");
+        let pipeline = parsers.pipeline_of("hostile", &text).expect("a good pipeline");
+        let source = LogSource {
+            path: "/a".into(),
+            program: Program::Other,
+            format: LogFormat::Auto,
+            found_in: "example".into(),
+        };
+        let mut parser = parsers.line_parser_with(Some(&pipeline), &source, "/a", "web1");
+        let mut out = ParsedRows::default();
+        let start = cpu_seconds();
+        for _ in 0..HOSTILE_ROUNDS {
+            parser.parse(line.as_bytes(), 0, Micros(1_795_176_000_000_000), &mut out);
+            out.finish();
+        }
+        let micros = (cpu_seconds() - start) * 1e6 / f64::from(HOSTILE_ROUNDS);
+        println!("{micros:>6.0} µs  {pattern:.60}  on {} bytes", line.len());
+    }
+}
+
 fn format_of(name: &str) -> LogFormat {
     let template = |text: &str| LogFormat::NginxTemplate {
         template: text.into(),
@@ -95,24 +181,24 @@ fn format_of(name: &str) -> LogFormat {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_else(|| "json".into());
+    if name == "hostile" {
+        return hostile();
+    }
     let count: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(200_000);
     let (mut text, mut random) = (String::new(), Random(42));
     for line in 0..count {
         match name.as_str() {
-            "combined" | "combined-template" => combined_line(&mut text, &mut random, line / 500),
+            "key-value" => pair_line(&mut text, &mut random, line / 500),
+            "combined" | "combined-template" | "grok" | "grok-classic" | "grok-redacted" => {
+                combined_line(&mut text, &mut random, line / 500)
+            }
             "haproxy" => haproxy_line(&mut text, &mut random, line / 500),
             _ => json_line(&mut text, &mut random, line / 500),
         }
     }
-    let source = LogSource {
-        path: "/var/log/nginx/access.log".into(),
-        program: Program::Nginx,
-        format: format_of(&name),
-        found_in: "example".into(),
-    };
     println!("{name}: {count} lines, {} bytes a line", text.len() as u64 / count);
     for _ in 0..5 {
-        println!("  into rows  {}", rate(count, || rows(&source, &text)));
+        println!("  into rows  {}", rate(count, || rows(&name, &text)));
     }
     if name.contains("json") {
         println!("  sonic-rs lazy members only  {}", rate(count, || lazy_members(&text)));
@@ -120,8 +206,8 @@ fn main() {
 }
 
 /// Chunks of about 1 MiB, as the tailer gives them; rows leave as record batches after each.
-fn rows(source: &LogSource, text: &str) -> usize {
-    let mut parser = LineParser::new(source, "/var/log/nginx/access.log", "web1");
+fn rows(name: &str, text: &str) -> usize {
+    let mut parser = parser(name);
     let mut out = ParsedRows::default();
     let (mut at, mut sum) = (0, 0);
     while at < text.len() {

@@ -12,6 +12,7 @@ use crate::line_parser::LineParser;
 use crate::pipeline::{Pipeline, PipelineCase, test_file};
 use crate::problem::ParserProblem;
 use crate::redact::Redaction;
+use crate::suggest::{self, Suggestion};
 use crate::zone::Zone;
 
 macro_rules! built_in {
@@ -214,6 +215,11 @@ impl Parsers {
         });
         near.truncate(MAX_NEAR);
         near
+    }
+
+    /// A pattern for a sample of lines; `None` for a sample without a line.
+    pub fn suggest(&self, lines: &[String]) -> Option<Suggestion> {
+        suggest::suggest(&self.library, LINE_PATTERNS, lines)
     }
 
     /// Names of all patterns that pipelines can use.

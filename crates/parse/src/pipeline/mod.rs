@@ -114,6 +114,14 @@ impl Pipeline {
         is_path && is_program && !(matches.paths.is_empty() && matches.programs.is_empty())
     }
 
+    /// Whether its `[match]` takes a path, whatever program writes it; without `[match]` it takes all.
+    pub fn takes(&self, path: &str) -> bool {
+        self.matches.as_ref().is_none_or(|matches| {
+            matches.paths.is_empty()
+                || matches.paths.iter().any(|glob| fits(glob.as_bytes(), path.as_bytes()))
+        })
+    }
+
     pub(crate) fn zone(&self) -> Option<&Zone> {
         self.zone.as_ref()
     }

@@ -1,5 +1,6 @@
 //! What holds for every format and any bytes: one row a line, no panic, JSON read as other readers do.
 
+mod hostile;
 mod recorded;
 
 use std::collections::BTreeMap;

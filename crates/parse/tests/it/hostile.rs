@@ -1,0 +1,189 @@
+//! The hostile corpus: what visitors, torn writers and bad clocks put into logs, through every format and pipeline.
+//!
+//! `WEIR_FUZZ_SECONDS` sets how long each reader of bytes is fed with random lines (2 s without it).
+
+use std::time::Duration;
+
+use weir_parse::{ParsedRows, Parsers, RowText};
+use weir_tables::{Batch, LogFormat, LogSource, Program};
+
+use crate::{OBSERVED, expected_offsets, hostile_bytes, row_offsets};
+
+/// One pipeline for each reader that is not reached by a found format.
+const PIPELINES: [&str; 8] = [
+    "[parse]\nformat = \"grok\"\npattern = [\"%{COMBINEDAPACHELOG}\", \"%{HAPROXYHTTP}\", \"%{SYSLOGLINE}\"]\n",
+    "[parse]\nformat = \"regex\"\nanywhere = true\npattern = '(?<a>\\w+)=(?<b>.*?)[ ,](?<rest>.*)'\n",
+    "[parse]\nformat = \"csv\"\n",
+    "[parse]\nformat = \"tsv\"\ncolumns = [\"a\", \"b\"]\n",
+    "[parse]\nformat = \"w3c\"\n",
+    "[parse]\nformat = \"key_value\"\n",
+    "[parse]\nformat = \"key_value\"\npair_separator = \",\"\nvalue_separator = \": \"\nkeys = [\"a\"]\n",
+    STEPS,
+];
+
+const STEPS: &str = r#"
+[parse]
+format = "auto"
+time_zone = "America/Sao_Paulo"
+[[step]]
+when = "http_response_status_code >= 200 or body contains 'a' or level exists"
+set = { note = "%{url_path} %{body}", ts = "%{d}" }
+rename = { a = "program", program = "b", url_path = "duration_seconds" }
+convert = { b = "bytes", c = "ms_to_s", status = "integer" }
+tag = "x"
+redact = ["email", "card", "token", "client_address"]
+[[step]]
+when = "not (url_query exists)"
+route = "log"
+[[step]]
+when = "url_query exists"
+route = "request"
+[[step]]
+when = "body ends_with 'z'"
+reject = "z"
+"#;
+
+fn budget_ms() -> u64 {
+    let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    u64::try_from(Duration::from_secs(seconds.unwrap_or(2)).as_millis()).expect("some minutes")
+}
+
+fn source(format: LogFormat) -> LogSource {
+    LogSource { path: "/a".into(), program: Program::Other, format, found_in: "test".into() }
+}
+
+fn read(pipeline: &str, bytes: &[u8]) -> Vec<Batch> {
+    let parsers = Parsers::built_in();
+    let pipeline = parsers.pipeline_of("my.toml", pipeline).expect("a good pipeline");
+    let source = source(LogFormat::Auto);
+    let mut parser = parsers.line_parser_with(Some(&pipeline), &source, "/a", "web1");
+    let mut out = ParsedRows::default();
+    parser.parse(bytes, 1000, OBSERVED, &mut out);
+    out.finish()
+}
+
+#[test]
+fn any_bytes_give_one_row_a_line_in_every_pipeline() {
+    let parsers = Parsers::built_in();
+    let read: Vec<_> = PIPELINES
+        .iter()
+        .map(|text| parsers.pipeline_of("my.toml", text).expect("a good pipeline"))
+        .chain(parsers.pipelines().cloned())
+        .collect();
+    arbtest::arbtest(move |u| {
+        let bytes = hostile_bytes(u)?;
+        for pipeline in &read {
+            let source = source(LogFormat::Auto);
+            let mut parser = parsers.line_parser_with(Some(pipeline), &source, "/a", "web1");
+            let mut out = ParsedRows::default();
+            // In two parts, as chunks come.
+            let cut = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            parser.parse(&bytes[..cut], 1000, OBSERVED, &mut out);
+            parser.parse(&bytes[cut..], 1000 + cut as u64, OBSERVED, &mut out);
+            assert_eq!(row_offsets(&out.finish()), expected_offsets(&bytes), "{}", pipeline.name());
+        }
+        Ok(())
+    })
+    .budget_ms(budget_ms());
+}
+
+#[test]
+fn any_text_is_a_pipeline_or_refused_with_its_line() {
+    const PARTS: [&str; 24] = [
+        "[parse]\n",
+        "[match]\n",
+        "[[step]]\n",
+        "[patterns]\n",
+        "format = \"grok\"\n",
+        "format = \"csv\"\n",
+        "pattern = \"%{IP:a} (?<b>x)\"\n",
+        "pattern = [\"%{\", 5]\n",
+        "A = \"%{A}\"\n",
+        "when = \"a = 1 and\"\n",
+        "when = '(((not a) or b in [1,2]'\n",
+        "tag = \"t\"\n",
+        "set = { a = 1 }\n",
+        "drop = 5\n",
+        "path = \"*\"\n",
+        "time = \"%d\"\n",
+        "time_zone = \"x\"\n",
+        "columns = [\"a\", \"a\"]\n",
+        "\"",
+        "\\",
+        "= ",
+        "{",
+        "\n",
+        "é",
+    ];
+    let parsers = Parsers::built_in();
+    arbtest::arbtest(move |u| {
+        let mut text = String::new();
+        for _ in 0..u.int_in_range(0..=12)? {
+            text += u.choose(&PARTS)?;
+        }
+        if let Err(problem) = parsers.pipeline_of("my.toml", &text) {
+            // The end of the text may be a line of its own.
+            assert!(problem.line <= text.lines().count() + 1, "{problem}\n{text}");
+            assert!(problem.to_string().starts_with("cannot use my.toml:"), "{problem}");
+        }
+        Ok(())
+    })
+    .budget_ms(budget_ms() / 2);
+}
+
+#[test]
+fn a_megabyte_in_one_line_is_one_row_in_every_pipeline() {
+    for fill in ["a", "a=b ", "\"", ",", "\\", " ", "é", "1.", "{\"a\":"] {
+        let line = fill.repeat((1 << 20) / fill.len());
+        for pipeline in PIPELINES {
+            let rows: usize =
+                read(pipeline, line.as_bytes()).iter().map(|b| b.rows.num_rows()).sum();
+            assert_eq!(rows, usize::from(!line.trim().is_empty()), "{fill} {pipeline}");
+        }
+    }
+}
+
+#[test]
+fn invented_keys_cost_one_budget_in_every_format() {
+    let pairs: String = (0..60_000).map(|n| format!("key{n}=v{n} ")).collect();
+    let rows = RowText::all(&read("[parse]\nformat = \"key_value\"\n", pairs.as_bytes()));
+    assert_eq!(rows[0].attrs.len(), 256 + 2);
+    assert_eq!(rows[0].get("attrs.weir.more_count"), Some("59744"));
+    let lines: String = (0..100_000).map(|n| format!("msg=m key{n}=v\n")).collect();
+    let rows = RowText::all(&read("[parse]\nformat = \"key_value\"\n", lines.as_bytes()));
+    let own: std::collections::HashSet<&str> =
+        rows.iter().flat_map(|row| row.attrs.iter().map(|(key, _)| key.as_str())).collect();
+    assert_eq!((rows.len(), own.len()), (100_000, 1_000 + 2));
+    let kept = rows.iter().filter(|row| row.get("attrs.weir.more_count") == Some("1")).count();
+    assert_eq!(kept, 99_000, "every value beyond the budget is still there");
+}
+
+#[test]
+fn clocks_and_zones_of_a_fleet_are_read() {
+    let read = |zone: &str, line: &str| {
+        let text = format!("[parse]\nformat = \"syslog\"\ntime_zone = \"{zone}\"\n");
+        let rows = RowText::all(&read(&text, line.as_bytes()));
+        (rows[0].get("ts").map(str::to_owned), rows[0].get("repair").map(str::to_owned))
+    };
+    for (zone, line, ts, repair) in [
+        ("UTC", "Nov 20 12:01:30 h a: 90 s ahead", "2026-11-20T12:01:30.000000Z", None),
+        ("UTC", "Nov 20 11:58:30 h a: 90 s behind", "2026-11-20T11:58:30.000000Z", None),
+        ("Asia/Kolkata", "Nov 20 17:30:00 h a: b", "2026-11-20T12:00:00.000000Z", None),
+        ("Pacific/Auckland", "Nov 21 01:00:00 h a: b", "2026-11-20T12:00:00.000000Z", None),
+        ("UTC", "Dec 31 23:59:59 h a: b", "2025-12-31T23:59:59.000000Z", None),
+        (
+            "UTC",
+            "<34>1 2036-01-01T00:00:00Z h a - - - b",
+            "2026-11-20T12:00:00.000000Z",
+            Some("implausible_time"),
+        ),
+        (
+            "UTC",
+            "<34>1 1970-01-01T00:00:00Z h a - - - b",
+            "2026-11-20T12:00:00.000000Z",
+            Some("implausible_time"),
+        ),
+    ] {
+        assert_eq!(read(zone, line), (Some(ts.to_owned()), repair.map(str::to_owned)), "{line}");
+    }
+}
