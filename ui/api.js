@@ -67,9 +67,14 @@ export async function runSql(sql, { limit = 1000, signal } = {}) {
 /** The answer of a query as CSV. @param {string} sql @returns {Promise<Blob>} */
 export const runCsv = async sql => (await post(sql, 100_000, '?format=csv')).blob();
 
-function post(sql, limit, suffix, signal) {
+/** What lines become. @param {{lines: string, pattern?: string, pipeline?: string}} question @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const parseLines = async (question, signal) => (await postJson('/api/parse', question, signal)).json();
+
+const post = (sql, limit, suffix, signal) => postJson(`/api/sql${suffix}`, { sql, limit }, signal);
+
+function postJson(path, body, signal) {
   const headers = { 'content-type': 'application/json' };
-  return request(`/api/sql${suffix}`, { method: 'POST', headers, body: JSON.stringify({ sql, limit }), signal });
+  return request(path, { method: 'POST', headers, body: JSON.stringify(body), signal });
 }
 
 /** Rows of an answer as objects. @param {Answer | undefined} answer @returns {any[]} */

@@ -11,6 +11,7 @@ import { Help } from './views/help.js';
 import { Overview } from './views/overview.js';
 import { Findings } from './views/findings.js';
 import { Logs } from './views/logs.js';
+import { Parse } from './views/parse.js';
 import { Sql } from './views/sql.js';
 import { Tier } from './views/tier.js';
 
@@ -19,6 +20,7 @@ const VIEWS = [
   { id: 'findings', key: 'f', title: 'Findings', view: Findings },
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
   { id: 'sql', key: 's', title: 'SQL', view: Sql },
+  { id: 'parse', key: 'p', title: 'Parse', view: Parse },
 ];
 // Reached from another view, and shown under it.
 const DETAIL_VIEWS = [{ id: 'tier', under: 'overview', view: Tier }];

@@ -111,3 +111,25 @@ test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, asy
     await stalled.stop();
   }
 });
+
+test('lines_are_parsed_with_a_pattern_that_is_mended_on_the_page', { skip }, async () => {
+  await withPage(server.url, async page => {
+    await page.goto('/#/parse');
+    await page.getByLabel('lines', { exact: true }).fill('10.0.0.1 GET /a 200\n10.0.0.2 POST /b 404');
+    const pattern = page.getByLabel('pattern or pipeline');
+    await pattern.fill('%{IP:client_address} %{INT:verb} %{NOTSPACE:path}');
+    await page.getByRole('button', { name: 'Parse' }).click();
+    const first = page.locator('.parse-line').first();
+    await first.getByText('not understood').or(first.getByText('reject')).first().waitFor();
+    await first.getByText('expected at byte 9').first().waitFor();
+    await pattern.fill('%{IP:client_address} %{WORD:verb} %{NOTSPACE:path} %{INT:status}');
+    await pattern.press('Control+Enter');
+    await first.locator('dd', { hasText: '10.0.0.1' }).first().waitFor();
+    await page.locator('.parse-line h2', { hasText: 'request' }).first().waitFor();
+    assert.equal(await page.locator('.parse-line').count(), 2);
+    await shot(page, 'parse');
+    await pattern.fill('%{IPP:x}');
+    await pattern.press('Control+Enter');
+    await page.getByText('did you mean').waitFor();
+  }, { allows: /status of 400/ });
+});

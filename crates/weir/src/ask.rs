@@ -62,7 +62,8 @@ fn from_stdin() -> Result<String, Failure> {
     Ok(sql)
 }
 
-fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
+/// Why nobody answered.
+pub(crate) fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
     let failure = Failure::new(format!("cannot ask weir at `{}`: {error}", client.base()));
     match error {
         ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => failure

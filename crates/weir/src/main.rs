@@ -10,6 +10,7 @@ mod client;
 mod clock;
 mod config;
 mod doctor;
+mod explain;
 mod failure;
 mod greeting;
 mod judge;
@@ -18,6 +19,7 @@ mod meter;
 mod nearest;
 mod own_memory;
 mod parcel_link;
+mod parse_command;
 mod parsers;
 mod port_owner;
 mod remote;
@@ -88,6 +90,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             start_log(cli.log_level.as_deref().unwrap_or("error"))?;
             return doctor::run(&args);
         }
+        Command::Parse(args) => parse_command::run(&args, &load()?)?,
         Command::Query(args) => ask::run(&args)?,
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,

@@ -199,6 +199,7 @@ impl Up<'_> {
             store: Arc::clone(store),
             clock: Arc::clone(clock),
             judge: Arc::clone(&self.judge),
+            parsers: crate::parsers::load(self.values)?,
             meter: Arc::clone(meter),
             role: if watch.is_some() { "up" } else { "hub" },
             watch,

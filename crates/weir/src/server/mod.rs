@@ -7,6 +7,7 @@ mod guard;
 mod link;
 mod metrics;
 mod page;
+mod parse;
 mod rules;
 mod schema;
 mod sql;
@@ -23,7 +24,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use serde_json::{Map, Value};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use weir_store::{QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
 
@@ -41,6 +42,8 @@ pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) judge: Arc<Judge>,
+    /// For those who try out how lines are read.
+    pub(crate) parsers: weir_parse::Parsers,
     pub(crate) meter: Arc<Meter>,
     /// What this host's collectors see; `None` on a hub.
     pub(crate) watch: Option<Arc<WatchStatus>>,
@@ -60,16 +63,22 @@ pub(crate) struct App {
 pub(crate) type Shared = Arc<App>;
 
 impl App {
-    /// Runs a query of a user, at most so many at a time.
-    pub(crate) async fn query(&self, sql: &str, rows: usize) -> Result<QueryResult, Refusal> {
+    /// Waits for a turn among the queries of users, of which so many run at a time.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let waiting = tokio::time::timeout(self.query_timeout, self.queries.acquire());
-        let Ok(Ok(_turn)) = waiting.await else {
+        let Ok(Ok(turn)) = waiting.await else {
             return Err(Refusal::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 "cannot query: too many queries are running",
             )
             .hint("try again, or raise `api.concurrent_queries`"));
         };
+        Ok(turn)
+    }
+
+    /// Runs a query of a user.
+    pub(crate) async fn query(&self, sql: &str, rows: usize) -> Result<QueryResult, Refusal> {
+        let _turn = self.turn().await?;
         let limits = QueryLimits { rows, timeout: self.query_timeout };
         let result = self.store.query(sql, limits).await;
         self.meter.count_query(result.is_ok());
@@ -92,6 +101,7 @@ fn router(app: Shared) -> Router {
         .layer(DefaultBodyLimit::max(app.parcel_bytes));
     Router::new()
         .route("/api/sql", post(sql::post).get(sql::get))
+        .route("/api/parse", post(parse::post))
         .route("/api/findings", get(findings::list))
         .route("/api/findings/{finding_id}", get(findings::one))
         .route("/api/rules", get(rules::list))
@@ -122,7 +132,7 @@ fn objects(result: &QueryResult) -> Vec<Value> {
 }
 
 /// RFC 3339 as weir writes it (`2026-11-20T12:21:00.000000Z`) back to an instant.
-fn parse_time(text: &str) -> Option<Micros> {
+pub(crate) fn parse_time(text: &str) -> Option<Micros> {
     let zoned = arrow_cast::parse::string_to_timestamp_nanos(text).ok()?;
     Some(Micros(zoned.div_euclid(1000)))
 }

@@ -45,6 +45,7 @@ const FILES: &[(&str, &[u8])] = files! {
     "views/log_row.js"
     "views/logs.js"
     "views/overview.js"
+    "views/parse.js"
     "views/rules.js"
     "views/sql.js"
     "views/tier.js"

@@ -9,6 +9,7 @@ mod harness;
 mod journal;
 mod link;
 mod netns;
+mod parse;
 mod query;
 mod torture;
 mod up;

@@ -1,0 +1,98 @@
+//! `POST /api/parse`: what lines become, as `weir parse` says it. Nothing is stored.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::answer::Refusal;
+use super::sql::require_json;
+use crate::explain::Reading;
+
+/// Lines of one request; explaining one costs some milliseconds.
+const MAX_LINES: usize = 50;
+/// Bytes of one line.
+const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// The body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    /// Lines, separated by line ends.
+    lines: String,
+    /// A pipeline file's text, or the name of a pipeline.
+    #[serde(default)]
+    pipeline: Option<String>,
+    /// A grok pattern, instead of a pipeline.
+    #[serde(default)]
+    pattern: Option<String>,
+    /// The path that a pipeline is looked for by.
+    #[serde(default)]
+    path: Option<String>,
+}
+
+/// `POST /api/parse`.
+pub(crate) async fn post(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Value>, Refusal> {
+    require_json(&headers)?;
+    let question: Question = serde_json::from_slice(&body).map_err(|error| {
+        Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
+            .hint("send {\"lines\": \"…\", \"pattern\": \"%{IP:client_address} …\"}")
+    })?;
+    // Patterns are compiled here, so at most as many as queries at a time.
+    let _turn = app.turn().await?;
+    let of_task = Arc::clone(&app);
+    let task = tokio::task::spawn_blocking(move || answer(&of_task, &question));
+    task.await.map_err(|_| {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot parse: a line broke the parser")
+    })?
+}
+
+fn answer(app: &Shared, question: &Question) -> Result<Json<Value>, Refusal> {
+    let reading = reading(app, question)?;
+    let mut parser = reading.parser();
+    let pipeline = reading.pipeline.as_deref().filter(|_| question.pattern.is_none());
+    let now = app.clock.now();
+    let lines = question.lines.lines().filter(|line| !line.trim().is_empty()).take(MAX_LINES);
+    let lines: Vec<Value> = lines
+        .filter_map(|line| {
+            let line = &line[..line.floor_char_boundary(MAX_LINE_BYTES)];
+            reading.explain(&mut parser, line, now).map(|found| found.json(line, pipeline))
+        })
+        .collect();
+    let sample: Vec<String> = question.lines.lines().map(str::to_owned).take(MAX_LINES).collect();
+    let suggestion = reading.parsers.suggest(&sample).map(
+        |found| json!({"pattern": found.pattern, "matched": found.matched, "lines": found.lines}),
+    );
+    Ok(Json(json!({"lines": lines, "suggestion": suggestion})))
+}
+
+fn reading(app: &Shared, question: &Question) -> Result<Reading, Refusal> {
+    let parsers = app.parsers.clone();
+    let text = match (&question.pattern, &question.pipeline) {
+        (Some(pattern), _) => {
+            let pattern = toml::Value::String(pattern.clone());
+            Some(format!("[parse]\nformat = \"grok\"\npattern = {pattern}\n"))
+        }
+        (None, Some(name)) if parsers.get(name).is_some() => None,
+        (None, text) => text.clone(),
+    };
+    let pipeline = match (text, &question.pipeline) {
+        (Some(text), _) => Some(parsers.pipeline_of("pipeline", &text).map_err(|problem| {
+            let message = format!("cannot use line {}: {}", problem.line, problem.message);
+            Refusal::new(StatusCode::BAD_REQUEST, message).hint(problem.hint)
+        })?),
+        (None, Some(name)) => parsers.get(name).cloned(),
+        (None, None) => None,
+    };
+    let path = question.path.as_deref().unwrap_or("pasted");
+    Ok(Reading::new(parsers, pipeline, path, &app.host))
+}
