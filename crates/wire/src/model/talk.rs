@@ -7,7 +7,7 @@ use super::exchange::Text;
 use super::pair::Open;
 use super::seen::{End, RequestSeen, WireTier};
 use super::{World, each_slice, urls};
-use crate::flow::{Connection, Half, NONE, Ordered, Protocol, Side, is_before};
+use crate::flow::{Connection, NONE, Protocol, Side, is_before};
 use crate::http::{Body, Listener, RequestHead, ResponseHead, is_request_start, is_response_start};
 use crate::packet::Packet;
 
@@ -57,58 +57,55 @@ fn is_http_port(connection: &Connection, world: &World) -> bool {
         || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
 }
 
-/// The next bytes of a direction, in order.
-pub(super) fn ordered(
+/// The next bytes of a direction, in order: `length` on the wire, of which `bytes` were captured.
+pub(super) fn bytes(
     connection: &mut Connection,
     world: &mut World,
     side: Side,
-    half: &mut Half,
-    ordered: Ordered<'_>,
+    ts: i64,
+    bytes: &[u8],
+    length: u32,
 ) {
     let is_http = connection.protocol == Protocol::Http;
-    let end_seq = half.next;
-    match ordered {
-        Ordered::Bytes { ts, bytes, length } if is_http => {
-            let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-            let is_request = side == Side::Client;
-            half.framer.feed(&mut half.partial, is_request, bytes, length, &mut talk);
-        }
-        Ordered::Bytes { ts, bytes, length } => {
-            piece_until(connection, world, side, ts, bytes, length, end_seq);
-        }
-        Ordered::Gap { length } => {
-            let tier = connection.tier;
-            world.tier_mut(tier).missed_by_tap += 1;
-            world.now(tier).missed_by_tap += 1;
-            if is_http {
-                let ts = half.last_data_ts;
-                let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-                half.framer.gap(&mut half.partial, length, &mut talk);
-            }
-        }
+    let half = connection.half(side);
+    half.last_data_ts = ts;
+    if !is_http {
+        return by_turn(connection, world, side, ts, bytes, length);
     }
+    let end_seq = half.next;
+    // What is read may change the other direction's framer, but not this one's.
+    let (mut framer, mut partial) = (half.framer, half.partial.take());
+    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+    framer.feed(&mut partial, side == Side::Client, bytes, length, &mut talk);
+    let half = connection.half(side);
+    (half.framer, half.partial) = (framer, partial);
 }
 
-/// Payload whose place in the stream is not known: whose turn it is decides.
-pub(super) fn piece(
+/// So many bytes of a direction are missing in the capture, not on the way.
+pub(super) fn gap(connection: &mut Connection, world: &mut World, side: Side, length: u32) {
+    let tier = connection.tier;
+    world.tier_mut(tier).missed_by_tap += 1;
+    world.now(tier).missed_by_tap += 1;
+    if connection.protocol != Protocol::Http {
+        return;
+    }
+    let half = connection.half(side);
+    let (mut framer, mut partial) = (half.framer, half.partial.take());
+    let (ts, end_seq) = (half.last_data_ts, half.next);
+    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+    framer.gap(&mut partial, length, &mut talk);
+    let half = connection.half(side);
+    (half.framer, half.partial) = (framer, partial);
+}
+
+/// Without framing, a request is what the client says until the server speaks.
+fn by_turn(
     connection: &mut Connection,
     world: &mut World,
     side: Side,
     ts: i64,
     bytes: &[u8],
     length: u32,
-) {
-    piece_until(connection, world, side, ts, bytes, length, 0);
-}
-
-fn piece_until(
-    connection: &mut Connection,
-    world: &mut World,
-    side: Side,
-    ts: i64,
-    bytes: &[u8],
-    length: u32,
-    end_seq: u32,
 ) {
     const APPLICATION_DATA: u8 = 0x17;
     if connection.protocol == Protocol::Unknown {
@@ -116,6 +113,7 @@ fn piece_until(
     }
     let is_handshake = connection.protocol == Protocol::Tls
         && bytes.first().is_some_and(|kind| *kind != APPLICATION_DATA);
+    let end_seq = connection.half(side).next;
     let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
     let is_answered = talk.current().is_some_and(|exchange| exchange.answered[0] != 0);
     let is_open = talk.connection.current != NONE;
@@ -124,6 +122,7 @@ fn piece_until(
         Side::Client if is_handshake => return,
         Side::Client => {
             if is_answered {
+                talk.end_seq = talk.connection.half(Side::Server).next;
                 talk.end_response();
             }
             talk.begin();
@@ -274,6 +273,7 @@ impl Talk<'_> {
         if self.connection.half(Side::Server).framer.turn()
             && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
         {
+            self.end_seq = self.connection.half(Side::Server).next;
             self.end_response();
         }
         let Self { connection, world, ts, .. } = self;
@@ -522,7 +522,7 @@ fn emit(
     for key in exchange.keys.into_iter().filter(|key| *key != 0) {
         world.pairs.close(key, exchange.number);
     }
-    count(connection, world, slot, end);
+    count(world, slot, end);
     if world.sink.is_some() {
         show(connection, world, slot, end, acknowledged);
     }
@@ -534,7 +534,7 @@ fn micros(from: i64, to: i64) -> u64 {
     u64::try_from((to - from) / 1000).unwrap_or(0)
 }
 
-fn count(connection: &Connection, world: &mut World, slot: u32, end: End) {
+fn count(world: &mut World, slot: u32, end: End) {
     let exchange = world.pool.get(slot);
     let ([asked, sent], [first, last]) = (exchange.asked, exchange.answered);
     let (width_ns, start_ns) = (world.options.slice_ns, world.start_ns);
@@ -595,7 +595,6 @@ fn count(connection: &Connection, world: &mut World, slot: u32, end: End) {
     idle.fill(asked, last, &mut |from, to| {
         each_slice(start_ns, width_ns, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
     });
-    let _ = connection;
 }
 
 fn show(
