@@ -12,5 +12,6 @@ mod netns;
 mod query;
 mod torture;
 mod up;
+mod wire;
 mod wire_compat;
 mod wire_truth;
