@@ -61,6 +61,8 @@ const HAS_NEXT: u8 = 1;
 const HAS_ACKED: u8 = 2;
 const HAS_ID: u8 = 4;
 const FIN: u8 = 8;
+/// The last packet was several segments in one, each of which took an identification.
+const MANY: u8 = 16;
 
 /// Segments of one direction that wait for a hole to be filled.
 const HELD_MAX: usize = 64;
@@ -303,6 +305,13 @@ impl Half {
         self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && is_after(self.acked, reach)
     }
 
+    /// Goes on where the peer is, past what the tap has not seen.
+    pub(crate) fn catch_up(&mut self) {
+        self.held = None;
+        self.next = self.acked;
+        self.timed_ts = 0;
+    }
+
     /// The identification of the last packet.
     pub(crate) fn last_id(&self) -> Option<u16> {
         (self.flags & HAS_ID != 0).then_some(self.id.last)
@@ -310,15 +319,17 @@ impl Half {
 
     /// Compares a packet's identification with the one before; how many packets are missing between.
     #[inline]
-    pub(crate) fn identify(&mut self, id: u16, could_be_many: bool) -> u16 {
+    pub(crate) fn identify(&mut self, id: u16, is_many: bool) -> u16 {
         let before = std::mem::replace(&mut self.id.last, id);
+        let was_many = self.flags & MANY != 0;
+        self.flags = if is_many { self.flags | MANY } else { self.flags & !MANY };
         if self.flags & HAS_ID == 0 {
             self.flags |= HAS_ID;
             return 0;
         }
         let step = id.wrapping_sub(before).cast_signed();
         match step {
-            _ if could_be_many => 0,
+            _ if was_many => 0,
             1 => {
                 self.id.steps = self.id.steps.saturating_add(1);
                 self.id.by_one = self.id.by_one.saturating_add(1);

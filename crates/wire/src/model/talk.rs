@@ -8,7 +8,9 @@ use super::pair::Open;
 use super::seen::{End, RequestSeen, WireTier};
 use super::{World, each_slice, urls};
 use crate::flow::{Connection, NONE, Protocol, Side, is_before};
-use crate::http::{Body, Listener, RequestHead, ResponseHead, is_request_start, is_response_start};
+use crate::http::{
+    Body, Framer, Listener, RequestHead, ResponseHead, is_request_start, is_response_start,
+};
 use crate::packet::Packet;
 
 /// Without a measured round trip, a request so soon behind the server's FIN has crossed it.
@@ -192,22 +194,22 @@ pub(super) fn acknowledged(connection: &mut Connection, world: &mut World, ts: i
     }
 }
 
-/// The client acknowledges answers that the tap has not seen: they are over.
+/// The client asks again and has all that the server sent, of which the tap has not seen the end: the answers are
+/// over, and the server's next byte begins another.
 pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts: i64) {
     while connection.current != NONE {
-        let slot = connection.current;
-        let exchange = world.pool.get(slot);
-        let is_answered = exchange.answered[0] != 0;
-        connection.current = exchange.next;
-        if is_answered {
-            let tier = connection.tier;
-            world.tier_mut(tier).responses += 1;
-        }
-        let end = if is_answered { End::Ok } else { End::Unseen };
-        emit(connection, world, slot, end, Some(ts));
+        give_up_oldest(connection, world, Some(ts));
     }
     connection.newest = NONE;
-    connection.half(Side::Server).framer.turn();
+    let half = connection.half(Side::Server);
+    half.catch_up();
+    half.partial = None;
+    if half.framer != Framer::Opaque {
+        half.framer = Framer::Idle;
+    }
+    let tier = connection.tier;
+    world.tier_mut(tier).missed_by_tap += 1;
+    world.now(tier).missed_by_tap += 1;
 }
 
 /// The server's FIN ends what has no other end.
@@ -308,6 +310,19 @@ impl Talk<'_> {
         }
     }
 
+    /// A response to a request that lies behind the snap length, pipelined in a segment of the client.
+    fn begin_hidden_request(&mut self) {
+        let ts = self.ts;
+        self.ts = self.connection.half(Side::Client).last_data_ts;
+        self.begin_request();
+        self.ts = ts;
+        if let Some(exchange) = self.newest() {
+            exchange.answered = [ts; 2];
+            exchange.is_sent = true;
+            exchange.is_cut = true;
+        }
+    }
+
     /// The response to `current` is whole.
     fn end_response(&mut self) {
         let slot = self.connection.current;
@@ -373,10 +388,8 @@ impl Listener for Talk<'_> {
             exchange.is_sent = true;
         }
         let ts = self.ts;
-        match self.current() {
-            Some(exchange) if exchange.answered[0] == 0 => exchange.answered = [ts; 2],
-            Some(_) => {}
-            None => self.world.tiers[usize::from(self.connection.tier)].unasked += 1,
+        if let Some(exchange) = self.current().filter(|exchange| exchange.answered[0] == 0) {
+            exchange.answered = [ts; 2];
         }
     }
 
@@ -388,6 +401,7 @@ impl Listener for Talk<'_> {
             head.target
         });
         let has_tiers = self.world.tiers.len() > 2;
+        self.connection.has_cut_requests |= is_cut;
         if let Some(exchange) = self.newest() {
             exchange.url = url;
             exchange.is_cut |= is_cut;
@@ -420,6 +434,13 @@ impl Listener for Talk<'_> {
     }
 
     fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body {
+        if self.connection.current == NONE {
+            match head.status {
+                100..=199 => {}
+                200.. if self.connection.has_cut_requests => self.begin_hidden_request(),
+                _ => self.world.tiers[usize::from(self.connection.tier)].unasked += 1,
+            }
+        }
         let (is_head, is_connect) = self
             .current()
             .map_or((false, false), |exchange| (exchange.is_head, exchange.is_connect));
@@ -429,7 +450,7 @@ impl Listener for Talk<'_> {
         }
         match head.status {
             101 => {
-                self.connection.half(Side::Client).framer = crate::http::Framer::Opaque;
+                self.connection.half(Side::Client).framer = Framer::Opaque;
                 self.end_response();
                 Body::Opaque
             }
@@ -438,7 +459,7 @@ impl Listener for Talk<'_> {
                 Body::None
             }
             200..=299 if is_connect => {
-                self.connection.half(Side::Client).framer = crate::http::Framer::Opaque;
+                self.connection.half(Side::Client).framer = Framer::Opaque;
                 self.end_response();
                 Body::Opaque
             }
@@ -488,19 +509,30 @@ impl Listener for Talk<'_> {
         if self.side == Side::Client {
             return;
         }
-        // Answers may be among what is missing; the newest request is the one that can still be answered.
-        while self.connection.current != self.connection.newest {
-            let slot = self.connection.current;
-            let exchange = self.world.pool.get(slot);
-            let end = if exchange.answered[0] != 0 { End::Ok } else { End::Unseen };
-            self.connection.current = exchange.next;
-            emit(self.connection, self.world, slot, end, None);
+        // The answer that was due is among what is missing. Of several, the newest may still come.
+        let is_pipelined = self.connection.current != self.connection.newest;
+        while self.connection.current != NONE {
+            let is_newest = self.connection.current == self.connection.newest;
+            let is_waiting = self.current().is_some_and(|exchange| exchange.answered[0] == 0);
+            if is_pipelined && is_newest && is_waiting {
+                return;
+            }
+            give_up_oldest(self.connection, self.world, None);
         }
+        self.connection.newest = NONE;
     }
+}
 
-    fn expects_more(&self) -> bool {
-        self.side == Side::Client || self.connection.newest != self.connection.current
-    }
+/// The client has the answer to the oldest request, or what is left of it; the capture has not.
+fn give_up_oldest(connection: &mut Connection, world: &mut World, acknowledged: Option<i64>) {
+    let slot = connection.current;
+    let exchange = world.pool.get(slot);
+    let is_answered = exchange.answered[0] != 0;
+    connection.current = exchange.next;
+    let tier = connection.tier;
+    world.tier_mut(tier).responses += u64::from(is_answered);
+    let end = if is_answered { End::Ok } else { End::Unseen };
+    emit(connection, world, slot, end, acknowledged);
 }
 
 /// A target that the snap length cut may end in half an id: what is behind the last slash does not count.
@@ -560,7 +592,7 @@ fn count(world: &mut World, slot: u32, end: End) {
     tier.transfer.add(transfer);
     tier.total.add(total);
     tier.client_wait_us += micros(0, exchange.client_wait_ns);
-    if exchange.upstream.tries > 0 {
+    if exchange.upstream.tries > 0 && exchange.upstream.answered[0] != 0 {
         tier.with_upstream += 1;
         let stall = micros(sent, exchange.upstream.asked);
         let stalls =

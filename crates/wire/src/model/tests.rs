@@ -504,14 +504,26 @@ fn requests_that_cross_the_closing_are_a_race() {
 }
 
 #[test]
+fn requests_behind_the_snap_length_are_known_by_their_answers() {
+    let mut play = Play::default();
+    let line = &mut play.open(80, 0, 1);
+    play.data(line, CLIENT, 10, [get("/a"), get("/b"), get("/c")].concat());
+    (0..3).for_each(|n| play.data(line, SERVER, 20 + n, ok(5)));
+    play.packets.iter_mut().for_each(|packet| packet.captured = 24);
+    let (report, rows) = play.run(Options::default());
+    assert_eq!((report.tiers[0].requests, report.tiers[0].responses), (3, 3));
+    assert_eq!(rows.requests.iter().map(|row| row.2).collect::<Vec<_>>(), [10, 11, 12]);
+}
+
+#[test]
 fn clients_that_do_not_read_are_named() {
     let mut play = Play::default();
     for client in 0..20 {
         let line = &mut play.open(80, client * 10, 1);
-        play.data(line, CLIENT, 100 + client, get("/big"));
+        play.data(line, CLIENT, 400 + client, get("/big"));
         let answer = ok(9000);
         for (n, part) in (0_i64..).zip(answer.chunks(1400)) {
-            let at = 130 + client + n * 300;
+            let at = 430 + client + n * 300;
             play.data(line, SERVER, at, part);
             line.window = 0;
             play.ack(line, CLIENT, at + 1);
