@@ -3,6 +3,7 @@
 //! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which the answer is shown.
 
 mod chart;
+mod html;
 mod json;
 mod rows;
 mod text;
@@ -46,6 +47,9 @@ pub(crate) struct ModelArgs {
     /// The table whose rows csv and ndjson print.
     #[arg(long, value_enum, default_value_t = WireTable::WireSlice)]
     pub(crate) table: WireTable,
+    /// Write a page with charts that needs nothing else; what `--format` says is printed as well.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Keep the rows of all four tables as well: a weir's address, or the data directory of one that does not run.
     #[arg(long, value_name = "URL|DIR")]
     pub(crate) into: Option<String>,
@@ -96,6 +100,9 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     let rows = Rows::new(args, files)?;
     let report = read(args, files, rows.sink())?;
     rows.finish(&report)?;
+    if let Some(path) = &args.html {
+        html::write(path, &json::object(&report, files))?;
+    }
     match args.format {
         WireFormat::Json => say(&json::object(&report, files)),
         WireFormat::Text => say(&text::page(&report, files, Paint::for_stdout())),

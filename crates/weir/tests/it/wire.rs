@@ -51,7 +51,7 @@ fn capture(segments: &[Segment<'_>]) -> Vec<u8> {
 fn one_request() -> Vec<u8> {
     const ASK: &[u8] = b"GET /item/7?a=1 HTTP/1.1\r\nHost: shop\r\n\r\n";
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let (asked, answered) = (101 + 41, 501 + 40);
+    let (asked, answered) = (101 + 40, 501 + 40);
     let segment = |micros, is_answer, seq, ack, flags, payload| Segment {
         micros,
         is_answer,
@@ -111,6 +111,10 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
     let found = json!([row["url_path"], row["url_query"], row["tier"], row["duration_seconds"]]);
     assert_eq!(found, json!(["/item/7", "a=1", "wire_edge", 0.025]));
     assert_eq!(row["http_response_status_code"], json!(200));
+    let html = dir.path().join("one.html").display().to_string();
+    run(&["--html", &html]);
+    let html = std::fs::read_to_string(html).expect("it was written");
+    assert!(html.starts_with("<!doctype html>") && html.contains("\"verdict\": \"smooth\""));
     let other = run(&["--port", "81", "--format", "json"]);
     let other: Value = serde_json::from_str(&other).expect("one object");
     assert_eq!(json!([other["verdict"], other["skipped"][0]["count"]]), json!(["unknown", 7]));
