@@ -19,6 +19,7 @@ pub(crate) type Coarse = Histogram<4>;
 const VALUE_MAX: u64 = 1 << 40;
 
 impl<const BITS: u32> Histogram<BITS> {
+    #[inline]
     fn bucket(value: u64) -> usize {
         let exponent = (value | 1).ilog2().max(BITS);
         let shift = exponent - BITS;

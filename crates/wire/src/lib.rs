@@ -18,6 +18,7 @@ mod http;
 mod judge;
 mod model;
 pub mod packet;
+mod rows;
 mod skip;
 pub mod text;
 
@@ -29,4 +30,5 @@ pub use judge::{
     Evidence, Quantiles, Report, SliceReport, TierReport, UrlReport, Usl, UslAnswer, Verdict,
 };
 pub use model::{ConnectionSeen, End, Model, Options, RequestSeen, Sink, WireTier};
+pub use rows::{Origin, TableSink, slices};
 pub use skip::{Skip, Skipped};

@@ -4,14 +4,14 @@ table! {
     /// Every request as one tier saw it; two rows of different `tier` never measure the same thing.
     Request, RequestRows = "request";
     grain: "one row per request and tier that recorded it";
-    source: "access logs of nginx, HAProxy and Apache; later the edge, the wire and the beacon";
+    source: "access logs of nginx, HAProxy and Apache, captures that `weir wire` reads; later the edge and the beacon";
     sort: [ts];
     1 ts: Time = "When the tier wrote the record: at completion for proxies' logs.";
     2 host: Text = "The host that recorded it.";
     3 tier: Text = "Where the clock stood: `client`, `edge`, `wire_edge`, `proxy`, `wire_upstream` or `app`.";
     4 observed_ts: Time = "When the agent read the record.";
     5 source: Text = "The file it was read from.";
-    6 source_offset: OptInt = "Byte offset of the line in its stream; NULL when the source has no offsets.";
+    6 source_offset: OptInt = "Byte offset of the line in its stream, or the request's number in its capture; NULL when the source has no offsets.";
     7 program: OptText = "The program that recorded it: nginx, haproxy, apache.";
     8 request_id: OptText = "The id that joins the tiers' rows of one request; NULL when not logged.";
     9 client_address: OptText = "The peer's address as the tier saw it; behind a balancer that is the balancer.";

@@ -3,7 +3,9 @@
 //! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which the answer is shown.
 
 mod chart;
+mod html;
 mod json;
+mod rows;
 mod text;
 mod when;
 
@@ -14,16 +16,17 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weir_wire::text::{Lines, TextReader};
-use weir_wire::{Capture, Format, Input, Model, Options, Report, Skipped, WireError};
+use weir_wire::{Capture, Format, Input, Model, Options, Report, Sink, Skipped, WireError};
 
 use crate::failure::{EXIT_USAGE, Failure, read_failure};
 use crate::terminal::{Paint, complain, say};
 use crate::time_zone;
+use rows::Rows;
 
 /// Flags that say what to look at and how to show it.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArgs {
-    /// text for a person, json for a program.
+    /// text for a person; json, one object; csv or ndjson, the rows of one table.
     #[arg(long, value_enum, default_value_t = WireFormat::Text)]
     pub(crate) format: WireFormat,
     /// Width of a slice of time, such as 100ms, 1s or 1m.
@@ -41,6 +44,35 @@ pub(crate) struct ModelArgs {
     /// Leave out packets from then on.
     #[arg(long, value_name = "TIME", value_parser = when::parse_instant)]
     pub(crate) to: Option<i64>,
+    /// The table whose rows csv and ndjson print.
+    #[arg(long, value_enum, default_value_t = WireTable::WireSlice)]
+    pub(crate) table: WireTable,
+    /// Write a page with charts that needs nothing else; what `--format` says is printed as well.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Keep the rows of all four tables as well: a weir's address, or the data directory of one that does not run.
+    #[arg(long, value_name = "URL|DIR")]
+    pub(crate) into: Option<String>,
+    /// The name of the host that captured, in every row. Default: this host's.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+    /// A file whose first line is the login of the weir that `--into` names.
+    #[arg(long, value_name = "FILE", requires = "into")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// Tables that a capture fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum WireTable {
+    /// Requests, as every tier has them.
+    Request,
+    /// What only packets tell of a request.
+    WireRequest,
+    /// Connections.
+    TcpConn,
+    /// Slices of time of each server port.
+    WireSlice,
 }
 
 /// How the answer is printed.
@@ -50,6 +82,10 @@ pub(crate) enum WireFormat {
     Text,
     /// One object: verdict, why, tiers, slices, skipped.
     Json,
+    /// Rows of a table, RFC 4180 with a header line.
+    Csv,
+    /// Rows of a table, one object a line.
+    Ndjson,
 }
 
 /// Runs the command.
@@ -61,16 +97,26 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     }
     let stdin = [PathBuf::from("-")];
     let files = if files.is_empty() { &stdin } else { files };
-    let report = read(args, files)?;
+    let rows = Rows::new(args, files)?;
+    let report = read(args, files, rows.sink())?;
+    rows.finish(&report)?;
+    if let Some(path) = &args.html {
+        html::write(path, &json::object(&report, files))?;
+    }
     match args.format {
         WireFormat::Json => say(&json::object(&report, files)),
         WireFormat::Text => say(&text::page(&report, files, Paint::for_stdout())),
+        WireFormat::Csv | WireFormat::Ndjson => {}
     }
     Ok(())
 }
 
 /// All files are one capture, in the order that is given.
-fn read(args: &ModelArgs, files: &[PathBuf]) -> Result<Report, Failure> {
+fn read(
+    args: &ModelArgs,
+    files: &[PathBuf],
+    sink: Option<Box<dyn Sink>>,
+) -> Result<Report, Failure> {
     let options = Options {
         slice_ns: args.slice,
         ports: args.port.clone(),
@@ -81,7 +127,7 @@ fn read(args: &ModelArgs, files: &[PathBuf]) -> Result<Report, Failure> {
         seed: std::hash::RandomState::new().hash_one(0),
         ..Options::default()
     };
-    let mut model = Model::new(options, None);
+    let mut model = Model::new(options, sink);
     let (mut skipped, mut tap_drops) = (Skipped::default(), None);
     for file in files {
         let input = open(file).map_err(failure)?;

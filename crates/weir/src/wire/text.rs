@@ -23,17 +23,19 @@ pub(super) fn page(report: &Report, files: &[PathBuf], paint: Paint) -> String {
 fn put(out: &mut String, report: &Report, files: &[PathBuf], paint: Paint) -> std::fmt::Result {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let requests: u64 = report.tiers.iter().map(|tier| tier.requests).sum();
-    let span = report.span_ns.unwrap_or_default();
-    writeln!(
-        out,
-        "{}: {} TCP packets from {} in {}, {} requests on {} ports",
-        names.join(", "),
-        thousands(report.packets),
-        Micros(span[0].div_euclid(1000)),
-        time(us(span[1] - span[0])),
-        thousands(requests),
-        report.tiers.len()
-    )?;
+    let names = names.join(", ");
+    match report.span_ns {
+        None => writeln!(out, "{names}: no TCP packet that was asked for")?,
+        Some([first, last]) => writeln!(
+            out,
+            "{names}: {} TCP packets from {} in {}, {} requests, {} server ports",
+            thousands(report.packets),
+            Micros(first.div_euclid(1000)),
+            time(us(last - first)),
+            thousands(requests),
+            report.tiers.len()
+        )?,
+    }
     let class = class(report.verdict);
     let answer = format!("{} ({})", report.verdict.answer(), report.verdict.as_str());
     writeln!(out, "\nWas it us? {}\n  {}", paint.class(class, &answer), report.why)?;
@@ -258,11 +260,12 @@ fn thousands(count: u64) -> String {
     out
 }
 
-/// Microseconds for a person: `0.9 ms`, `916 ms`, `1.35 s`, `2 m 5 s`.
+/// Microseconds for a person: `40 µs`, `0.9 ms`, `916 ms`, `1.35 s`, `2 m 5 s`.
 #[expect(clippy::cast_precision_loss, reason = "microseconds are below 2^53")]
 fn time(us: u64) -> String {
     match us {
-        0..10_000 => format!("{:.1} ms", us as f64 / 1e3),
+        0..100 => format!("{us} µs"),
+        100..10_000 => format!("{:.1} ms", us as f64 / 1e3),
         10_000..1_000_000 => format!("{} ms", us / 1000),
         1_000_000..100_000_000 => format!("{:.2} s", us as f64 / 1e6),
         _ => format!("{} m {} s", us / 60_000_000, us / 1_000_000 % 60),
@@ -277,7 +280,7 @@ mod tests {
     fn numbers_are_written_for_people() {
         assert_eq!(thousands(0), "0");
         assert_eq!(thousands(1_682_796), "1,682,796");
-        let times = [900, 916_000, 1_350_000, 125_000_000].map(time);
-        assert_eq!(times, ["0.9 ms", "916 ms", "1.35 s", "2 m 5 s"]);
+        let times = [40, 900, 916_000, 1_350_000, 125_000_000].map(time);
+        assert_eq!(times, ["40 µs", "0.9 ms", "916 ms", "1.35 s", "2 m 5 s"]);
     }
 }

@@ -13,5 +13,6 @@ mod parse;
 mod query;
 mod torture;
 mod up;
+mod wire;
 mod wire_compat;
 mod wire_truth;

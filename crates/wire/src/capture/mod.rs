@@ -164,6 +164,7 @@ impl Capture {
 }
 
 /// Four bytes at `at` in either order; the caller knows that they are there.
+#[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize, is_big: bool) -> u32 {
     let four: [u8; 4] = bytes[at..at + 4].try_into().expect("four bytes are four bytes");
     if is_big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }

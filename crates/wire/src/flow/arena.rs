@@ -24,12 +24,14 @@ const CHUNK: usize = 1024;
 /// Both ends, the smaller first: the same for both directions.
 type Key = ([u128; 2], [u16; 2]);
 
+#[inline]
 fn key(a: Endpoint, b: Endpoint) -> Key {
     let (first, second) = if a <= b { (a, b) } else { (b, a) };
     ([first.address, second.address], [first.port, second.port])
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
+#[inline]
 fn hash((addresses, ports): &Key, seed: u64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = seed ^ (u64::from(ports[0]) << 16 | u64::from(ports[1]));
@@ -60,12 +62,14 @@ impl Arena {
         self.len() >= self.limit
     }
 
+    #[inline]
     pub(crate) fn get(&mut self, slot: u32) -> &mut Connection {
         let slot = slot as usize;
         &mut self.chunks[slot / CHUNK][slot % CHUNK]
     }
 
     /// The connection between two ends.
+    #[inline]
     pub(crate) fn find(&self, a: Endpoint, b: Endpoint) -> Option<u32> {
         let key = key(a, b);
         let is_same = |slot: &u32| {

@@ -86,6 +86,7 @@ pub(crate) struct Connection {
     pub(crate) is_rst_in_flight: bool,
     pub(crate) is_established: bool,
     pub(crate) has_tier: bool,
+    pub(crate) has_cut_requests: bool,
     is_closing: bool,
     is_queued: bool,
     is_live: bool,
@@ -122,25 +123,30 @@ impl Connection {
             is_rst_in_flight: false,
             is_established: false,
             has_tier: false,
+            has_cut_requests: false,
             is_closing: false,
             is_queued: false,
             is_live: true,
         }
     }
 
+    #[inline]
     pub(crate) fn client(&self) -> Endpoint {
         Endpoint { address: self.addresses[0], port: self.ports[0] }
     }
 
+    #[inline]
     pub(crate) fn server(&self) -> Endpoint {
         Endpoint { address: self.addresses[1], port: self.ports[1] }
     }
 
+    #[inline]
     pub(crate) fn half(&mut self, side: Side) -> &mut Half {
         &mut self.halves[usize::from(side == Side::Server)]
     }
 
     /// Which end sent a packet that comes from `from`.
+    #[inline]
     pub(crate) fn side(&self, from: Endpoint) -> Side {
         if self.ports[0] == from.port && self.addresses[0] == from.address {
             Side::Client
@@ -149,6 +155,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     pub(crate) fn is_between(&self, addresses: &[u128; 2], ports: &[u16; 2]) -> bool {
         let [a, b] = *addresses;
         (self.addresses == [a, b] && self.ports == *ports)
@@ -180,11 +187,13 @@ impl Connection {
     }
 
     /// True once, when the connection has closed.
+    #[inline]
     pub(crate) fn is_closing_now(&mut self) -> bool {
         self.is_closing && !std::mem::replace(&mut self.is_queued, self.is_closing)
     }
 
     /// Whether the last packet from `from` had this identification.
+    #[inline]
     pub(crate) fn saw_id(&self, from: Endpoint, id: Option<u16>) -> bool {
         let half = &self.halves[usize::from(self.side(from) == Side::Server)];
         id.is_some() && half.last_id() == id

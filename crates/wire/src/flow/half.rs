@@ -8,6 +8,8 @@
 //! receiver acknowledges it though the tap never saw it (the *tap* lost it). What arrives twice was sent twice:
 //! lost *behind* the tap, or not lost at all, which the receiver tells by DSACK (RFC 2883).
 
+use std::collections::VecDeque;
+
 use super::{is_after, is_before, span};
 use crate::http::{Framer, Partial};
 use crate::packet::Packet;
@@ -59,6 +61,8 @@ const HAS_NEXT: u8 = 1;
 const HAS_ACKED: u8 = 2;
 const HAS_ID: u8 = 4;
 const FIN: u8 = 8;
+/// The last packet was several segments in one, each of which took an identification.
+const MANY: u8 = 16;
 
 /// Segments of one direction that wait for a hole to be filled.
 const HELD_MAX: usize = 64;
@@ -68,7 +72,7 @@ const HOLE_MAX: u32 = 1 << 30;
 #[derive(Debug, Default)]
 struct Held {
     since_ts: i64,
-    segments: Vec<Segment>,
+    segments: VecDeque<Segment>,
 }
 
 #[derive(Debug)]
@@ -79,12 +83,29 @@ struct Segment {
     bytes: Box<[u8]>,
 }
 
-/// What is next in order.
-pub(crate) enum Ordered<'a> {
+/// What is next in order, out of what was held.
+#[derive(Debug)]
+pub(crate) enum Ordered {
     /// Bytes: `length` on the wire, of which `bytes` were captured.
-    Bytes { ts: i64, bytes: &'a [u8], length: u32 },
+    Bytes { ts: i64, bytes: Box<[u8]>, overlap: u32, length: u32 },
     /// Bytes that the tap missed.
     Gap { length: u32 },
+}
+
+/// What to do with a segment: pass over a gap, then hand over its payload from `overlap` on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) arrival: Arrival,
+    pub(crate) gap: u32,
+    pub(crate) overlap: u32,
+    /// 0 when nothing of it is in order and new.
+    pub(crate) length: u32,
+}
+
+impl Received {
+    fn nothing(arrival: Arrival) -> Self {
+        Self { arrival, gap: 0, overlap: 0, length: 0 }
+    }
 }
 
 /// What a segment with payload turned out to be.
@@ -130,92 +151,131 @@ impl Half {
         }
     }
 
-    /// Sorts payload in and hands over what is in order now.
-    pub(crate) fn receive(
-        &mut self,
-        packet: &Packet<'_>,
-        each: &mut impl FnMut(&mut Self, Ordered<'_>),
-    ) -> Arrival {
+    /// Sorts payload in. What is in order now is the caller's; then [`Half::ready`] has more.
+    #[inline]
+    pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> Received {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         self.start(seq);
-        let end = seq.wrapping_add(length);
-        if is_after(seq, self.next) {
-            return self.receive_ahead(packet, each);
+        if seq == self.next && self.held.is_none() {
+            // Nearly always.
+            self.advance(length);
+            if self.timed_ts == 0 {
+                (self.timed_ts, self.timed_end) = (ts, self.next);
+            }
+            return Received { arrival: Arrival::New, gap: 0, overlap: 0, length };
         }
+        if is_after(seq, self.next) { self.receive_ahead(packet) } else { self.receive_old(packet) }
+    }
+
+    /// What was seen before, in part or as a whole, or what fills a hole.
+    fn receive_old(&mut self, packet: &Packet<'_>) -> Received {
+        let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
+        let end = seq.wrapping_add(length);
         if !is_after(end, self.next) {
             if length <= 1 && end == self.next {
-                return Arrival::KeepAlive;
+                return Received::nothing(Arrival::KeepAlive);
             }
-            self.retransmits += 1;
-            self.timed_ts = 0;
-            return Arrival::Again;
+            self.note_again();
+            return Received::nothing(Arrival::Again);
         }
         let overlap = span(seq, self.next);
         let arrival = match &self.held {
-            Some(held) => Arrival::Filled(ts - held.since_ts),
-            None if overlap > 0 => Arrival::Again,
-            None => Arrival::New,
-        };
-        match arrival {
-            Arrival::New if self.timed_ts == 0 => (self.timed_ts, self.timed_end) = (ts, end),
-            Arrival::Again => {
-                self.retransmits += 1;
-                self.timed_ts = 0;
+            Some(held) => {
+                self.filled += 1;
+                Arrival::Filled(ts - held.since_ts)
             }
-            Arrival::Filled(_) => self.filled += 1,
-            _ => {}
-        }
-        let bytes = packet.payload.get(overlap as usize..).unwrap_or_default();
-        self.deliver(ts, bytes, length - overlap, each);
-        self.release(ts, each);
-        arrival
+            None => {
+                self.note_again();
+                Arrival::Again
+            }
+        };
+        self.advance(length - overlap);
+        Received { arrival, gap: 0, overlap, length: length - overlap }
     }
 
-    fn receive_ahead(
-        &mut self,
-        packet: &Packet<'_>,
-        each: &mut impl FnMut(&mut Self, Ordered<'_>),
-    ) -> Arrival {
+    fn receive_ahead(&mut self, packet: &Packet<'_>) -> Received {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         let hole = span(self.next, seq);
         let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
         if hole > HOLE_MAX || (was_received && self.held.is_none()) {
-            self.miss(hole.min(HOLE_MAX), each);
+            self.timed_ts = 0;
+            self.held = None;
             self.next = seq;
-            self.deliver(ts, packet.payload, length, each);
-            return Arrival::New;
+            self.advance(length);
+            let gap = hole.min(HOLE_MAX);
+            return Received { arrival: Arrival::New, gap, overlap: 0, length };
         }
-        let held =
-            self.held.get_or_insert_with(|| Box::new(Held { since_ts: ts, segments: Vec::new() }));
+        let held = self
+            .held
+            .get_or_insert_with(|| Box::new(Held { since_ts: ts, segments: VecDeque::new() }));
         let at = held.segments.partition_point(|other| is_before(other.seq, seq));
         let is_known =
             held.segments.get(at).is_some_and(|other| other.seq == seq && other.length >= length);
         if is_known {
-            self.retransmits += 1;
-            return Arrival::Again;
+            self.note_again();
+            return Received::nothing(Arrival::Again);
         }
         held.segments.insert(at, Segment { ts, seq, length, bytes: packet.payload.into() });
-        if held.segments.len() > HELD_MAX {
-            self.give_up(ts, each);
-        }
-        Arrival::Ahead
+        Received::nothing(Arrival::Ahead)
     }
 
-    /// The peer acknowledges: the round trip that this measured, µs; and holes that it has and the tap has not.
-    pub(crate) fn acknowledge(
-        &mut self,
-        ts: i64,
-        ack: u32,
-        each: &mut impl FnMut(&mut Self, Ordered<'_>),
-    ) -> Option<u32> {
+    fn note_again(&mut self) {
+        self.retransmits += 1;
+        self.timed_ts = 0;
+    }
+
+    #[inline]
+    fn advance(&mut self, length: u32) {
+        self.next = self.next.wrapping_add(length);
+        self.bytes += u64::from(length);
+    }
+
+    /// The next of what is held, if it is in order, if the peer has what is missing before it, or if too much is held.
+    #[inline]
+    pub(crate) fn ready(&mut self) -> Option<Ordered> {
+        self.held.as_ref()?;
+        self.ready_of_held(false)
+    }
+
+    /// The next of what is held, whatever is missing before it: nothing more will come.
+    pub(crate) fn rest(&mut self) -> Option<Ordered> {
+        self.held.as_ref()?;
+        self.ready_of_held(true)
+    }
+
+    fn ready_of_held(&mut self, is_over: bool) -> Option<Ordered> {
+        loop {
+            let held = self.held.as_mut()?;
+            let Some(first) = held.segments.front() else {
+                self.held = None;
+                return None;
+            };
+            if is_after(first.seq, self.next) {
+                let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, first.seq);
+                let is_full = held.segments.len() > HELD_MAX;
+                if !(is_over || was_received || is_full) {
+                    return None;
+                }
+                let length = span(self.next, first.seq);
+                self.next = first.seq;
+                self.timed_ts = 0;
+                return Some(Ordered::Gap { length });
+            }
+            let Segment { ts, seq, length, bytes } = held.segments.pop_front()?;
+            let overlap = span(seq, self.next);
+            if overlap < length {
+                self.advance(length - overlap);
+                return Some(Ordered::Bytes { ts, bytes, overlap, length: length - overlap });
+            }
+        }
+    }
+
+    /// The peer acknowledges: the round trip that this measured, µs. Then [`Half::ready`] may have more.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, ts: i64, ack: u32) -> Option<u32> {
         if self.flags & HAS_ACKED == 0 || is_after(ack, self.acked) {
             self.acked = ack;
             self.flags |= HAS_ACKED;
-        }
-        let has_hole =
-            |held: &Held| held.segments.first().is_some_and(|first| !is_before(ack, first.seq));
-        if self.held.as_deref().is_some_and(has_hole) {
-            self.give_up(ts, each);
         }
         if self.timed_ts == 0 || is_before(ack, self.timed_end) {
             return None;
@@ -226,71 +286,30 @@ impl Half {
         Some(rtt)
     }
 
+    /// A packet without payload says that its sender has sent more than the tap saw, and the peer has it: how much.
+    pub(crate) fn missed_before(&mut self, seq: u32) -> u32 {
+        self.start(seq);
+        let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
+        if self.held.is_some() || !was_received || self.has_closed() || !is_after(seq, self.next) {
+            return 0;
+        }
+        let gap = span(self.next, seq).min(HOLE_MAX);
+        self.next = seq;
+        self.timed_ts = 0;
+        gap
+    }
+
     /// Whether the peer acknowledged payload that the tap never saw.
     pub(crate) fn is_ahead_of_tap(&self) -> bool {
         let reach = self.next.wrapping_add(u32::from(self.has_closed()));
         self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && is_after(self.acked, reach)
     }
 
-    /// Hands over what is held, with gaps where something is missing: nothing more will come.
-    pub(crate) fn drain(&mut self, ts: i64, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
-        while self.held.is_some() {
-            self.give_up(ts, each);
-        }
-    }
-
-    /// The first hole will not be filled.
-    fn give_up(&mut self, ts: i64, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
-        let Some(first) = self.held.as_deref().and_then(|held| held.segments.first()) else {
-            self.held = None;
-            return;
-        };
-        let (seq, hole) = (first.seq, span(self.next, first.seq));
-        self.miss(hole, each);
-        self.next = seq;
-        self.release(ts, each);
-    }
-
-    fn miss(&mut self, length: u32, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
+    /// Goes on where the peer is, past what the tap has not seen.
+    pub(crate) fn catch_up(&mut self) {
+        self.held = None;
+        self.next = self.acked;
         self.timed_ts = 0;
-        each(self, Ordered::Gap { length });
-    }
-
-    fn deliver(
-        &mut self,
-        ts: i64,
-        bytes: &[u8],
-        length: u32,
-        each: &mut impl FnMut(&mut Self, Ordered<'_>),
-    ) {
-        self.next = self.next.wrapping_add(length);
-        self.bytes += u64::from(length);
-        each(self, Ordered::Bytes { ts, bytes, length });
-        self.last_data_ts = ts;
-    }
-
-    /// Delivers held segments that are in order now; they are used when the hole is filled, not before.
-    fn release(&mut self, ts: i64, each: &mut impl FnMut(&mut Self, Ordered<'_>)) {
-        let Some(mut held) = self.held.take() else { return };
-        let ready = held.segments.partition_point(|segment| !is_after(segment.seq, self.next));
-        // A segment that is not reached yet may lie between two that are: `next` moves on as they are delivered.
-        let mut rest = held.segments.split_off(ready);
-        for segment in held.segments.drain(..) {
-            let overlap = span(segment.seq, self.next);
-            if overlap < segment.length {
-                let bytes = segment.bytes.get(overlap as usize..).unwrap_or_default();
-                self.deliver(ts.max(segment.ts), bytes, segment.length - overlap, each);
-            }
-        }
-        if rest.is_empty() {
-            return;
-        }
-        let is_reached = !is_after(rest[0].seq, self.next);
-        held.segments.append(&mut rest);
-        self.held = Some(held);
-        if is_reached {
-            self.release(ts, each);
-        }
     }
 
     /// The identification of the last packet.
@@ -299,15 +318,18 @@ impl Half {
     }
 
     /// Compares a packet's identification with the one before; how many packets are missing between.
-    pub(crate) fn identify(&mut self, id: u16, could_be_many: bool) -> u16 {
+    #[inline]
+    pub(crate) fn identify(&mut self, id: u16, is_many: bool) -> u16 {
         let before = std::mem::replace(&mut self.id.last, id);
+        let was_many = self.flags & MANY != 0;
+        self.flags = if is_many { self.flags | MANY } else { self.flags & !MANY };
         if self.flags & HAS_ID == 0 {
             self.flags |= HAS_ID;
             return 0;
         }
         let step = id.wrapping_sub(before).cast_signed();
         match step {
-            _ if could_be_many => 0,
+            _ if was_many => 0,
             1 => {
                 self.id.steps = self.id.steps.saturating_add(1);
                 self.id.by_one = self.id.by_one.saturating_add(1);
@@ -373,14 +395,22 @@ mod tests {
         let (mut half, mut out, mut arrivals) = (Half::default(), String::new(), Vec::new());
         half.open(segments[0].0.wrapping_sub(1));
         for (ts, (seq, text)) in (0_i64..).zip(segments) {
-            let mut each = |_: &mut Half, piece: Ordered<'_>| match piece {
-                Ordered::Bytes { bytes, .. } => out += &String::from_utf8_lossy(bytes),
-                Ordered::Gap { length } => out += &"_".repeat(length as usize),
-            };
             if text.is_empty() {
-                half.acknowledge(ts, *seq, &mut each);
+                half.acknowledge(ts, *seq);
             } else {
-                arrivals.push(half.receive(&packet(ts, *seq, text.as_bytes()), &mut each));
+                let received = half.receive(&packet(ts, *seq, text.as_bytes()));
+                out += &"_".repeat(received.gap as usize);
+                let from = received.overlap as usize;
+                out += &text[from..from + received.length as usize];
+                arrivals.push(received.arrival);
+            }
+            while let Some(piece) = half.ready() {
+                match piece {
+                    Ordered::Bytes { bytes, overlap, .. } => {
+                        out += &String::from_utf8_lossy(&bytes[overlap as usize..]);
+                    }
+                    Ordered::Gap { length } => out += &"_".repeat(length as usize),
+                }
             }
         }
         (out, arrivals)

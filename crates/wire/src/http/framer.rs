@@ -66,8 +66,6 @@ pub(crate) trait Listener {
     fn end(&mut self);
     /// Where messages begin is not known any more.
     fn lost(&mut self);
-    /// Whether a message after the present one can have begun.
-    fn expects_more(&self) -> bool;
 }
 
 /// A head is no longer; what is longer is not read.
@@ -177,7 +175,7 @@ impl Framer {
             || if is_request { is_request_start(bytes) } else { is_response_start(bytes) };
         match self {
             Self::Lost if is_start() => *self = Self::Idle,
-            Self::UntilEnd if listener.expects_more() && is_start() => {
+            Self::UntilEnd if is_start() => {
                 listener.end();
                 *self = Self::Idle;
             }
@@ -349,9 +347,6 @@ mod tests {
         }
         fn lost(&mut self) {
             self.text += "?";
-        }
-        fn expects_more(&self) -> bool {
-            true
         }
     }
 

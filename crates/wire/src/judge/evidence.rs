@@ -96,15 +96,33 @@ fn lost_after(tier: &Tier) -> f64 {
     to_client.max(to_server)
 }
 
-/// Missing identifications, without those that the tap lost. What the tap loses is seen by its acknowledgement for
-/// data only, and later than it happened; half as much again covers that.
-fn lost_before(client: &Traffic, missed_by_tap: f64) -> f64 {
-    if client.identified < 100 {
-        -1.0
-    } else {
-        ratio(client.missing, client.identified) - 1.5 * missed_by_tap
+/// Missing identifications of one side, without those that the tap lost. What the tap loses is missing in both
+/// directions alike, what the way to it loses in one; the difference counts when chance does not explain it.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
+    let measure = |side: &Traffic| {
+        (side.identified >= IDENTIFIED_MIN).then(|| {
+            let share = ratio(side.missing, side.identified);
+            (share, share / side.identified as f64)
+        })
+    };
+    let one_way = |from: Option<(f64, f64)>, back: Option<(f64, f64)>| {
+        let (share, variance) = from?;
+        // Data that was acknowledged and not seen is less than what the tap lost: the last packets do not show.
+        let (of_tap, of_tap_variance) = back.unwrap_or((1.5 * missed_by_tap, 0.0));
+        let chance = 2.5 * (variance + of_tap_variance).sqrt();
+        Some(share - of_tap).filter(|lost| of_tap == 0.0 || *lost >= chance)
+    };
+    let (client, server) = (measure(&tier.client), measure(&tier.server));
+    if client.is_none() && server.is_none() {
+        return -1.0;
     }
+    let lost = one_way(client, server).unwrap_or(0.0).max(one_way(server, client).unwrap_or(0.0));
+    lost.max(0.0)
 }
+
+/// Packets with identifications before a share of them means something.
+const IDENTIFIED_MIN: u64 = 100;
 
 impl Evidence {
     pub(super) fn of(tier: &Tier, seconds: f64) -> Self {
@@ -129,7 +147,7 @@ impl Evidence {
             spurious: tier.server.spurious,
             client_retransmits: tier.client.late_retransmits.saturating_sub(tier.client.spurious),
             loss_after_ratio: lost_after(tier),
-            loss_before_ratio: lost_before(&tier.client, missed_by_tap_ratio),
+            loss_before_ratio: lost_before(tier, missed_by_tap_ratio),
             missed_by_tap_ratio,
             delay_ms_p50: quantile(&tier.delay, 0.5),
             delay_ms_p95: quantile(&tier.delay, 0.95),

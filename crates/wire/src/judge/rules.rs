@@ -304,9 +304,11 @@ fn smooth(case: &Case<'_>) -> (Verdict, String) {
     (Verdict::Smooth, why)
 }
 
-/// `0.9 ms`, `916 ms`, `1.35 s`.
+/// `40 µs`, `0.9 ms`, `916 ms`, `1.35 s`.
 fn time(ms: f64) -> String {
-    if ms >= 1000.0 {
+    if ms < 0.1 {
+        format!("{:.0} µs", ms * 1000.0)
+    } else if ms >= 1000.0 {
         format!("{:.2} s", ms / 1000.0)
     } else if ms >= 10.0 {
         format!("{ms:.0} ms")

@@ -231,6 +231,7 @@ impl World {
         }
     }
 
+    #[inline]
     fn is_asked_for(&self, packet: &Packet<'_>) -> bool {
         let options = &self.options;
         let has_port = |end: Endpoint| options.ports.contains(&end.port);
@@ -244,6 +245,7 @@ impl World {
     }
 
     /// Makes the slice of `ts` the present one; false when it is too far away.
+    #[inline]
     fn enter_slice(&mut self, ts: i64) -> bool {
         let width = self.options.slice_ns;
         if self.first_ts.is_none() {
@@ -341,11 +343,13 @@ impl World {
         number
     }
 
+    #[inline]
     pub(crate) fn tier_mut(&mut self, tier: u16) -> &mut Tier {
         &mut self.tiers[usize::from(tier)]
     }
 
     /// The present slice of a tier.
+    #[inline]
     pub(crate) fn now(&mut self, tier: u16) -> &mut Slice {
         let slice = self.slice;
         self.tiers[usize::from(tier)].slices.at(slice)

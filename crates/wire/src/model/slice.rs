@@ -95,6 +95,7 @@ const SEAL_AFTER_NS: i64 = 120_000_000_000;
 
 impl Slices {
     /// The slice with this number; made when there is none.
+    #[inline]
     pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
         let number = number as usize;
         if number >= self.items.len() {

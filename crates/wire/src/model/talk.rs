@@ -7,8 +7,10 @@ use super::exchange::Text;
 use super::pair::Open;
 use super::seen::{End, RequestSeen, WireTier};
 use super::{World, each_slice, urls};
-use crate::flow::{Connection, Half, NONE, Ordered, Protocol, Side, is_before};
-use crate::http::{Body, Listener, RequestHead, ResponseHead, is_request_start, is_response_start};
+use crate::flow::{Connection, NONE, Protocol, Side, is_before};
+use crate::http::{
+    Body, Framer, Listener, RequestHead, ResponseHead, is_request_start, is_response_start,
+};
 use crate::packet::Packet;
 
 /// Without a measured round trip, a request so soon behind the server's FIN has crossed it.
@@ -57,58 +59,55 @@ fn is_http_port(connection: &Connection, world: &World) -> bool {
         || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
 }
 
-/// The next bytes of a direction, in order.
-pub(super) fn ordered(
+/// The next bytes of a direction, in order: `length` on the wire, of which `bytes` were captured.
+pub(super) fn bytes(
     connection: &mut Connection,
     world: &mut World,
     side: Side,
-    half: &mut Half,
-    ordered: Ordered<'_>,
+    ts: i64,
+    bytes: &[u8],
+    length: u32,
 ) {
     let is_http = connection.protocol == Protocol::Http;
-    let end_seq = half.next;
-    match ordered {
-        Ordered::Bytes { ts, bytes, length } if is_http => {
-            let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-            let is_request = side == Side::Client;
-            half.framer.feed(&mut half.partial, is_request, bytes, length, &mut talk);
-        }
-        Ordered::Bytes { ts, bytes, length } => {
-            piece_until(connection, world, side, ts, bytes, length, end_seq);
-        }
-        Ordered::Gap { length } => {
-            let tier = connection.tier;
-            world.tier_mut(tier).missed_by_tap += 1;
-            world.now(tier).missed_by_tap += 1;
-            if is_http {
-                let ts = half.last_data_ts;
-                let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-                half.framer.gap(&mut half.partial, length, &mut talk);
-            }
-        }
+    let half = connection.half(side);
+    half.last_data_ts = ts;
+    if !is_http {
+        return by_turn(connection, world, side, ts, bytes, length);
     }
+    let end_seq = half.next;
+    // What is read may change the other direction's framer, but not this one's.
+    let (mut framer, mut partial) = (half.framer, half.partial.take());
+    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+    framer.feed(&mut partial, side == Side::Client, bytes, length, &mut talk);
+    let half = connection.half(side);
+    (half.framer, half.partial) = (framer, partial);
 }
 
-/// Payload whose place in the stream is not known: whose turn it is decides.
-pub(super) fn piece(
+/// So many bytes of a direction are missing in the capture, not on the way.
+pub(super) fn gap(connection: &mut Connection, world: &mut World, side: Side, length: u32) {
+    let tier = connection.tier;
+    world.tier_mut(tier).missed_by_tap += 1;
+    world.now(tier).missed_by_tap += 1;
+    if connection.protocol != Protocol::Http {
+        return;
+    }
+    let half = connection.half(side);
+    let (mut framer, mut partial) = (half.framer, half.partial.take());
+    let (ts, end_seq) = (half.last_data_ts, half.next);
+    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+    framer.gap(&mut partial, length, &mut talk);
+    let half = connection.half(side);
+    (half.framer, half.partial) = (framer, partial);
+}
+
+/// Without framing, a request is what the client says until the server speaks.
+fn by_turn(
     connection: &mut Connection,
     world: &mut World,
     side: Side,
     ts: i64,
     bytes: &[u8],
     length: u32,
-) {
-    piece_until(connection, world, side, ts, bytes, length, 0);
-}
-
-fn piece_until(
-    connection: &mut Connection,
-    world: &mut World,
-    side: Side,
-    ts: i64,
-    bytes: &[u8],
-    length: u32,
-    end_seq: u32,
 ) {
     const APPLICATION_DATA: u8 = 0x17;
     if connection.protocol == Protocol::Unknown {
@@ -116,6 +115,7 @@ fn piece_until(
     }
     let is_handshake = connection.protocol == Protocol::Tls
         && bytes.first().is_some_and(|kind| *kind != APPLICATION_DATA);
+    let end_seq = connection.half(side).next;
     let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
     let is_answered = talk.current().is_some_and(|exchange| exchange.answered[0] != 0);
     let is_open = talk.connection.current != NONE;
@@ -124,6 +124,7 @@ fn piece_until(
         Side::Client if is_handshake => return,
         Side::Client => {
             if is_answered {
+                talk.end_seq = talk.connection.half(Side::Server).next;
                 talk.end_response();
             }
             talk.begin();
@@ -193,22 +194,22 @@ pub(super) fn acknowledged(connection: &mut Connection, world: &mut World, ts: i
     }
 }
 
-/// The client acknowledges answers that the tap has not seen: they are over.
+/// The client asks again and has all that the server sent, of which the tap has not seen the end: the answers are
+/// over, and the server's next byte begins another.
 pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts: i64) {
     while connection.current != NONE {
-        let slot = connection.current;
-        let exchange = world.pool.get(slot);
-        let is_answered = exchange.answered[0] != 0;
-        connection.current = exchange.next;
-        if is_answered {
-            let tier = connection.tier;
-            world.tier_mut(tier).responses += 1;
-        }
-        let end = if is_answered { End::Ok } else { End::Unseen };
-        emit(connection, world, slot, end, Some(ts));
+        give_up_oldest(connection, world, Some(ts));
     }
     connection.newest = NONE;
-    connection.half(Side::Server).framer.turn();
+    let half = connection.half(Side::Server);
+    half.catch_up();
+    half.partial = None;
+    if half.framer != Framer::Opaque {
+        half.framer = Framer::Idle;
+    }
+    let tier = connection.tier;
+    world.tier_mut(tier).missed_by_tap += 1;
+    world.now(tier).missed_by_tap += 1;
 }
 
 /// The server's FIN ends what has no other end.
@@ -274,6 +275,7 @@ impl Talk<'_> {
         if self.connection.half(Side::Server).framer.turn()
             && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
         {
+            self.end_seq = self.connection.half(Side::Server).next;
             self.end_response();
         }
         let Self { connection, world, ts, .. } = self;
@@ -305,6 +307,19 @@ impl Talk<'_> {
                 tier.races += 1;
                 slice.races += 1;
             }
+        }
+    }
+
+    /// A response to a request that lies behind the snap length, pipelined in a segment of the client.
+    fn begin_hidden_request(&mut self) {
+        let ts = self.ts;
+        self.ts = self.connection.half(Side::Client).last_data_ts;
+        self.begin_request();
+        self.ts = ts;
+        if let Some(exchange) = self.newest() {
+            exchange.answered = [ts; 2];
+            exchange.is_sent = true;
+            exchange.is_cut = true;
         }
     }
 
@@ -373,10 +388,8 @@ impl Listener for Talk<'_> {
             exchange.is_sent = true;
         }
         let ts = self.ts;
-        match self.current() {
-            Some(exchange) if exchange.answered[0] == 0 => exchange.answered = [ts; 2],
-            Some(_) => {}
-            None => self.world.tiers[usize::from(self.connection.tier)].unasked += 1,
+        if let Some(exchange) = self.current().filter(|exchange| exchange.answered[0] == 0) {
+            exchange.answered = [ts; 2];
         }
     }
 
@@ -388,6 +401,7 @@ impl Listener for Talk<'_> {
             head.target
         });
         let has_tiers = self.world.tiers.len() > 2;
+        self.connection.has_cut_requests |= is_cut;
         if let Some(exchange) = self.newest() {
             exchange.url = url;
             exchange.is_cut |= is_cut;
@@ -420,6 +434,13 @@ impl Listener for Talk<'_> {
     }
 
     fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body {
+        if self.connection.current == NONE {
+            match head.status {
+                100..=199 => {}
+                200.. if self.connection.has_cut_requests => self.begin_hidden_request(),
+                _ => self.world.tiers[usize::from(self.connection.tier)].unasked += 1,
+            }
+        }
         let (is_head, is_connect) = self
             .current()
             .map_or((false, false), |exchange| (exchange.is_head, exchange.is_connect));
@@ -429,7 +450,7 @@ impl Listener for Talk<'_> {
         }
         match head.status {
             101 => {
-                self.connection.half(Side::Client).framer = crate::http::Framer::Opaque;
+                self.connection.half(Side::Client).framer = Framer::Opaque;
                 self.end_response();
                 Body::Opaque
             }
@@ -438,7 +459,7 @@ impl Listener for Talk<'_> {
                 Body::None
             }
             200..=299 if is_connect => {
-                self.connection.half(Side::Client).framer = crate::http::Framer::Opaque;
+                self.connection.half(Side::Client).framer = Framer::Opaque;
                 self.end_response();
                 Body::Opaque
             }
@@ -488,19 +509,30 @@ impl Listener for Talk<'_> {
         if self.side == Side::Client {
             return;
         }
-        // Answers may be among what is missing; the newest request is the one that can still be answered.
-        while self.connection.current != self.connection.newest {
-            let slot = self.connection.current;
-            let exchange = self.world.pool.get(slot);
-            let end = if exchange.answered[0] != 0 { End::Ok } else { End::Unseen };
-            self.connection.current = exchange.next;
-            emit(self.connection, self.world, slot, end, None);
+        // The answer that was due is among what is missing. Of several, the newest may still come.
+        let is_pipelined = self.connection.current != self.connection.newest;
+        while self.connection.current != NONE {
+            let is_newest = self.connection.current == self.connection.newest;
+            let is_waiting = self.current().is_some_and(|exchange| exchange.answered[0] == 0);
+            if is_pipelined && is_newest && is_waiting {
+                return;
+            }
+            give_up_oldest(self.connection, self.world, None);
         }
+        self.connection.newest = NONE;
     }
+}
 
-    fn expects_more(&self) -> bool {
-        self.side == Side::Client || self.connection.newest != self.connection.current
-    }
+/// The client has the answer to the oldest request, or what is left of it; the capture has not.
+fn give_up_oldest(connection: &mut Connection, world: &mut World, acknowledged: Option<i64>) {
+    let slot = connection.current;
+    let exchange = world.pool.get(slot);
+    let is_answered = exchange.answered[0] != 0;
+    connection.current = exchange.next;
+    let tier = connection.tier;
+    world.tier_mut(tier).responses += u64::from(is_answered);
+    let end = if is_answered { End::Ok } else { End::Unseen };
+    emit(connection, world, slot, end, acknowledged);
 }
 
 /// A target that the snap length cut may end in half an id: what is behind the last slash does not count.
@@ -522,7 +554,7 @@ fn emit(
     for key in exchange.keys.into_iter().filter(|key| *key != 0) {
         world.pairs.close(key, exchange.number);
     }
-    count(connection, world, slot, end);
+    count(world, slot, end);
     if world.sink.is_some() {
         show(connection, world, slot, end, acknowledged);
     }
@@ -534,7 +566,7 @@ fn micros(from: i64, to: i64) -> u64 {
     u64::try_from((to - from) / 1000).unwrap_or(0)
 }
 
-fn count(connection: &Connection, world: &mut World, slot: u32, end: End) {
+fn count(world: &mut World, slot: u32, end: End) {
     let exchange = world.pool.get(slot);
     let ([asked, sent], [first, last]) = (exchange.asked, exchange.answered);
     let (width_ns, start_ns) = (world.options.slice_ns, world.start_ns);
@@ -560,7 +592,7 @@ fn count(connection: &Connection, world: &mut World, slot: u32, end: End) {
     tier.transfer.add(transfer);
     tier.total.add(total);
     tier.client_wait_us += micros(0, exchange.client_wait_ns);
-    if exchange.upstream.tries > 0 {
+    if exchange.upstream.tries > 0 && exchange.upstream.answered[0] != 0 {
         tier.with_upstream += 1;
         let stall = micros(sent, exchange.upstream.asked);
         let stalls =
@@ -595,7 +627,6 @@ fn count(connection: &Connection, world: &mut World, slot: u32, end: End) {
     idle.fill(asked, last, &mut |from, to| {
         each_slice(start_ns, width_ns, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
     });
-    let _ = connection;
 }
 
 fn show(

@@ -504,14 +504,26 @@ fn requests_that_cross_the_closing_are_a_race() {
 }
 
 #[test]
+fn requests_behind_the_snap_length_are_known_by_their_answers() {
+    let mut play = Play::default();
+    let line = &mut play.open(80, 0, 1);
+    play.data(line, CLIENT, 10, [get("/a"), get("/b"), get("/c")].concat());
+    (0..3).for_each(|n| play.data(line, SERVER, 20 + n, ok(5)));
+    play.packets.iter_mut().for_each(|packet| packet.captured = 24);
+    let (report, rows) = play.run(Options::default());
+    assert_eq!((report.tiers[0].requests, report.tiers[0].responses), (3, 3));
+    assert_eq!(rows.requests.iter().map(|row| row.2).collect::<Vec<_>>(), [10, 11, 12]);
+}
+
+#[test]
 fn clients_that_do_not_read_are_named() {
     let mut play = Play::default();
     for client in 0..20 {
         let line = &mut play.open(80, client * 10, 1);
-        play.data(line, CLIENT, 100 + client, get("/big"));
+        play.data(line, CLIENT, 400 + client, get("/big"));
         let answer = ok(9000);
         for (n, part) in (0_i64..).zip(answer.chunks(1400)) {
-            let at = 130 + client + n * 300;
+            let at = 430 + client + n * 300;
             play.data(line, SERVER, at, part);
             line.window = 0;
             play.ack(line, CLIENT, at + 1);
@@ -599,4 +611,78 @@ fn any_packets_in_any_order_make_a_report() {
         }
         Ok(())
     });
+}
+
+/// The play as a pcap file of Ethernet frames.
+fn file(play: &Play) -> Vec<u8> {
+    let mut out = Vec::new();
+    for value in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        out.extend(value.to_le_bytes());
+    }
+    for packet in &play.packets {
+        let (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) =
+            (packet.from.ip(), packet.to.ip())
+        else {
+            panic!("plays are IPv4")
+        };
+        let mut builder = etherparse::PacketBuilder::ethernet2([1; 6], [2; 6])
+            .ipv4(from.octets(), to.octets(), 64)
+            .tcp(packet.from.port, packet.to.port, packet.seq, packet.window);
+        if packet.flags.has(Flags::ACK) {
+            builder = builder.ack(packet.ack);
+        }
+        if packet.flags.has(Flags::SYN) {
+            builder = builder.syn();
+        }
+        let mut frame = Vec::new();
+        builder.write(&mut frame, &packet.payload).expect("memory takes all");
+        let length = u32::try_from(frame.len()).expect("short");
+        let ts = packet.ts - BEGIN;
+        let (seconds, ns) = (ts / 1_000_000_000, ts % 1_000_000_000);
+        for value in [seconds, ns] {
+            out.extend(u32::try_from(value).expect("short").to_le_bytes());
+        }
+        out.extend(length.to_le_bytes());
+        out.extend(length.to_le_bytes());
+        out.extend(frame);
+    }
+    out
+}
+
+fn read(bytes: Vec<u8>) -> (Report, u64) {
+    let input = crate::Input::from_stream("test", Box::new(std::io::Cursor::new(bytes)));
+    let mut capture = crate::Capture::new(input.expect("bytes")).expect("a capture");
+    let mut model = Model::new(Options::default(), None);
+    while capture.step(&mut |packet| model.packet(packet)).expect("memory can be read") {}
+    let mut report = model.report();
+    report.skipped.merge(&capture.skipped());
+    (report, capture.records())
+}
+
+#[test]
+fn a_damaged_capture_is_read_as_far_as_it_goes() {
+    let mut play = Play::default();
+    for client in 0..4 {
+        let line = &mut play.open(if client % 2 == 0 { 80 } else { 8080 }, client * 5, 1);
+        (0..6).for_each(|n| play.exchange(line, 40 + 20 * n, &format!("/item/{n}"), 5));
+    }
+    play.packets.sort_by_key(|packet| packet.ts);
+    let whole = file(&play);
+    assert_eq!(read(whole.clone()).0.tiers.iter().map(|tier| tier.responses).sum::<u64>(), 24);
+    let test = |u: &mut arbtest::arbitrary::Unstructured<'_>| {
+        let mut bytes = whole.clone();
+        for _ in 0..u.int_in_range(1..=40)? {
+            let at = u.int_in_range(24..=bytes.len() - 1)?;
+            bytes[at] = u.arbitrary()?;
+        }
+        bytes.truncate(u.int_in_range(24..=bytes.len())?);
+        let (report, records) = read(bytes);
+        // What cannot be read is counted: one more for where reading ended.
+        let used = report.packets + report.skipped.total();
+        assert!(used >= records && used <= records + 1, "{used} {records}");
+        Ok(())
+    };
+    // `cargo xtask test --long` sets the rounds: seconds of mutations.
+    let seconds = std::env::var("WEIR_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    arbtest::arbtest(test).budget(std::time::Duration::from_secs(seconds));
 }

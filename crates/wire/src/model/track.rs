@@ -63,7 +63,10 @@ pub(super) fn packet(connection: &mut Connection, world: &mut World, packet: &Pa
     if packet.payload_length > 0 && !flags.has(Flags::RST) {
         payload(connection, world, packet, side, previous_ts);
     } else if packet.is_sequence_known && !flags.has(Flags::RST) && !flags.has(Flags::SYN) {
-        connection.half(side).start(packet.seq);
+        let gap = connection.half(side).missed_before(packet.seq);
+        if gap > 0 {
+            talk::gap(connection, world, side, gap);
+        }
     }
     if flags.has(Flags::FIN) {
         close(connection, world, packet, side);
@@ -246,9 +249,8 @@ fn acknowledge(connection: &mut Connection, world: &mut World, packet: &Packet<'
             talk::note_spurious(connection, world);
         }
     }
-    let rtt = with_stream(connection, world, peer, |half, mut each| {
-        half.acknowledge(packet.ts_ns, packet.ack, &mut each)
-    });
+    let rtt = connection.half(peer).acknowledge(packet.ts_ns, packet.ack);
+    release(connection, world, peer, packet.ts_ns, false);
     if let Some(rtt) = rtt
         && peer == Side::Server
     {
@@ -282,18 +284,21 @@ fn payload(
         }
     }
     if !packet.is_sequence_known {
-        return talk::piece(
-            connection,
-            world,
-            side,
-            packet.ts_ns,
-            packet.payload,
-            packet.payload_length,
-        );
+        let (ts, length) = (packet.ts_ns, packet.payload_length);
+        return talk::bytes(connection, world, side, ts, packet.payload, length);
     }
-    let arrival =
-        with_stream(connection, world, side, |half, mut each| half.receive(packet, &mut each));
-    match arrival {
+    let received = connection.half(side).receive(packet);
+    if received.gap > 0 {
+        talk::gap(connection, world, side, received.gap);
+    }
+    if received.length > 0 {
+        let bytes = packet.payload.get(received.overlap as usize..).unwrap_or_default();
+        talk::bytes(connection, world, side, packet.ts_ns, bytes, received.length);
+        release(connection, world, side, packet.ts_ns, false);
+    } else if received.arrival == Arrival::Ahead {
+        release(connection, world, side, packet.ts_ns, false);
+    }
+    match received.arrival {
         Arrival::Again => {
             let traffic = match side {
                 Side::Client => &mut world.tier_mut(tier).client,
@@ -307,19 +312,20 @@ fn payload(
     }
 }
 
-/// Runs something on a direction whose ordered bytes go to the requests of the connection.
-fn with_stream<T>(
-    connection: &mut Connection,
-    world: &mut World,
-    side: Side,
-    run: impl FnOnce(&mut crate::flow::Half, &mut dyn FnMut(&mut crate::flow::Half, Ordered<'_>)) -> T,
-) -> T {
-    let mut half = std::mem::take(connection.half(side));
-    let result = run(&mut half, &mut |half, ordered| {
-        talk::ordered(connection, world, side, half, ordered);
-    });
-    *connection.half(side) = half;
-    result
+/// Hands over what was held and is in order now; all of it when nothing more will come.
+fn release(connection: &mut Connection, world: &mut World, side: Side, now: i64, is_over: bool) {
+    loop {
+        let half = connection.half(side);
+        let next = if is_over { half.rest() } else { half.ready() };
+        match next {
+            None => return,
+            Some(Ordered::Gap { length }) => talk::gap(connection, world, side, length),
+            Some(Ordered::Bytes { ts, bytes, overlap, length }) => {
+                let bytes = bytes.get(overlap as usize..).unwrap_or_default();
+                talk::bytes(connection, world, side, now.max(ts), bytes, length);
+            }
+        }
+    }
 }
 
 fn close(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
@@ -361,7 +367,11 @@ fn reset(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
 pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: bool) {
     let last_ts = connection.last_ts;
     for side in [Side::Client, Side::Server] {
-        with_stream(connection, world, side, |half, mut each| half.drain(last_ts, &mut each));
+        release(connection, world, side, last_ts, true);
+        if connection.half(side).is_ahead_of_tap() {
+            let tier = connection.tier;
+            world.tier_mut(tier).missed_by_tap += 1;
+        }
     }
     talk::finish(connection, world, is_end);
     if !connection.has_tier {

@@ -12,8 +12,8 @@ type Map<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
 /// Templates that are told apart; the rest is one.
 const URLS_MAX: usize = 4096;
-/// Targets whose template is remembered.
-const TARGETS_MAX: usize = 65_536;
+/// Targets whose template is remembered: as many as fit into a core's cache, each at the place that its hash names.
+const TARGETS: usize = 4096;
 
 /// Number 0: requests without a readable target, and those of too many templates.
 pub(crate) const OTHER: u32 = 0;
@@ -22,24 +22,30 @@ pub(crate) const OTHER: u32 = 0;
 pub(crate) struct Urls {
     names: Vec<String>,
     by_name: Map<String, u32>,
-    by_target: Map<u64, u32>,
+    by_target: Box<[(u64, u32)]>,
     scratch: String,
 }
 
 impl Default for Urls {
     fn default() -> Self {
         let names = vec!["(other)".to_owned()];
-        let (by_name, by_target) = (Map::default(), Map::default());
-        Self { names, by_name, by_target, scratch: String::new() }
+        // An empty target is "other", so a place that holds its hash is right from the beginning.
+        let by_target = vec![(hash(b""), OTHER); TARGETS].into();
+        Self { names, by_name: Map::default(), by_target, scratch: String::new() }
     }
 }
 
 impl Urls {
     /// The number of the template of `target`.
     pub(crate) fn number(&mut self, target: &[u8]) -> u32 {
+        // What follows the path does not show in the template, and is different each time.
+        let end = memchr::memchr2(b'?', b'#', target).unwrap_or(target.len());
+        let target = &target[..end];
         let hash = hash(target);
-        if let Some(number) = self.by_target.get(&hash) {
-            return *number;
+        let place = usize::try_from(hash >> 48).unwrap_or(0) % TARGETS;
+        let (known, number) = self.by_target[place];
+        if known == hash {
+            return number;
         }
         if target.is_empty() {
             return OTHER;
@@ -55,10 +61,7 @@ impl Urls {
                 number
             }
         };
-        if self.by_target.len() >= TARGETS_MAX {
-            self.by_target.clear();
-        }
-        self.by_target.insert(hash, number);
+        self.by_target[place] = (hash, number);
         number
     }
 

@@ -1,0 +1,174 @@
+//! `weir wire`: a capture that the test writes byte by byte, through every way out.
+
+use serde_json::{Value, json};
+
+use super::harness::{Weir, quiet, serve, text, weir};
+
+/// Ethernet, IPv4 and TCP around a payload; sequence numbers are counted by the caller.
+struct Segment<'a> {
+    micros: u32,
+    is_answer: bool,
+    seq: u32,
+    ack: u32,
+    flags: u8,
+    payload: &'a [u8],
+}
+
+/// A pcap file of one connection from 192.0.2.1:40000 to 192.0.2.2:80.
+fn capture(segments: &[Segment<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for value in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        out.extend(value.to_le_bytes());
+    }
+    for segment in segments {
+        let length = u16::try_from(40 + segment.payload.len()).expect("short");
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend(length.to_be_bytes());
+        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+        let (from, to) =
+            if segment.is_answer { ((2, 80), (1, 40_000)) } else { ((1, 40_000), (2, 80)) };
+        for (last, _) in [from, to] {
+            frame.extend([192, 0, 2, last]);
+        }
+        for (_, port) in [from, to] {
+            frame.extend(u16::to_be_bytes(port));
+        }
+        frame.extend(segment.seq.to_be_bytes());
+        frame.extend(segment.ack.to_be_bytes());
+        frame.extend([0x50, segment.flags, 1, 0, 0, 0, 0, 0]);
+        frame.extend(segment.payload);
+        let frame_length = u32::try_from(frame.len()).expect("short");
+        for value in [1_700_000_000, segment.micros, frame_length, frame_length] {
+            out.extend(value.to_le_bytes());
+        }
+        out.extend(frame);
+    }
+    out
+}
+
+/// A handshake, a request for `/item/7` that is answered after 25 ms, and the closing.
+fn one_request() -> Vec<u8> {
+    const ASK: &[u8] = b"GET /item/7?a=1 HTTP/1.1\r\nHost: shop\r\n\r\n";
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let (asked, answered) = (101 + 40, 501 + 40);
+    let segment = |micros, is_answer, seq, ack, flags, payload| Segment {
+        micros,
+        is_answer,
+        seq,
+        ack,
+        flags,
+        payload,
+    };
+    capture(&[
+        segment(0, false, 100, 0, 0x02, b""),
+        segment(100, true, 500, 101, 0x12, b""),
+        segment(1_100, false, 101, 501, 0x10, b""),
+        segment(2_000, false, 101, 501, 0x18, ASK),
+        segment(27_000, true, 501, asked, 0x18, ANSWER),
+        segment(28_000, false, asked, answered, 0x11, b""),
+        segment(28_100, true, answered, asked + 1, 0x11, b""),
+    ])
+}
+
+fn write(dir: &std::path::Path, bytes: &[u8]) -> String {
+    let path = dir.join("one.pcap");
+    std::fs::write(&path, bytes).expect("a directory of our own");
+    path.display().to_string()
+}
+
+#[test]
+fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = write(dir.path(), &one_request());
+    let run = |args: &[&str]| {
+        let mut all = vec!["wire", path.as_str()];
+        all.extend(args);
+        let output = weir(&all);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let page = run(&[]);
+    assert!(page.contains("Was it us? Nothing stands out (smooth)"), "{page}");
+    assert!(page.contains("/item/{id}"), "{page}");
+    let answer: Value = serde_json::from_str(&run(&["--format", "json"])).expect("one object");
+    assert_eq!(answer["verdict"], "smooth");
+    let tier = &answer["tiers"][0];
+    let found = json!([tier["port"], tier["requests"], tier["responses"], tier["connections"]]);
+    assert_eq!(found, json!([80, 1, 1, 1]));
+    assert_eq!(tier["think_seconds_p50"], json!(0.025));
+    assert_eq!(answer["slices"][0]["arrivals"], json!(1));
+    assert_eq!(answer["skipped"], json!([]));
+    let csv = run(&["--format", "csv", "--table", "tcp_conn", "--host", "web1"]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].starts_with("ts,host,source,connection_number,client_address"), "{csv}");
+    assert!(
+        lines[1].contains("web1") && lines[1].contains(",192.0.2.1,40000,192.0.2.2,80,http,"),
+        "{csv}"
+    );
+    let row: Value =
+        serde_json::from_str(&run(&["--format", "ndjson", "--table", "request"])).expect("a row");
+    let found = json!([row["url_path"], row["url_query"], row["tier"], row["duration_seconds"]]);
+    assert_eq!(found, json!(["/item/7", "a=1", "wire_edge", 0.025]));
+    assert_eq!(row["http_response_status_code"], json!(200));
+    let html = dir.path().join("one.html").display().to_string();
+    run(&["--html", &html]);
+    let html = std::fs::read_to_string(html).expect("it was written");
+    assert!(html.starts_with("<!doctype html>") && html.contains("\"verdict\": \"smooth\""));
+    let other = run(&["--port", "81", "--format", "json"]);
+    let other: Value = serde_json::from_str(&other).expect("one object");
+    assert_eq!(json!([other["verdict"], other["skipped"][0]["count"]]), json!(["unknown", 7]));
+}
+
+#[test]
+fn rows_of_a_capture_are_in_a_weir_once_however_often_it_is_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = write(dir.path(), &one_request());
+    let data = dir.path().join("data");
+    let mut command = serve("hub", &data);
+    quiet(&mut command);
+    let hub = Weir::start(command);
+    for _ in 0..2 {
+        let output = weir(&["wire", &path, "--into", &hub.url, "--host", "web1"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let count = |table: &str| {
+        hub.number(&format!(
+            "select count(*) from {table} where host = 'web1' and source like '%one.pcap'"
+        ))
+    };
+    for table in ["request", "wire_request", "tcp_conn", "wire_slice"] {
+        assert_eq!(count(table), 1, "{table}");
+    }
+    let joined = hub.number(
+        "select count(*) from request join wire_request using (source, source_offset) where think_seconds = 0.025",
+    );
+    assert_eq!(joined, 1);
+    let busy = weir(&["wire", &path, "--into", &data.display().to_string()]);
+    assert!(!busy.status.success());
+    assert!(
+        text(&busy.stderr).contains("hint: name the address of the weir"),
+        "{}",
+        text(&busy.stderr)
+    );
+    hub.terminate();
+    let elsewhere = dir.path().join("elsewhere").display().to_string();
+    let output = weir(&["wire", &path, "--into", &elsewhere]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_cannot_be_read_or_asked_is_said_with_a_hint() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = write(dir.path(), b"not a capture");
+    for (args, message) in [
+        (vec!["wire", "/nonexistent.pcap"], "hint: check the path"),
+        (vec!["wire", path.as_str()], "neither pcap nor pcapng"),
+        (vec!["wire", path.as_str(), "--slice", "5"], "write it as 100ms"),
+        (vec!["wire", path.as_str(), "--from", "9", "--to", "8"], "`--from` is not before `--to`"),
+    ] {
+        let output = weir(&args);
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+    }
+}

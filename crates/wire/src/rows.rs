@@ -1,0 +1,290 @@
+//! Rows of the tables `request`, `wire_request`, `tcp_conn` and `wire_slice` from what the model saw.
+
+use weir_tables::{
+    Batch, Micros, Request, RequestRows, Rows, TcpConn, TcpConnRows, WireRequest, WireRequestRows,
+    WireSlice, WireSliceRows,
+};
+
+use crate::judge::{Report, SliceReport};
+use crate::model::{ConnectionSeen, RequestSeen, Sink};
+
+/// What each row says of its origin.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The host that captured it.
+    pub host: String,
+    /// The capture's name.
+    pub source: String,
+    /// When it was read.
+    pub observed: Micros,
+}
+
+/// A sink that makes batches and hands them on when they are large enough.
+pub struct TableSink<F: FnMut(Vec<Batch>) + Send> {
+    origin: Origin,
+    requests: RequestRows,
+    details: WireRequestRows,
+    connections: TcpConnRows,
+    take: F,
+}
+
+/// Rows of one table that wait to be handed on.
+const ROWS_MAX: usize = 16_384;
+
+impl<F: FnMut(Vec<Batch>) + Send> TableSink<F> {
+    /// A sink that gives its batches to `take`.
+    pub fn new(origin: Origin, take: F) -> Self {
+        let (requests, details) = (RequestRows::default(), WireRequestRows::default());
+        Self { origin, requests, details, connections: TcpConnRows::default(), take }
+    }
+
+    fn flush(&mut self) {
+        let mut batches = Vec::new();
+        push(&mut batches, &mut self.requests);
+        push(&mut batches, &mut self.details);
+        push(&mut batches, &mut self.connections);
+        if !batches.is_empty() {
+            (self.take)(batches);
+        }
+    }
+}
+
+/// What is left goes when the model does.
+impl<F: FnMut(Vec<Batch>) + Send> Drop for TableSink<F> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+fn push<R: Rows>(batches: &mut Vec<Batch>, rows: &mut R) {
+    if !rows.is_empty() {
+        batches.push(Batch { table: R::SPEC, rows: rows.finish() });
+    }
+}
+
+impl<F: FnMut(Vec<Batch>) + Send> Sink for TableSink<F> {
+    fn request(&mut self, seen: &RequestSeen<'_>) {
+        let Origin { host, source, observed } = &self.origin;
+        let client = seen.client.ip().to_string();
+        let mut row = request(seen, host, source, *observed);
+        row.client_address = Some(&client);
+        self.requests.push(&row);
+        self.details.push(&detail(seen, host, source));
+        if self.details.len() >= ROWS_MAX {
+            self.flush();
+        }
+    }
+
+    fn connection(&mut self, seen: &ConnectionSeen) {
+        let Origin { host, source, .. } = &self.origin;
+        let (client, server) = (seen.client.ip().to_string(), seen.server.ip().to_string());
+        let mut row = connection(seen, host, source);
+        (row.client_address, row.server_address) = (&client, &server);
+        self.connections.push(&row);
+        if self.connections.len() >= ROWS_MAX {
+            self.flush();
+        }
+    }
+}
+
+fn micros(ns: i64) -> Micros {
+    Micros(ns.div_euclid(1000))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "spans are below 2^53 ns, 104 days")]
+fn seconds(from: i64, to: i64) -> f64 {
+    (to - from).max(0) as f64 / 1e9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds are below 2^53")]
+fn seconds_of(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn readable(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn ended(seen: &RequestSeen<'_>) -> i64 {
+    seen.answered.map_or(seen.asked[1], |[_, last]| last)
+}
+
+fn request<'a>(
+    seen: &RequestSeen<'a>,
+    host: &'a str,
+    source: &'a str,
+    observed: Micros,
+) -> Request<'a> {
+    let (path, query) = match seen.target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (seen.target, None),
+    };
+    Request {
+        ts: micros(ended(seen)),
+        host,
+        tier: seen.tier.as_str(),
+        observed_ts: observed,
+        source,
+        source_offset: Some(count(seen.number)),
+        request_id: readable(seen.request_id),
+        client_port: Some(seen.client.port.into()),
+        server_address: readable(seen.host),
+        server_port: Some(seen.server.port.into()),
+        http_request_method: readable(seen.method),
+        url_path: readable(path),
+        url_query: query,
+        http_response_status_code: seen.status.map(i64::from),
+        request_bytes: Some(count(seen.request_bytes)),
+        response_bytes: Some(count(seen.response_bytes)),
+        duration_seconds: seen.answered.map(|[_, last]| seconds(seen.asked[0], last)),
+        request_read_seconds: Some(seconds(seen.asked[0], seen.asked[1])),
+        connection_requests: Some(seen.order.into()),
+        ..Request::default()
+    }
+}
+
+fn detail<'a>(seen: &RequestSeen<'a>, host: &'a str, source: &'a str) -> WireRequest<'a> {
+    let answered = seen.answered;
+    let end_and_ack = answered.zip(seen.acknowledged);
+    let parent_match = if seen.is_matched_by_header { "header" } else { "time" };
+    WireRequest {
+        ts: micros(ended(seen)),
+        host,
+        tier: seen.tier.as_str(),
+        source,
+        source_offset: count(seen.number),
+        connection_number: count(seen.connection),
+        connection_requests: seen.order.into(),
+        network_protocol_name: seen.protocol.as_str(),
+        url_template: readable(seen.template).filter(|_| !seen.target.is_empty()),
+        request_first_ts: micros(seen.asked[0]),
+        request_last_ts: micros(seen.asked[1]),
+        response_first_ts: answered.map(|[first, _]| micros(first)),
+        response_last_ts: answered.map(|[_, last]| micros(last)),
+        response_acked_ts: seen.acknowledged.map(micros),
+        think_seconds: answered.map(|[first, _]| seconds(seen.asked[1], first)),
+        transfer_seconds: answered.map(|[first, last]| seconds(first, last)),
+        ack_tail_seconds: end_and_ack.map(|([_, last], acked)| seconds(last, acked)),
+        request_retransmits: seen.request_retransmits.into(),
+        response_retransmits: seen.response_retransmits.into(),
+        response_spurious_retransmits: seen.spurious.into(),
+        interim_responses: seen.interim.into(),
+        parent_source_offset: seen.parent.map(count),
+        parent_match: seen.parent.map(|_| parent_match),
+        end: seen.end.as_str(),
+        is_truncated: seen.is_cut,
+    }
+}
+
+/// All but the addresses, which need text of their own.
+fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a str) -> TcpConn<'a> {
+    let span = |us: Option<u32>| us.map(|us| seconds_of(us.into()));
+    TcpConn {
+        ts: micros(seen.last_ts),
+        host,
+        source,
+        connection_number: count(seen.number),
+        client_port: seen.client.port.into(),
+        server_port: seen.server.port.into(),
+        network_protocol_name: seen.protocol.as_str(),
+        first_ts: micros(seen.first_ts),
+        client_syns: seen.syns.into(),
+        server_syns: seen.synacks.into(),
+        syn_wait_seconds: span(seen.syn_wait_us),
+        handshake_rtt_seconds: span(seen.handshake_us),
+        client_rtt_min_seconds: span(seen.rtt_us[0]),
+        server_rtt_min_seconds: span(seen.rtt_us[1]),
+        delay_variation_max_seconds: span(seen.delay_max_us),
+        timestamp_tick_seconds: seen.tick_us.map(|us| seconds_of(us.into())),
+        requests: seen.requests.into(),
+        client_bytes: count(seen.bytes[0]),
+        server_bytes: count(seen.bytes[1]),
+        client_packets: seen.packets[0].into(),
+        server_packets: seen.packets[1].into(),
+        client_retransmits: seen.retransmits[0].into(),
+        server_retransmits: seen.retransmits[1].into(),
+        client_spurious_retransmits: seen.spurious[0].into(),
+        server_spurious_retransmits: seen.spurious[1].into(),
+        client_reordered: seen.filled[0].into(),
+        server_reordered: seen.filled[1].into(),
+        client_missing: seen.missing[0].map(i64::from),
+        server_missing: seen.missing[1].map(i64::from),
+        client_zero_windows: seen.zero_windows[0].into(),
+        server_zero_windows: seen.zero_windows[1].into(),
+        client_zero_window_seconds: seconds_of(seen.zero_window_us[0].into()),
+        server_zero_window_seconds: seconds_of(seen.zero_window_us[1].into()),
+        fin_by: seen.fin_by,
+        rst_by: seen.rst_by,
+        is_reset_in_flight: seen.is_rst_in_flight,
+        requests_after_fin: seen.late_requests.into(),
+        interface_index: seen.interface.into(),
+        ..TcpConn::default()
+    }
+}
+
+/// The slices of all tiers.
+pub fn slices(report: &Report, origin: &Origin) -> Batch {
+    let mut rows = WireSliceRows::default();
+    for tier in &report.tiers {
+        let kind = if tier.is_upstream { "wire_upstream" } else { "wire_edge" };
+        for slice in &tier.slices {
+            let mut row = slice_row(slice, report.slice_ns, origin);
+            (row.tier, row.server_port) = (kind, tier.port.into());
+            rows.push(&row);
+        }
+    }
+    Batch { table: WireSliceRows::SPEC, rows: rows.finish() }
+}
+
+fn slice_row<'a>(slice: &SliceReport, width_ns: i64, origin: &'a Origin) -> WireSlice<'a> {
+    let at = |quantiles: Option<[u64; 3]>, at: usize| {
+        quantiles.map(|quantiles| seconds_of(quantiles[at]))
+    };
+    WireSlice {
+        ts: micros(slice.start_ns),
+        host: &origin.host,
+        source: &origin.source,
+        width_seconds: seconds(0, width_ns),
+        observed_seconds: seconds_of(slice.observed_us),
+        arrivals: count(slice.arrivals),
+        completions: count(slice.completions),
+        concurrency: slice.concurrency(),
+        throughput: slice.throughput(),
+        busy_seconds: seconds_of(slice.busy_us),
+        weighted_seconds: seconds_of(slice.weighted_us),
+        sum_seconds: seconds_of(slice.sum_us),
+        variance_mean_seconds: slice.variance_mean_us / 1e6,
+        duration_p50_seconds: at(slice.total_us, 0),
+        duration_p95_seconds: at(slice.total_us, 1),
+        duration_p99_seconds: at(slice.total_us, 2),
+        think_p50_seconds: at(slice.think_us, 0),
+        think_p95_seconds: at(slice.think_us, 1),
+        think_p99_seconds: at(slice.think_us, 2),
+        transfer_p95_seconds: at(slice.transfer_us, 1),
+        syn_wait_p95_seconds: at(slice.connect_us, 1),
+        delay_variation_p95_seconds: at(slice.delay_us, 1),
+        errors_5xx: slice.errors_5xx.into(),
+        new_connections: slice.new_connections.into(),
+        syns: slice.syns.into(),
+        late_syns: slice.late_syns.into(),
+        synack_retries: slice.synack_retries.into(),
+        retransmits: slice.retransmits.into(),
+        spurious_retransmits: slice.spurious.into(),
+        missing: slice.missing.into(),
+        missed_by_tap: slice.missed_by_tap.into(),
+        zero_windows: slice.zero_windows.into(),
+        resets_in_flight: slice.resets_in_flight.into(),
+        closing_races: slice.races.into(),
+        packets: count(slice.packets),
+        payload_bytes: count(slice.bytes),
+        dispersion_10ms: slice.dispersion[0],
+        dispersion_100ms: slice.dispersion[1],
+        little_error_ratio: slice.little_error,
+        verdict: slice.verdict.map(crate::judge::Verdict::as_str),
+        ..WireSlice::default()
+    }
+}
