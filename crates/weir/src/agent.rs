@@ -19,6 +19,7 @@ use crate::config::{Config, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
 use crate::fleet::{self, Couriered, PROGRAM};
 use crate::meter::Meter;
+use crate::own_limits::{self, CpuShare};
 use crate::own_memory;
 use crate::remote::Remote;
 use crate::server::is_loopback;
@@ -34,6 +35,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) fn run(config: &Config, token: Option<&str>, is_insecure: bool) -> Result<(), Failure> {
     let values = &config.values;
     start_without_huge_pages();
+    own_limits::lower(values.agent.nice, values.agent.idle_io);
     match values.agent.hubs.as_slice() {
         [url] if url.contains("://") => over_http(values, url, is_insecure),
         hubs => {
@@ -109,13 +111,14 @@ fn over_link(values: &Values, token: Option<&str>) -> Result<(), Failure> {
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
         program: PROGRAM.into(),
-        bandwidth: Bandwidth::new(0),
+        bandwidth: Bandwidth::new(agent.bandwidth_bytes),
         window_bytes: agent.window_bytes.max(1),
         clock: Arc::clone(&parts.clock),
         spool: Spool::open(&agent.dir.join("spool"), agent.spool_bytes.max(1 << 20))?,
     });
+    let cpu = CpuShare::new(agent.cpu_percent);
     let destination: Arc<dyn Destination> =
-        Arc::new(Couriered::new(handle, Arc::clone(&parts.meter)));
+        Arc::new(Couriered::new(handle, Arc::clone(&parts.meter), cpu));
     parts.runtime.block_on(async {
         let signals = Signals::new()?;
         let delivering = tokio::spawn(courier.run());

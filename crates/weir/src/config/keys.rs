@@ -201,6 +201,14 @@ keys! {
         spool_bytes: u64 = 64 << 20, "B";
         /// Parcels that may be on their way to the hub at one time; more only helps over long and fast lines.
         window_bytes: u64 = 4 << 20, "B";
+        /// How much the agent yields to other programs when they want the processor: 0 not at all, 19 always.
+        nice: u64 = 5, "";
+        /// Whether the agent's disk requests wait for those of all other programs.
+        idle_io: bool = true, "";
+        /// Processor time that the agent may use, of one processor; above, reading of logs waits. 0 sets no limit.
+        cpu_percent: u64 = 100, "%";
+        /// How fast the agent sends; one second's worth may go at once. 0 sets no limit.
+        bandwidth_bytes: u64 = 0, "B/s";
         /// Samples kept in memory while the hub does not answer; for `http://` only.
         buffer_bytes: u64 = 4 << 20, "B";
     }

@@ -1,23 +1,25 @@
 //! A courier as the destination of this host's rows: parcels go to a hub over the link, samples by way of the spool.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use weir_link::{CourierHandle, Outcome, Shipment};
 use weir_tables::{Batch, Parcel, StreamId};
 
 use crate::meter::{Meter, Stage};
+use crate::own_limits::CpuShare;
 use crate::watch::deliver::{Destination, Ticket};
 
 /// Hands over to a courier.
 pub(crate) struct Couriered {
     handle: CourierHandle,
     meter: Arc<Meter>,
+    cpu: Mutex<CpuShare>,
 }
 
 impl Couriered {
-    pub(crate) fn new(handle: CourierHandle, meter: Arc<Meter>) -> Self {
-        Self { handle, meter }
+    pub(crate) fn new(handle: CourierHandle, meter: Arc<Meter>, cpu: CpuShare) -> Self {
+        Self { handle, meter, cpu: Mutex::new(cpu) }
     }
 }
 
@@ -28,6 +30,8 @@ impl Destination for Couriered {
 
     fn send_stream(&self, parcel: Parcel, ticket: Ticket) {
         let Some(range) = parcel.range else { return };
+        // Who parses waits here, and so does who reads; samples go on.
+        self.cpu.lock().unwrap_or_else(PoisonError::into_inner).keep();
         let (rows, epoch) = (parcel.row_count(), ticket.epoch);
         let (meter, started) = (Arc::clone(&self.meter), Instant::now());
         let report = Box::new(move |outcome: Outcome| match outcome {
