@@ -106,7 +106,7 @@ fn once(file: &Path, events: u32, input_bytes: u64) -> anyhow::Result<Run> {
 }
 
 /// Rows of the benchmark's lines in request, log and reject.
-fn counts(weir: &Weir, tail: &str) -> anyhow::Result<[u64; 3]> {
+pub(crate) fn counts(weir: &Weir, tail: &str) -> anyhow::Result<[u64; 3]> {
     let dir = tail.trim_end_matches("*.log");
     let mut counts = [0; 3];
     for (count, table) in counts.iter_mut().zip(["request", "log", "reject"]) {

@@ -96,6 +96,15 @@ impl Drop for Weir {
     }
 }
 
+/// Runs weir with `args` to its end; what it prints.
+pub(crate) fn output(args: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program()?).args(args).stdin(Stdio::null()).output()?;
+    if !output.status.success() {
+        bail!("weir {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// `WEIR_BIN`, else the weir built beside this program.
 fn program() -> anyhow::Result<PathBuf> {
     let beside = || Ok::<_, anyhow::Error>(std::env::current_exe()?.with_file_name("weir"));

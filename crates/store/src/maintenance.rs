@@ -133,7 +133,7 @@ impl Maintenance {
         };
         self.manifest.commit(&change).inspect_err(|_| self.maker.discard(&files))?;
         let floor = frozen.wal_floor;
-        self.shared.thaw(&files);
+        self.shared.thaw(&files, &frozen.positions);
         self.frozen = None;
         self.command(Command::Release(floor))
     }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use tokio::sync::Notify;
-use weir_tables::{Clock, Micros, Parcel};
+use tokio::sync::{Notify, watch};
+use weir_tables::{Clock, Micros, Parcel, StreamId};
 
 use crate::hot::{View, table_index};
 use crate::manifest::DataFile;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     flush_failure: Mutex<Option<String>>,
     /// Told when memory is free again.
     pub(crate) room: Notify,
+    /// Counts the flushes that brought positions into files.
+    pub(crate) commits: watch::Sender<u64>,
 }
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
@@ -48,6 +50,7 @@ impl Shared {
             full: Mutex::new(None),
             flush_failure: Mutex::new(None),
             room: Notify::new(),
+            commits: watch::Sender::new(0),
         }
     }
 
@@ -85,8 +88,8 @@ impl Shared {
         *self.hot_since.lock().expect(NO_PANIC) = None;
     }
 
-    /// Replaces frozen rows by the files that hold them now.
-    pub(crate) fn thaw(&self, files: &[Arc<DataFile>]) {
+    /// Replaces frozen rows by the files that hold them now, up to these positions.
+    pub(crate) fn thaw(&self, files: &[Arc<DataFile>], positions: &[(StreamId, u64)]) {
         let mut view = self.view.write().expect(NO_PANIC);
         for table in &mut view.tables {
             table.frozen = Arc::default();
@@ -95,6 +98,8 @@ impl Shared {
         drop(view);
         self.frozen_bytes.store(0, Ordering::Relaxed);
         self.room.notify_waiters();
+        self.positions().file(positions);
+        self.commits.send_modify(|count| *count += 1);
     }
 
     /// Puts files in the place of others, at once for every query that starts afterwards.

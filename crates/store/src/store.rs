@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use weir_tables::{Clock, Parcel, StreamId};
 
 use crate::adapt::adapt;
@@ -184,6 +184,18 @@ impl Store {
     pub fn positions(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
         let positions = self.shared.positions();
         streams.iter().filter_map(|stream| Some((*stream, positions.durable(*stream)?))).collect()
+    }
+
+    /// Up to where streams are in files, so that not even the loss of the log would lose them; streams of which nothing
+    /// is in files are left out.
+    pub fn committed(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
+        let positions = self.shared.positions();
+        streams.iter().filter_map(|stream| Some((*stream, positions.filed(*stream)?))).collect()
+    }
+
+    /// Changes with each flush, after which [`Store::committed`] may say more.
+    pub fn commits(&self) -> watch::Receiver<u64> {
+        self.shared.commits.subscribe()
     }
 
     /// Runs one query over all rows that were acknowledged before the call. Dropping the future stops it.

@@ -85,11 +85,13 @@ fn trim_batch(batch: &Batch, position: u64) -> Option<Batch> {
 pub(crate) struct Positions {
     durable: HashMap<StreamId, u64>,
     pending: HashMap<StreamId, u64>,
+    /// What is in files as well: a subset of what is durable.
+    filed: HashMap<StreamId, u64>,
 }
 
 impl Positions {
     pub(crate) fn new(durable: HashMap<StreamId, u64>) -> Self {
-        Self { durable, pending: HashMap::new() }
+        Self { filed: durable.clone(), durable, pending: HashMap::new() }
     }
 
     /// The position that the next parcel of the group meets.
@@ -115,6 +117,16 @@ impl Positions {
     /// Where streams stand for sure.
     pub(crate) fn durable(&self, stream: StreamId) -> Option<u64> {
         self.durable.get(&stream).copied()
+    }
+
+    /// Up to where streams are in files.
+    pub(crate) fn filed(&self, stream: StreamId) -> Option<u64> {
+        self.filed.get(&stream).copied()
+    }
+
+    /// A flush brought streams into files up to here.
+    pub(crate) fn file(&mut self, positions: &[(StreamId, u64)]) {
+        self.filed.extend(positions.iter().copied());
     }
 
     /// All of them, for the manifest.

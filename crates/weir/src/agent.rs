@@ -1,49 +1,167 @@
 //! `weir agent`: this host's collectors with a hub as destination. No SQL engine and no store is started.
+//!
+//! The destination is a courier over the link; `http://` to a hub on the same host is the other one, without
+//! certificates.
 
+use std::net::ToSocketAddrs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_link::{Bandwidth, Courier, CourierOptions, Identity, JoinToken, Spool};
 use weir_tables::Clock;
 
 use crate::client::Client;
 use crate::clock::SystemClock;
-use crate::config::Config;
 use crate::config::place::read_token;
+use crate::config::{Config, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
+use crate::fleet::{self, Couriered, PROGRAM};
 use crate::meter::Meter;
+use crate::own_limits::{self, CpuShare};
 use crate::own_memory;
 use crate::remote::Remote;
+use crate::server::is_loopback;
 use crate::terminal::say;
 use crate::up::{Signals, context};
 use crate::watch::deliver::Destination;
 use crate::watch::{Watch, WatchStatus};
 
-/// A parcel that is not answered in this time is sent again.
+/// A parcel that is not answered in this time is sent again; for `http://`.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs until Ctrl-C or SIGTERM.
-pub(crate) fn run(config: &Config) -> Result<(), Failure> {
+pub(crate) fn run(config: &Config, token: Option<&str>, is_insecure: bool) -> Result<(), Failure> {
     let values = &config.values;
     start_without_huge_pages();
-    if values.agent.hub.is_empty() {
-        return Err(Failure::new("cannot watch: no hub is named")
-            .hint("weir agent --hub http://127.0.0.1:4770, or set `agent.hub`")
+    own_limits::lower(values.agent.nice, values.agent.idle_io);
+    match values.agent.hubs.as_slice() {
+        [url] if url.contains("://") => over_http(values, url, is_insecure),
+        hubs => {
+            if let Some(url) = hubs.iter().find(|hub| hub.contains("://")) {
+                return Err(Failure::new(format!("cannot use `{url}` beside other hubs"))
+                    .hint("write hubs as host:port; the agent moves on between those it has joined")
+                    .code(EXIT_CONFIG));
+            }
+            over_link(values, token)
+        }
+    }
+}
+
+/// What every agent has, whatever its destination is.
+struct Parts {
+    clock: Arc<dyn Clock>,
+    meter: Arc<Meter>,
+    status: Arc<WatchStatus>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Parts {
+    fn new() -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+        Ok(Self {
+            clock: Arc::new(SystemClock),
+            meter: Arc::default(),
+            status: Arc::default(),
+            runtime,
+        })
+    }
+
+    fn watch(&self, values: &Values, destination: &Arc<dyn Destination>) -> Result<Watch, Failure> {
+        let destination = Arc::clone(destination);
+        let context = context(values, destination, &self.clock, &self.meter, &self.status);
+        Watch::start(context, values)
+    }
+
+    fn greet(&self, values: &Values, hubs: &str) {
+        say(&format!(
+            "weir {} watches `{}` and sends to {hubs}\n  logs    {}\n  listen  {}",
+            env!("CARGO_PKG_VERSION"),
+            values.collect.host,
+            self.status.sources().len(),
+            self.status.listeners().len(),
+        ));
+        own_memory::forget_start_pages();
+    }
+}
+
+fn over_link(values: &Values, token: Option<&str>) -> Result<(), Failure> {
+    let agent = &values.agent;
+    if let Some(token) = token {
+        join_once(values, token)?;
+    }
+    let identities = Identity::load_all(&agent.dir)?;
+    if identities.is_empty() {
+        return Err(Failure::new("cannot watch: this agent has not joined a hub")
+            .hint(
+                "`weir hub invite` on the hub prints a token; `weir agent join TOKEN` here uses it",
+            )
             .code(EXIT_CONFIG));
     }
+    let hubs = match agent.hubs.as_slice() {
+        [] => identities.iter().flat_map(|known| known.addresses.clone()).collect(),
+        hubs => hubs.to_vec(),
+    };
+    let parts = Parts::new()?;
+    let (handle, courier) = Courier::new(CourierOptions {
+        dir: agent.dir.clone(),
+        hubs: agent.hubs.clone(),
+        program: PROGRAM.into(),
+        bandwidth: Bandwidth::new(agent.bandwidth_bytes),
+        window_bytes: agent.window_bytes.max(1),
+        clock: Arc::clone(&parts.clock),
+        spool: Spool::open(&agent.dir.join("spool"), agent.spool_bytes.max(1 << 20))?,
+    });
+    let cpu = CpuShare::new(agent.cpu_percent);
+    let destination: Arc<dyn Destination> =
+        Arc::new(Couriered::new(handle, Arc::clone(&parts.meter), cpu));
+    parts.runtime.block_on(async {
+        let signals = Signals::new()?;
+        let delivering = tokio::spawn(courier.run());
+        let watch = parts.watch(values, &destination)?;
+        parts.greet(values, &hubs.join(", "));
+        signals.wait().await;
+        tracing::info!("ending");
+        // First the courier: whoever waits for it is let go when it is gone.
+        destination.close();
+        if delivering.await.is_err() {
+            tracing::error!("the courier panicked");
+        }
+        watch.end();
+        Ok(())
+    })
+}
+
+/// A token of a fleet that was joined before is not used again, so that a unit file may name one for ever.
+fn join_once(values: &Values, token: &str) -> Result<(), Failure> {
+    if token != "-" {
+        let authority = JoinToken::decode(token)?.authority;
+        let known = Identity::load_all(&values.agent.dir)?;
+        if known.iter().any(|identity| identity.is_of_authority(&authority)) {
+            return Ok(());
+        }
+    }
+    fleet::command::join(values, token)
+}
+
+fn over_http(values: &Values, url: &str, is_insecure: bool) -> Result<(), Failure> {
+    if !is_insecure && !is_local(url) {
+        return Err(Failure::new(format!(
+            "cannot send to `{url}`: it is another host, and everybody between can read and change what is sent"
+        ))
+        .hint("join it: `weir hub invite` there, `weir agent join TOKEN` here; or take the risk with --insecure")
+        .code(EXIT_CONFIG));
+    }
     let token = values.agent.token_file.as_deref().map(read_token).transpose()?;
-    let client = Client::new(&values.agent.hub, token.as_deref(), ANSWER_WITHIN)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let meter = Arc::new(Meter::default());
-    let status = Arc::new(WatchStatus::default());
+    let client = Client::new(url, token.as_deref(), ANSWER_WITHIN)?;
+    let parts = Parts::new()?;
     let buffer_bytes = usize::try_from(values.agent.buffer_bytes).unwrap_or(usize::MAX);
-    let remote = Arc::new(Remote::new(client, Arc::clone(&meter), buffer_bytes));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    let remote = Arc::new(Remote::new(client, Arc::clone(&parts.meter), buffer_bytes));
+    parts.runtime.block_on(async {
         let signals = Signals::new()?;
         let sender = Arc::clone(&remote);
         let sending = std::thread::Builder::new()
@@ -51,16 +169,8 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
             .spawn(move || sender.send_always())
             .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
         let destination: Arc<dyn Destination> = Arc::clone(&remote) as _;
-        let watch = Watch::start(context(values, destination, &clock, &meter, &status), values)?;
-        say(&format!(
-            "weir {} watches `{}` and sends to {}\n  logs    {}\n  listen  {}",
-            env!("CARGO_PKG_VERSION"),
-            values.collect.host,
-            values.agent.hub,
-            status.sources().len(),
-            status.listeners().len(),
-        ));
-        own_memory::forget_start_pages();
+        let watch = parts.watch(values, &destination)?;
+        parts.greet(values, url);
         signals.wait().await;
         tracing::info!("ending");
         remote.close();
@@ -70,6 +180,16 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Whether every address of the URL's host is this machine's loopback.
+fn is_local(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    let addresses: Vec<_> = authority.to_socket_addrs().into_iter().flatten().collect();
+    !addresses.is_empty() && addresses.into_iter().all(is_loopback)
 }
 
 /// Starts this program anew without transparent huge pages, once.
@@ -85,5 +205,22 @@ fn start_without_huge_pages() {
     if let Ok(program) = std::env::current_exe() {
         let error = Command::new(program).args(std::env::args_os().skip(1)).exec();
         tracing::debug!("cannot start anew: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+
+    #[test]
+    fn only_loopback_is_this_host() {
+        for local in ["http://127.0.0.1:4770", "http://[::1]:4770/", "http://127.9.9.9"] {
+            assert!(is_local(local), "{local}");
+        }
+        for other in
+            ["http://10.0.0.5:4770", "http://192.0.2.1", "http://[2001:db8::1]:4770", "http://"]
+        {
+            assert!(!is_local(other), "{other}");
+        }
     }
 }

@@ -67,25 +67,123 @@ pub(crate) struct UpArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir hub --data /srv/weir
-  weir agent --hub http://127.0.0.1:4770         on the same host: what `weir up` does, as two programs")]
+  weir hub invite --data /srv/weir               print a token that lets one agent join
+  weir hub agents --data /srv/weir               list the agents that joined
+  weir hub revoke web1 --data /srv/weir          turn an agent away for good")]
 pub(crate) struct HubArgs {
+    /// A command about the fleet instead of serving.
+    #[command(subcommand)]
+    pub(crate) action: Option<HubAction>,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
+    /// Where agents connect to; opened by itself once somebody was invited.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) agents: Option<String>,
+}
+
+/// Commands about the fleet; they work whether the hub runs or not.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HubAction {
+    Invite(InviteArgs),
+    /// List the agents that joined, and which are connected.
+    Agents {
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Turn an agent away: its connection is cut within a second, its certificate is worth nothing from then on.
+    Revoke {
+        /// The agent's name.
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+}
+
+impl HubAction {
+    /// The flag `--data`.
+    pub(crate) fn data(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Invite(args) => args.data.data.as_ref(),
+            Self::Agents { data } | Self::Revoke { data, .. } => data.data.as_ref(),
+        }
+    }
+}
+
+/// Which hub is meant.
+#[derive(Args, Debug)]
+pub(crate) struct DataArgs {
+    /// The hub's data directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// Print a token that lets one agent join.
+///
+/// Whoever has the token can become an agent until it expires; carry it as you would carry a password. The token also
+/// says where the hub is and how to know it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir hub invite                                for one hour
+  weir hub invite --for 10m --name web1          this name only; takes the place of an agent of that name
+  weir hub invite --address hub.example.net      where agents find the hub")]
+pub(crate) struct InviteArgs {
+    /// How long the token can be used: 90s, 15m, 1h, 7d.
+    #[arg(long, value_name = "SPAN", default_value = "1h")]
+    pub(crate) r#for: String,
+    /// The only name that may join with it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Where agents find the hub, instead of `link.addresses`; may be given more than once.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) address: Vec<String>,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
 }
 
 /// Watch this host and send what is seen to a hub.
 ///
-/// Keeps no state: where each log file stands is known by the hub, so an agent can be killed and replaced at any time.
+/// Where each log file stands is known by the hub, so an agent can be killed and started again at any time. It keeps its
+/// certificate, and the samples that no hub has in its tables yet.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  weir agent --hub http://10.0.0.5:4770
-  weir agent --hub http://10.0.0.5:4770 --tail '/srv/app/log/*.json'")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  weir agent join TOKEN                          once; `weir hub invite` on the hub prints the token
+  weir agent                                     send to the hub that was joined
+  weir agent --hub a.example.net:4771 --hub b.example.net:4771    these hubs, the next when one dies
+  weir agent --tail '/srv/app/log/*.json'"
+)]
 pub(crate) struct AgentArgs {
-    /// The hub's address.
-    #[arg(long, value_name = "URL")]
-    pub(crate) hub: Option<String>,
+    /// Join instead of watching.
+    #[command(subcommand)]
+    pub(crate) action: Option<AgentAction>,
+    /// A hub's address instead of those that the token named; may be given more than once. http://… is for a hub on
+    /// this host, without certificates.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) hub: Vec<String>,
+    /// Join with this token first, unless it was done before; `-` reads it from stdin.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) join: Option<String>,
+    /// Allow http:// to another host: everybody between can read and change what is sent.
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
+}
+
+/// What an agent can do besides watching.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentAction {
+    /// Join a hub's fleet: make a key, have it signed, and keep both.
+    Join {
+        /// What `weir hub invite` printed; `-` reads it from stdin.
+        #[arg(value_name = "TOKEN")]
+        token: String,
+        /// The name to join as, instead of this host's.
+        #[arg(long, value_name = "NAME")]
+        host: Option<String>,
+    },
 }
 
 /// Flags of the commands that keep and serve rows.

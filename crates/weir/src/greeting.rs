@@ -13,7 +13,7 @@ const MAX_LINES: usize = 12;
 /// The text for a person.
 pub(crate) fn text(
     values: &Values,
-    address: SocketAddr,
+    (address, agents): (SocketAddr, Option<SocketAddr>),
     judge: &Judge,
     watch: Option<&WatchStatus>,
 ) -> String {
@@ -25,6 +25,9 @@ pub(crate) fn text(
     );
     if !judge.broken.is_empty() {
         out += &format!(", {} could not be loaded (see above)", judge.broken.len());
+    }
+    if let Some(agents) = agents {
+        out += &format!("\n  agents  {agents}");
     }
     let Some(watch) = watch else { return out };
     out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");

@@ -12,11 +12,14 @@ mod config;
 mod doctor;
 mod explain;
 mod failure;
+mod fleet;
 mod greeting;
+mod idle_io;
 mod judge;
 mod local;
 mod meter;
 mod nearest;
+mod own_limits;
 mod own_memory;
 mod parcel_link;
 mod parse_command;
@@ -39,7 +42,7 @@ use std::str::FromStr;
 use clap::Parser;
 use tracing_subscriber::filter::LevelFilter;
 
-use cli::{Cli, Command};
+use cli::{AgentAction, Cli, Command};
 use config::Config;
 use failure::{EXIT_CONFIG, EXIT_USAGE, Failure};
 
@@ -76,15 +79,26 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Hub(args) => {
             let mut config = load()?;
             config.apply_serve(&args.serve);
+            config.apply_agents(args.agents.as_ref());
             start_log(&config.values.log.level)?;
-            up::run(&config, false)?;
+            if let Some(action) = &args.action {
+                config.apply_data(action.data());
+                fleet::command::hub(&config.values, action)?;
+            } else {
+                up::run(&config, false)?;
+            }
         }
         Command::Agent(args) => {
             let mut config = load()?;
-            config.apply_hub(args.hub.as_ref());
+            config.apply_hubs(&args.hub);
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
-            agent::run(&config)?;
+            if let Some(AgentAction::Join { token, host }) = &args.action {
+                config.apply_host(host.as_ref());
+                fleet::command::join(&config.values, token)?;
+            } else {
+                agent::run(&config, args.join.as_deref(), args.insecure)?;
+            }
         }
         Command::Doctor(args) => {
             start_log(cli.log_level.as_deref().unwrap_or("error"))?;

@@ -18,13 +18,16 @@ pub(crate) enum Stage {
     Store,
     /// Looking for log files.
     Discover,
+    /// Samples into the agent's spool.
+    Spool,
 }
 
-const STAGES: [(Stage, &str); 4] = [
+const STAGES: [(Stage, &str); 5] = [
     (Stage::Tail, "tail"),
     (Stage::Parse, "parse"),
     (Stage::Store, "store"),
     (Stage::Discover, "discover"),
+    (Stage::Spool, "spool"),
 ];
 
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 //!
 //! The kernel maps the file in steps of 64 KiB around each page that is touched, and the loader reads megabytes of
 //! relocations once; an agent would hold them resident for months. Source: madvise(2), /proc/self/smaps in proc(5).
-//! The one module of this crate with `unsafe` code.
+//! A module of its own for its `unsafe` calls.
 
 use std::fs;
 

@@ -16,6 +16,7 @@ use crate::clock::SystemClock;
 use crate::config::place::read_token;
 use crate::config::{Config, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
+use crate::fleet::{Fleet, Listening, Serving};
 use crate::judge::{Judge, judge_always, read_rule_files};
 use crate::local::Local;
 use crate::meter::Meter;
@@ -33,6 +34,7 @@ pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
     let values = &config.values;
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
     let socket = listen(&values.api.listen, token.is_some())?;
+    let listening = Listening::new(config, !is_watching)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -40,7 +42,8 @@ pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    runtime.block_on(async { Up { values, token, judge }.run(socket, is_watching).await })
+    runtime
+        .block_on(async { Up { values, token, judge }.run(socket, listening, is_watching).await })
 }
 
 fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
@@ -133,7 +136,12 @@ struct Up<'a> {
 }
 
 impl Up<'_> {
-    async fn run(self, socket: TcpListener, is_watching: bool) -> Result<(), Failure> {
+    async fn run(
+        self,
+        socket: TcpListener,
+        listening: Listening,
+        is_watching: bool,
+    ) -> Result<(), Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
         let options = store_options(values, Arc::clone(&clock));
@@ -144,8 +152,13 @@ impl Up<'_> {
         let (local, delivery) = Local::new(Arc::clone(&store), Arc::clone(&meter));
         let delivery = tokio::spawn(delivery);
         let status = Arc::new(WatchStatus::default());
-        let app = self.app(&store, &clock, &meter, is_watching.then(|| Arc::clone(&status)))?;
+        let fleet = Arc::new(Fleet::default());
+        let watched = is_watching.then(|| Arc::clone(&status));
+        let app = self.app(&store, &clock, &meter, watched, &fleet)?;
         let (end, ended) = watch::channel(false);
+        let agents_address = listening.address();
+        let link = Serving::new(values, &store, &meter, &clock, &fleet);
+        let linking = tokio::spawn(listening.serve(link, ended.clone()));
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
@@ -165,7 +178,8 @@ impl Up<'_> {
         } else {
             None
         };
-        say(&greeting::text(values, address, &self.judge, is_watching.then_some(&*status)));
+        let addresses = (address, agents_address);
+        say(&greeting::text(values, addresses, &self.judge, is_watching.then_some(&*status)));
 
         signals.wait().await;
         tracing::info!("ending");
@@ -174,6 +188,7 @@ impl Up<'_> {
         let _ = delivery.await;
         judging.abort();
         let _ = end.send(true);
+        let _ = linking.await;
         let _ = serving.await;
         store.close().await?;
         Ok(())
@@ -185,6 +200,7 @@ impl Up<'_> {
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
         watch: Option<Arc<WatchStatus>>,
+        fleet: &Arc<Fleet>,
     ) -> Result<server::Shared, Failure> {
         let api = &self.values.api;
         let host = self.values.collect.host.clone();
@@ -201,6 +217,7 @@ impl Up<'_> {
             judge: Arc::clone(&self.judge),
             parsers: crate::parsers::load(self.values)?,
             meter: Arc::clone(meter),
+            fleet: Arc::clone(fleet),
             role: if watch.is_some() { "up" } else { "hub" },
             watch,
             host_names: api.host_names.iter().cloned().chain([host.clone()]).collect(),

@@ -48,10 +48,34 @@ impl Config {
     }
 
     /// The flag `--hub`.
-    pub(crate) fn apply_hub(&mut self, hub: Option<&String>) {
-        if let Some(hub) = hub {
-            self.values.agent.hub.clone_from(hub);
-            self.note_flag("agent", "hub", "--hub");
+    pub(crate) fn apply_hubs(&mut self, hubs: &[String]) {
+        if !hubs.is_empty() {
+            self.values.agent.hubs = hubs.to_vec();
+            self.note_flag("agent", "hubs", "--hub");
+        }
+    }
+
+    /// The flag `--agents`.
+    pub(crate) fn apply_agents(&mut self, address: Option<&String>) {
+        if let Some(address) = address {
+            self.values.link.listen.clone_from(address);
+            self.note_flag("link", "listen", "--agents");
+        }
+    }
+
+    /// The flag `--data` of commands that do not serve.
+    pub(crate) fn apply_data(&mut self, dir: Option<&PathBuf>) {
+        if let Some(dir) = dir {
+            self.values.store.dir.clone_from(dir);
+            self.note_flag("store", "dir", "--data");
+        }
+    }
+
+    /// The flag `--host` of commands that do not watch.
+    pub(crate) fn apply_host(&mut self, host: Option<&String>) {
+        if let Some(host) = host {
+            self.values.collect.host.clone_from(host);
+            self.note_flag("collect", "host", "--host");
         }
     }
 

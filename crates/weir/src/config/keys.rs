@@ -170,14 +170,46 @@ keys! {
         /// How often the rules that are due are run. Findings appear at most this much later than their cause shows.
         every_seconds: u64 = 2, "s";
     }
-    /// How an agent reaches its hub.
+    /// How a hub takes what agents send (`docs/formats/link.md`): TLS 1.3 with certificates on both sides.
+    link: Link {
+        /// Where agents connect to. `weir hub` opens it when the first agent is invited, or at start when this key is set;
+        /// `weir up` only when it is set. Beyond its handshake nobody gets without the hub's certificate or an invitation.
+        listen: String = "0.0.0.0:4771".into(), "address:port";
+        /// Where agents find this hub, best first: what join tokens say. Default: the address it listens on, or this
+        /// host's name.
+        addresses: Vec<String> = Vec::new(), "host:port";
+        /// Agents that may be connected at one time; more are told so and try another hub.
+        connections: u64 = 4096, "connections";
+        /// How long an agent's certificate is valid. It is renewed by itself when a third is left, so an agent may be off
+        /// for that long before it has to join again.
+        certificate_days: u64 = 90, "days";
+        /// Each side says something at least this often; after three times this in silence the connection is cut.
+        heartbeat_seconds: u64 = 5, "s";
+    }
+    /// How an agent reaches its hub, and what it may cost its host.
     agent: Agent {
-        /// The hub, such as `http://hub:4770`.
-        hub: String = String::new(), "URL";
-        /// A file whose first line is the hub's login.
+        /// Hubs, best first: the agent moves on to the next when one dies. When empty, those that the join token named.
+        /// One `http://…` instead is for a hub on the same host, without certificates.
+        hubs: Vec<String> = Vec::new(), "host:port";
+        /// Where the agent keeps its certificate and its spool. Default: `/var/lib/weir-agent` for root, else
+        /// `$XDG_DATA_HOME/weir-agent` or `~/.local/share/weir-agent`.
+        dir: PathBuf = super::place::agent_dir(), "";
+        /// A file whose first line is the hub's login; for `http://` only.
         token_file: Option<PathBuf> = None, "";
-        /// Samples kept while the hub does not answer. Log lines need no buffer: they are read again from their files.
-        /// When full, the oldest samples are dropped and counted.
+        /// Disk space for samples that no hub has in its tables yet: those of about an hour. Log lines need none, they are
+        /// read again from their files. When full, the oldest samples are dropped and counted.
+        spool_bytes: u64 = 64 << 20, "B";
+        /// Parcels that may be on their way to the hub at one time; more only helps over long and fast lines.
+        window_bytes: u64 = 4 << 20, "B";
+        /// How much the agent yields to other programs when they want the processor: 0 not at all, 19 always.
+        nice: u64 = 5, "";
+        /// Whether the agent's disk requests wait for those of all other programs.
+        idle_io: bool = true, "";
+        /// Processor time that the agent may use, of one processor; above, reading of logs waits. 0 sets no limit.
+        cpu_percent: u64 = 100, "%";
+        /// How fast the agent sends; one second's worth may go at once. 0 sets no limit.
+        bandwidth_bytes: u64 = 0, "B/s";
+        /// Samples kept in memory while the hub does not answer; for `http://` only.
         buffer_bytes: u64 = 4 << 20, "B";
     }
     /// What weir says about itself.

@@ -46,6 +46,11 @@ impl Config {
         self.origins.get(&(key.section, key.name)).map_or("default", String::as_str)
     }
 
+    /// Whether somebody set the value of a key.
+    pub(crate) fn is_set(&self, section: &'static str, name: &'static str) -> bool {
+        self.origins.contains_key(&(section, name))
+    }
+
     /// Takes a value from a flag, already of the right kind in `values`.
     pub(crate) fn note_flag(&mut self, section: &'static str, name: &'static str, flag: &str) {
         self.origins.insert((section, name), format!("flag {flag}"));

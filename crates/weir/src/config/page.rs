@@ -20,7 +20,7 @@ fn page() -> String {
         out += "| key | default | unit | what it does, and why | variable |\n| --- | --- | --- | --- | --- |\n";
         for key in KEYS.iter().filter(|key| key.section == *section) {
             let default = match (key.section, key.name) {
-                ("store", "dir") | ("collect", "host") => "*by the machine*".to_owned(),
+                ("store" | "agent", "dir") | ("collect", "host") => "*by the machine*".to_owned(),
                 _ => values
                     .get(key.section, key.name)
                     .map_or_else(|| "*not set*".to_owned(), |value| format!("`{value}`")),
@@ -46,17 +46,20 @@ listen = "10.0.0.5:4770"
 token_file = "/etc/weir/token"     # head -c 24 /dev/urandom | base64 > /etc/weir/token && chmod 600 /etc/weir/token
 host_names = ["weir.example.net"]
 
+[link]
+addresses = ["weir.example.net"]
+
 [store]
 dir = "/srv/weir"
 retention_days = 90
 ```
 
-and on each host
+then `weir hub invite` on the hub, and on each host `weir agent join TOKEN`. An agent needs no configuration; with more than
+one hub:
 
 ```toml
 [agent]
-hub = "http://10.0.0.5:4770"
-token_file = "/etc/weir/token"
+hubs = ["weir-a.example.net:4771", "weir-b.example.net:4771"]
 ```
 "#;
 

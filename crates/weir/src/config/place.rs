@@ -23,6 +23,11 @@ pub(crate) fn config_files() -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from("/etc/weir/weir.toml")]).collect()
 }
 
+/// `/var/lib/weir-agent` for root, else `weir-agent` beside the data directory of the user.
+pub(crate) fn agent_dir() -> PathBuf {
+    data_dir().with_file_name("weir-agent")
+}
+
 fn personal(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

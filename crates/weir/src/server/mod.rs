@@ -29,6 +29,7 @@ use weir_store::{QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
 
 use crate::cells::Cells;
+use crate::fleet::Fleet;
 use crate::judge::Judge;
 use crate::meter::Meter;
 use crate::watch::WatchStatus;
@@ -47,6 +48,8 @@ pub(crate) struct App {
     pub(crate) meter: Arc<Meter>,
     /// What this host's collectors see; `None` on a hub.
     pub(crate) watch: Option<Arc<WatchStatus>>,
+    /// Agents that are connected.
+    pub(crate) fleet: Arc<Fleet>,
     pub(crate) role: &'static str,
     pub(crate) host: String,
     pub(crate) data_dir: String,

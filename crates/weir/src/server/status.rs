@@ -30,6 +30,7 @@ pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Ref
         "hosts": hosts,
         "log_sources": sources,
         "listeners": listeners,
+        "agents": app.fleet.agents_json(),
         "store": {
             "hot_rows": stats.hot_rows,
             "hot_bytes": stats.hot_bytes,

@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use weir_collect::logs::{
@@ -184,7 +184,7 @@ impl Follower {
                 is_first: chunk.is_first,
                 reply: self.reply.clone(),
             };
-            if self.jobs.send(Job { chunk, ticket }).is_err() || self.context.stop.is_set() {
+            if !self.hand_over(Job { chunk, ticket }) {
                 return;
             }
             while let Ok(reply) = self.replies.try_recv() {
@@ -192,6 +192,30 @@ impl Follower {
             }
             if self.is_paused() {
                 return;
+            }
+        }
+    }
+
+    /// Waits until the parser takes it, and looks at files meanwhile: one that is made and renamed away while nobody takes
+    /// rows would be missed. `false` when it is time to end.
+    fn hand_over(&mut self, mut job: Job) -> bool {
+        let mut looked = Instant::now();
+        loop {
+            match self.jobs.try_send(job) {
+                Ok(()) => return !self.context.stop.is_set(),
+                Err(TrySendError::Full(back)) => job = back,
+                Err(TrySendError::Disconnected(_)) => return false,
+            }
+            if self.context.stop.is_set() {
+                return false;
+            }
+            if looked.elapsed() > LOOK {
+                self.unanswered.extend(self.tailer.scan(self.context.clock.now()));
+                looked = Instant::now();
+            }
+            // A parser that is done with a chunk gives its buffer back, so this ends when there is room.
+            if let Ok(reply) = self.replies.recv_timeout(LOOK) {
+                self.take(reply);
             }
         }
     }

@@ -5,6 +5,8 @@
 mod bad_input;
 mod doctor;
 mod faults;
+mod fleet;
+mod fleet_torture;
 mod harness;
 mod journal;
 mod link;

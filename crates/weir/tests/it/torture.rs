@@ -15,7 +15,7 @@ use super::harness::{Seeded, Weir, pause, quiet, serve, try_rows, wait_for};
 const MIN_LIFE: Duration = Duration::from_secs(3);
 
 /// Writes numbered lines until told to stop; gives how many it wrote.
-fn generate(log: &Path, is_ended: &AtomicBool, mut choose: Seeded) -> u64 {
+pub(super) fn generate(log: &Path, is_ended: &AtomicBool, mut choose: Seeded) -> u64 {
     let open =
         || OpenOptions::new().create(true).append(true).open(log).expect("it can be written");
     let mut file: File = open();

@@ -1,0 +1,147 @@
+//! The agent's side of one connection: reaching a hub, being welcomed, and joining a fleet.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use weir_tables::Clock;
+
+use crate::bandwidth::Bandwidth;
+use crate::error::{Kind, LinkError};
+use crate::frame::{BODY_BYTES_MAX, Limits};
+use crate::identity::{Identity, Joining};
+use crate::message::{CAPABILITIES, Hello, Message, VERSION_MAX, VERSION_MIN, Welcome};
+use crate::tls;
+use crate::token::JoinToken;
+use crate::wire::{self, Inbox, Outbox};
+
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// What a hub may send; it sends no parcels.
+const LIMITS: Limits = Limits { parcel: 0, other: BODY_BYTES_MAX };
+
+/// A connection that was welcomed.
+pub(crate) struct Connection {
+    pub(crate) welcome: Welcome,
+    pub(crate) inbox: Inbox<TlsStream<TcpStream>>,
+    pub(crate) outbox: Outbox,
+    /// DER of the hub's certificate.
+    pub(crate) hub: Vec<u8>,
+}
+
+/// How a connection is made.
+pub(crate) struct Dial<'a> {
+    pub(crate) address: &'a str,
+    pub(crate) tls: Arc<ClientConfig>,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+    pub(crate) program: &'a str,
+    pub(crate) bandwidth: Bandwidth,
+}
+
+impl Dial<'_> {
+    /// Connects and says hello.
+    pub(crate) async fn connect(self) -> Result<Connection, LinkError> {
+        let stream = self.handshake().await?;
+        let hub = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let hub = hub.map(|certificate| certificate.to_vec()).unwrap_or_default();
+        let (mut inbox, outbox) = wire::split(stream, LIMITS, self.bandwidth.clone());
+        let hello = Hello {
+            versions: (VERSION_MIN, VERSION_MAX),
+            capabilities: CAPABILITIES,
+            now_micros: self.clock.now().0,
+            program: self.program.to_owned(),
+        };
+        outbox.send(&Message::Hello(hello)).await?;
+        match self.first(&mut inbox).await? {
+            Message::Welcome(welcome) if welcome.version <= VERSION_MAX => {
+                Ok(Connection { welcome, inbox, outbox, hub })
+            }
+            other => Err(unexpected(self.address, other)),
+        }
+    }
+
+    async fn handshake(&self) -> Result<TlsStream<TcpStream>, LinkError> {
+        let address = self.address;
+        let unreachable = |why: String| {
+            LinkError::new(Kind::Unreachable, format!("cannot reach the hub at `{address}`: {why}"))
+                .hint("does the hub run, is the address one of its own, and does no firewall stand between?")
+        };
+        let late =
+            |patience: Duration| unreachable(format!("no answer in {} s", patience.as_secs()));
+        let stream = tokio::time::timeout(CONNECT_PATIENCE, TcpStream::connect(address))
+            .await
+            .map_err(|_| late(CONNECT_PATIENCE))?
+            .map_err(|error| unreachable(error.to_string()))?;
+        let _ = stream.set_nodelay(true);
+        let connecting = TlsConnector::from(Arc::clone(&self.tls)).connect(tls::hub_name(), stream);
+        tokio::time::timeout(HANDSHAKE_PATIENCE, connecting)
+            .await
+            .map_err(|_| late(HANDSHAKE_PATIENCE))?
+            .map_err(|error| tls::explain(address, self.clock.now(), &error))
+    }
+
+    /// The first answer. In TLS 1.3 the hub judges our certificate after the handshake is over for us, so what it thinks
+    /// of it is an error of the first read.
+    async fn first(&self, inbox: &mut Inbox<TlsStream<TcpStream>>) -> Result<Message, LinkError> {
+        inbox.next_within(HANDSHAKE_PATIENCE).await.map_err(|error| match error.alert.as_deref() {
+            Some(alert) => tls::explain(self.address, self.clock.now(), alert),
+            None => error,
+        })
+    }
+}
+
+/// A goodbye in the hub's own words, or what should not have come.
+pub(crate) fn unexpected(address: &str, message: Message) -> LinkError {
+    match message {
+        Message::Goodbye { code, text, hint } => {
+            LinkError::new(Kind::Refused(code), format!("the hub at `{address}` says: {text}"))
+                .hint(hint)
+        }
+        _ => LinkError::protocol(format!("the hub at `{address}` answered what was not asked")),
+    }
+}
+
+/// Joins the fleet of a token: makes a key, has it signed, and keeps both below `dir`.
+///
+/// # Errors
+/// What is wrong with the token, or with the way to the hub; the token can be used again unless the hub says otherwise.
+pub async fn join(
+    dir: &Path,
+    token: &JoinToken,
+    name: &str,
+    clock: &Arc<dyn Clock>,
+) -> Result<Identity, LinkError> {
+    let joining = Joining::begin(dir, token)?;
+    let mut last = LinkError::new(Kind::Token, "cannot join: the token names no address");
+    for address in &token.addresses {
+        let (config, pinned) = tls::stranger(token.authority, clock)?;
+        let dial = Dial { address, tls: config, clock, program: "", bandwidth: Bandwidth::new(0) };
+        let stream = match dial.handshake().await {
+            Ok(stream) => stream,
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
+        let (mut inbox, outbox) = wire::split(stream, LIMITS, Bandwidth::new(0));
+        let enrol = Message::Enrol {
+            invite: token.invite,
+            secret: token.secret,
+            name: name.to_owned(),
+            request: joining.request.clone(),
+        };
+        outbox.send(&enrol).await?;
+        let answer = dial.first(&mut inbox).await?;
+        outbox.end().await;
+        let Message::Enrolled { certificate, .. } = answer else {
+            return Err(unexpected(address, answer));
+        };
+        let authority = pinned.authority().expect("the handshake ended with it");
+        return joining.finish(token, &authority, &certificate, clock.now());
+    }
+    Err(last)
+}

@@ -1,0 +1,46 @@
+//! Random numbers, fingerprints and hexadecimal digits.
+
+use std::fmt::Write;
+
+use ring::rand::SecureRandom;
+
+/// Random bytes of the system.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    ring::rand::SystemRandom::new()
+        .fill(&mut bytes)
+        .expect("the kernel's random numbers do not fail once they are seeded");
+    bytes
+}
+
+/// SHA-256.
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// Whether two secrets are the same, in a time that does not depend on where they differ.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differing = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    std::hint::black_box(differing) == 0 && one.len() == other.len()
+}
+
+/// Two digits a byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The other way round.
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != N * 2 || !text.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).ok()?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,183 @@
+//! Agents and their hub over the link: joining, sending, being listed and being turned away.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use super::harness::{
+    Seeded, WEIR, Weir, can_run, is_root, pause, quiet, text, try_rows, wait_for,
+};
+use super::torture::generate;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hub's directory and its addresses, which it comes back on.
+pub(super) struct Site<'a> {
+    data: &'a Path,
+    page: SocketAddr,
+    pub(super) agents: SocketAddr,
+    /// Bytes that have to stay free.
+    pub(super) reserve: u64,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(data: &'a Path) -> Self {
+        Self { data, page: free_address(), agents: free_address(), reserve: 0 }
+    }
+
+    pub(super) fn start(&self) -> Weir {
+        let mut command = Command::new(WEIR);
+        command.arg("hub").arg("--data").arg(self.data).args(["--log-level", "warn"]);
+        command.args(["--listen", &self.page.to_string(), "--agents", &self.agents.to_string()]);
+        command.env("XDG_CONFIG_HOME", "/nonexistent").env("WEIR_STORE_FLUSH_SECONDS", "1");
+        command.env("WEIR_LINK_HEARTBEAT_SECONDS", "1");
+        command.env("WEIR_STORE_MIN_FREE_BYTES", self.reserve.to_string());
+        quiet(&mut command);
+        Weir::start(command)
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.page)
+    }
+
+    fn hub(&self, args: &[&str]) -> Output {
+        run(Command::new(WEIR).arg("hub").args(args).arg("--data").arg(self.data))
+    }
+
+    /// A join token.
+    pub(super) fn token(&self, args: &[&str]) -> String {
+        let output = self.hub(&[&["invite"], args].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).trim().to_owned()
+    }
+}
+
+/// An agent's directory.
+pub(super) struct Host<'a>(pub(super) &'a Path);
+
+impl Host<'_> {
+    fn command(&self) -> Command {
+        let mut command = Command::new(WEIR);
+        command.arg("agent").env("WEIR_AGENT_DIR", self.0).env("XDG_CONFIG_HOME", "/nonexistent");
+        quiet(&mut command);
+        command
+    }
+
+    pub(super) fn join(&self, token: &str, name: &str) -> Output {
+        run(self.command().args(["join", token, "--host", name]))
+    }
+
+    pub(super) fn start(&self, log: &Path, hub: SocketAddr) -> Agent {
+        let mut command = self.command();
+        command.arg("--tail").arg(log).args(["--host", "web1", "--hub", &hub.to_string()]);
+        command.args(["--log-level", "warn"]).stdin(Stdio::null()).stdout(Stdio::null());
+        Agent(command.spawn().expect("weir can be started"))
+    }
+}
+
+/// A running agent; killed when dropped.
+pub(super) struct Agent(Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(command: &mut Command) -> Output {
+    command.env("XDG_CONFIG_HOME", "/nonexistent").stdin(Stdio::null());
+    command.output().expect("weir can be started")
+}
+
+/// An address that was free a moment ago.
+pub(super) fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound")
+}
+
+fn complaint(output: &Output, parts: &[&str]) {
+    let said = text(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    for part in parts {
+        assert!(said.contains(part), "`{part}` is not in:\n{said}");
+    }
+    assert_eq!(said.matches("error: ").count(), 1, "one message:\n{said}");
+}
+
+#[test]
+fn an_agent_joins_sends_is_listed_and_is_revoked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, host) = (dir.path().join("data"), dir.path().join("agent"));
+    let log = dir.path().join("app.log");
+    std::fs::write(&log, "line 1\nline 2\n").expect("there is room");
+    let (site, host) = (Site::new(&data), Host(&host));
+    let hub = site.start();
+    assert!(hub.greeting.contains(&format!("agents  {}", site.agents)), "{}", hub.greeting);
+    complaint(&run(&mut host.command()), &["has not joined a hub", "weir hub invite", "hint: "]);
+    let token = site.token(&["--for", "10m"]);
+    let joined = host.join(&token, "web1");
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+    let other = dir.path().join("other");
+    complaint(&Host(&other).join(&token, "web2"), &["the token was used by `web1`", "hint: "]);
+    complaint(&Host(&other).join(&token[..60], "web2"), &["the token is none", "hint: "]);
+    complaint(&site.hub(&["invite", "--for", "forever"]), &["`forever`", "hint: "]);
+    complaint(&site.hub(&["revoke", "web9"]), &["no agent of that name", "hint: "]);
+
+    let agent = host.start(&log, site.agents);
+    let lines = "select count(*) from log where body like 'line %' and host = 'web1'";
+    wait_for("two lines", PATIENCE, || (hub.number(lines) == 2).then_some(()));
+    let connected = hub.get("/api/status")["agents"].clone();
+    assert_eq!(connected[0]["name"], "web1", "{connected}");
+    wait_for("it is listed", PATIENCE, || {
+        text(&site.hub(&["agents"]).stdout).contains("connected from 127.0.0.1").then_some(())
+    });
+    assert!(site.hub(&["revoke", "web1"]).status.success());
+    wait_for("it is cut off", PATIENCE, || {
+        hub.get("/api/status")["agents"].as_array().is_some_and(Vec::is_empty).then_some(())
+    });
+    assert!(text(&site.hub(&["agents"]).stdout).contains("revoked"));
+    drop(agent);
+    assert_eq!(hub.terminate(), Some(0));
+}
+
+#[test]
+fn a_hub_listens_for_agents_once_one_is_invited() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let config = dir.path().join("weir.toml");
+    let site = Site::new(&data);
+    let mut command = super::harness::serve("hub", &data);
+    quiet(&mut command);
+    let hub = Weir::start(command);
+    assert!(!hub.greeting.contains("agents"), "{}", hub.greeting);
+    assert!(!data.join("link").exists());
+    assert_eq!(hub.terminate(), Some(0));
+    // A loopback address of its own, so that the usual port is free there.
+    let own = format!("127.{}.7.7:4771", 1 + std::process::id() % 250);
+    std::fs::write(&config, format!("[link]\nlisten = \"{own}\"\n")).expect("there is room");
+    let mut command = super::harness::serve("hub", &data);
+    command.arg("--config").arg(&config);
+    quiet(&mut command);
+    let hub = Weir::start(command);
+    assert!(hub.greeting.contains(&format!("agents  {own}")), "{}", hub.greeting);
+    let token = site.token(&[]);
+    let joined = Host(&dir.path().join("agent")).join(&token, "web1");
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+    assert!(text(&joined.stdout).contains(&own), "{}", text(&joined.stdout));
+    assert_eq!(hub.terminate(), Some(0));
+}
+
+#[test]
+fn plain_http_to_another_host_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = Host(dir.path()).command();
+    complaint(
+        &run(command.args(["--hub", "http://192.0.2.1:4770"])),
+        &["--insecure", "weir agent join"],
+    );
+    let mut command = Host(dir.path()).command();
+    let several = ["--hub", "http://127.0.0.1:1", "--hub", "127.0.0.1:2"];
+    complaint(&run(command.args(several)), &["beside other hubs", "hint: "]);
+}
