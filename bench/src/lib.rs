@@ -14,6 +14,7 @@ mod peer;
 mod queries;
 mod random;
 mod report;
+mod road;
 mod searchable;
 mod weir;
 
@@ -65,6 +66,21 @@ enum Name {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// nginx JSON lines from an agent over the link to a hub's files.
+    Road {
+        /// How many lines as fast as they go.
+        #[arg(long, default_value_t = 2_000_000)]
+        events: u32,
+        /// Runs of that; the median is reported.
+        #[arg(long, default_value_t = 3)]
+        runs: u32,
+        /// Lines a second after that.
+        #[arg(long, default_value_t = 25_000)]
+        rate: u32,
+        /// How long to write them.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
     /// Six questions over stored lines.
     Queries {
         /// How many lines.
@@ -106,6 +122,9 @@ fn run(name: Name) -> anyhow::Result<()> {
         Name::Host { sockets, seconds } => host::run(sockets, Duration::from_secs(seconds)),
         Name::FirstPage { runs } => first_page::run(runs.max(1)),
         Name::Searchable { rate, seconds } => searchable::run(rate, Duration::from_secs(seconds)),
+        Name::Road { events, runs, rate, seconds } => {
+            road::run(events, runs.max(1), rate, Duration::from_secs(seconds))
+        }
         Name::Queries { events, times } => queries::run(events, times.max(1)),
         Name::Generate { events, out } => {
             let day = Micros((report::now().day() - 1) * 86_400_000_000);
@@ -115,7 +134,7 @@ fn run(name: Name) -> anyhow::Result<()> {
         }
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
-        Name::All => ["first-page", "host", "searchable", "ingest", "queries"]
+        Name::All => ["first-page", "host", "searchable", "ingest", "road", "queries"]
             .into_iter()
             .try_for_each(|name| {
                 let args = Args::try_parse_from(["weir-bench", name])?;

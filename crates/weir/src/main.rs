@@ -4,6 +4,7 @@
 
 mod agent;
 mod ask;
+mod audit;
 mod cells;
 mod cli;
 mod client;
@@ -106,6 +107,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Parse(args) => parse_command::run(&args, &load()?)?,
         Command::Query(args) => ask::run(&args)?,
+        Command::Audit(args) => return audit::run(&args),
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
         Command::Wire(args) => captured(&args)?,

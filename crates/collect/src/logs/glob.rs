@@ -15,7 +15,7 @@ pub(super) fn is_pattern(path: &Path) -> bool {
 }
 
 /// The paths that exist and match `pattern`, sorted; a pattern without wildcards gives itself if it exists.
-pub(super) fn expand(pattern: &Path) -> Vec<PathBuf> {
+pub fn expand(pattern: &Path) -> Vec<PathBuf> {
     if !is_pattern(pattern) {
         return if pattern.exists() { vec![pattern.to_owned()] } else { Vec::new() };
     }

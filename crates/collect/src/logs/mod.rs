@@ -11,8 +11,9 @@ mod journal;
 mod tail;
 
 pub use discover::{Discovery, FoundDirective, Problem, discover};
+pub use glob::expand;
 pub use journal::{Journal, JournalOptions};
 pub use tail::{
-    Chunk, Gap, GapReason, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions,
-    Tailer,
+    Chunk, Gap, GapReason, Identified, Known, NewStream, ReadFrom, StreamState, StreamStatus,
+    TailEvent, TailOptions, Tailer,
 };

@@ -5,17 +5,14 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use super::harness::{
-    Seeded, WEIR, Weir, can_run, is_root, pause, quiet, text, try_rows, wait_for,
-};
-use super::torture::generate;
+use super::harness::{WEIR, Weir, quiet, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub's directory and its addresses, which it comes back on.
 pub(super) struct Site<'a> {
-    data: &'a Path,
-    page: SocketAddr,
+    pub(super) data: &'a Path,
+    pub(super) page: SocketAddr,
     pub(super) agents: SocketAddr,
     /// Bytes that have to stay free.
     pub(super) reserve: u64,

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "seeds, skips and times belong into the test's output")]
 
+mod audit;
 mod bad_input;
 mod doctor;
 mod faults;

@@ -338,6 +338,22 @@ impl Contact {
         self.begins(all, stale, around)
     }
 
+    /// The live file, and the stream that it most probably is: the newest of its own that it can hold, else one of another
+    /// file that began alike and that it holds to its end, else one that it can hold.
+    pub(super) fn into_identified(mut self) -> Option<(Content, Option<(StreamId, u64)>)> {
+        let mut live = self.live.take()?;
+        let directory = self.directory(&live.head);
+        let own: Vec<(StreamId, u64)> = directory.streams(live.place.mark()).collect();
+        let others: Vec<(StreamId, u64)> = directory.all_streams().collect();
+        let holds = |live: &mut Candidate, known: &[(StreamId, u64)]| {
+            known.iter().copied().find(|(_, position)| live.holds(*position))
+        };
+        let stream = holds(&mut live, &own)
+            .or_else(|| others.iter().copied().find(|(_, at)| live.content.ends_at(*at)))
+            .or_else(|| holds(&mut live, &others));
+        Some((live.content, stream))
+    }
+
     fn directory(&self, head: &Head) -> &Directory {
         let mut all = self.directories.iter();
         all.find(|directory| directory.head == *head).expect("one for each candidate's head")

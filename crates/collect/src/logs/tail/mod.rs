@@ -14,6 +14,7 @@ mod begin;
 mod contact;
 mod content;
 mod file;
+mod identified;
 mod identity;
 mod poll;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use weir_tables::{LogSource, Micros, StreamId};
 use contact::Contact;
 use content::Content;
 use file::{ReadOutcome, TailFile};
+pub use identified::{Identified, Known};
 pub(in crate::logs) use identity::hash_of;
 use identity::{Age, Place};
 use rotated::Listings;
