@@ -172,6 +172,7 @@ impl Tailer {
     pub(super) fn forget(&mut self, key: u64) -> Option<TailFile> {
         let file = self.files.remove(&key)?;
         self.keys.remove(&file.stream);
+        self.watches.remove(key);
         if self.by_inode.get(&file.place.inode()) == Some(&key) {
             self.by_inode.remove(&file.place.inode());
         }

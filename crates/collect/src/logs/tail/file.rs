@@ -56,6 +56,8 @@ pub(super) struct TailFile {
     pub(super) is_rotated: bool,
     pub(super) is_deleted: bool,
     pub(super) is_queued: bool,
+    /// Whether it is left to inotify.
+    pub(super) is_watched: bool,
     /// Whether the hub knows the stream.
     pub(super) is_known: bool,
     /// Older parts of the same log that the hub must know before this one is read: an older part that it does not know
@@ -143,6 +145,7 @@ impl TailFile {
             is_rotated: begun.is_rotated,
             is_deleted: false,
             is_queued: false,
+            is_watched: false,
             is_known: begun.is_known,
             waits_for: begun.waits_for,
             registration: begun.registration,

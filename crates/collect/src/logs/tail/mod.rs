@@ -6,8 +6,8 @@
 //!                   ▲                                                                   │        │
 //!                   └───────────────────────── truncated, begins anew ──────────────────┘   copy found beside it
 //! ```
-//! Polling, no inotify: one fstat of an open file costs about a microsecond, works on network file systems and in other
-//! mount namespaces, and what has been idle is looked at once a second only. The surprising thing: a rotated file is
+//! Files are polled, because that works on network file systems and in other mount namespaces; what has been idle is left to
+//! inotify where that can be (`idle`), or looked at once a second. The surprising thing: a rotated file is
 //! read on through its open descriptor whatever its name has become; names matter only after a restart.
 
 mod begin;
@@ -16,6 +16,7 @@ mod content;
 mod file;
 mod identified;
 mod identity;
+mod idle;
 mod poll;
 #[cfg(test)]
 mod quirk_tests;
@@ -39,6 +40,7 @@ use file::{ReadOutcome, TailFile};
 pub use identified::{Identified, Known};
 pub(in crate::logs) use identity::hash_of;
 use identity::{Age, Place};
+use idle::{Directories, Watches};
 use rotated::Listings;
 pub use types::{
     Chunk, Gap, GapReason, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions,
@@ -59,6 +61,10 @@ pub struct Tailer {
     sources: Vec<Arc<LogSource>>,
     are_sources_new: bool,
     expanded_at: Option<Micros>,
+    /// When the globs were last matched although no name had changed.
+    matched_at: Option<Micros>,
+    watches: Watches,
+    directories: Directories,
     paths: BTreeMap<PathBuf, Watched>,
     /// Rotated away before their first line was complete.
     orphans: Vec<Orphan>,
@@ -99,10 +105,14 @@ struct Watched {
     source: Arc<LogSource>,
     at: Arc<Path>,
     label: Arc<str>,
+    /// Whether the path is a symbolic link: a change of its target's directory would not be seen in its own.
+    is_link: bool,
     existed_at_start: bool,
     is_from_glob: bool,
     is_met: bool,
     looked_at: Option<Micros>,
+    /// When no name in its directory had changed, so that it was not looked at.
+    passed_at: Option<Micros>,
     retry_at: Option<Micros>,
     begins_anew: bool,
     /// Newest age of what was there at the last contact.
@@ -144,6 +154,9 @@ impl Tailer {
             sources: Vec::new(),
             are_sources_new: false,
             expanded_at: None,
+            matched_at: None,
+            watches: Watches::default(),
+            directories: Directories::default(),
             paths: BTreeMap::new(),
             orphans: Vec::new(),
             contacts: BTreeMap::new(),

@@ -1,9 +1,10 @@
 //! The polling half of the [`Tailer`]: which paths there are, what is at them, and what becomes of files.
 //!
 //! Everything that is due is looked at by age: a file that grew in the last ten seconds at each scan, others once a
-//! second; a path every half second, one whose file has been quiet every two.
+//! second or when inotify says so; a path every half second, one whose file has been quiet every two if a name in its
+//! directory has changed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,9 @@ use weir_tables::{LogSource, Micros};
 
 use super::contact::{Candidate, Contact, Policy};
 use super::content::Content;
-use super::file::Look;
+use super::file::{Look, TailFile};
 use super::identity::{Age, Place};
+use super::idle::TRUST;
 use super::rotated::is_part_of_another;
 use super::types::{Gap, GapReason, ReadFrom, TailEvent};
 use super::{Live, Orphan, Tailer, Watched, cannot_read, label};
@@ -38,6 +40,11 @@ impl Tailer {
             return;
         }
         self.expanded_at = Some(now);
+        self.directories.clean(now);
+        if !self.are_sources_new && self.matches_as_before(now) {
+            return;
+        }
+        self.matched_at = Some(now);
         let wanted = self.wanted_paths();
         for (path, source) in &wanted {
             self.watch(path, source);
@@ -50,6 +57,20 @@ impl Tailer {
             };
             self.drop_paths(is_kept);
         }
+    }
+
+    /// Whether every glob gives what it gave: no name has changed where it looks.
+    fn matches_as_before(&mut self, now: Micros) -> bool {
+        if self.matched_at.is_none_or(|at| now >= at + TRUST || now < at) {
+            return false;
+        }
+        let directories = &mut self.directories;
+        self.sources.iter().filter(|source| glob::is_pattern(&source.path)).all(|source| {
+            let directory = source.path.parent();
+            directory.is_some_and(|directory| {
+                !glob::is_pattern(directory) && directories.is_quiet(directory, now)
+            })
+        })
     }
 
     fn wanted_paths(&self) -> BTreeMap<PathBuf, Arc<LogSource>> {
@@ -82,10 +103,12 @@ impl Tailer {
             source: source.clone(),
             at: path.into(),
             label: label(path),
+            is_link: true,
             existed_at_start: self.are_sources_new && path.exists(),
             is_from_glob: glob::is_pattern(&source.path),
             is_met: false,
             looked_at: None,
+            passed_at: None,
             retry_at: None,
             begins_anew: false,
             seen_age: None,
@@ -113,15 +136,18 @@ impl Tailer {
 
     /// Looks at every open file that is due.
     pub(super) fn look_at_files(&mut self, now: Micros) {
-        let due: Vec<u64> = self
-            .files
-            .iter()
-            .filter(|(_, file)| {
-                let is_busy = now < file.grown_at + QUIET_AFTER;
-                is_busy || now >= file.checked_at + QUIET_FILE_EVERY || now < file.checked_at
-            })
-            .map(|(key, _)| *key)
-            .collect();
+        let mut due = self.watches.take();
+        for key in &due {
+            if let Some(file) = self.files.get_mut(key) {
+                file.is_watched = false;
+            }
+        }
+        let is_due = |file: &TailFile| {
+            let every = if file.is_watched { TRUST } else { QUIET_FILE_EVERY };
+            let is_busy = now < file.grown_at + QUIET_AFTER;
+            is_busy || now >= file.checked_at + every || now < file.checked_at
+        };
+        due.extend(self.files.iter().filter(|(_, file)| is_due(file)).map(|(key, _)| *key));
         for key in due {
             self.look_at_file(key, now);
         }
@@ -130,6 +156,11 @@ impl Tailer {
     fn look_at_file(&mut self, key: u64, now: Micros) {
         self.release(key);
         let Some(file) = self.files.get_mut(&key) else { return };
+        // What rests at its end, all of it acknowledged, changes only if somebody does something to it.
+        let is_resting = file.acknowledged == file.size && !file.is_rotated;
+        if is_resting && now >= file.grown_at + QUIET_AFTER {
+            file.is_watched = self.watches.add(key, file.content.file());
+        }
         let was_deleted = file.is_deleted;
         let was_size = file.size;
         match file.look(now, self.options.stale_for) {
@@ -210,33 +241,31 @@ impl Tailer {
 
     /// Looks at every path that is due.
     pub(super) fn look_at_paths(&mut self, now: Micros) {
-        let due: Vec<PathBuf> = self
-            .paths
-            .iter()
-            .filter(|(_, watched)| self.is_path_due(watched, now))
-            .map(|(path, _)| path.clone())
-            .collect();
+        let mut due = Vec::new();
+        // Paths of one directory come one after the other.
+        let mut last: Option<(&Path, bool)> = None;
+        for (path, watched) in &mut self.paths {
+            if !is_path_due(&self.files, watched, now) {
+                continue;
+            }
+            let directory = path.parent().unwrap_or(path);
+            let is_quiet = match last {
+                Some((known, is_quiet)) if known == directory => is_quiet,
+                _ => self.directories.is_quiet(directory, now),
+            };
+            last = Some((directory, is_quiet));
+            if is_quiet && watched.is_settled(now) {
+                watched.passed_at = Some(now);
+            } else {
+                due.push(path.clone());
+            }
+        }
         for path in due {
             let Some(mut watched) = self.paths.remove(&path) else { continue };
             watched.looked_at = Some(now);
             self.look_at_path(&path, &mut watched, now);
             self.paths.insert(path, watched);
         }
-    }
-
-    fn is_path_due(&self, watched: &Watched, now: Micros) -> bool {
-        let Some(looked_at) = watched.looked_at else { return true };
-        if watched.retry_at.is_some_and(|at| now < at) && now >= looked_at {
-            return false;
-        }
-        let is_quiet = match &watched.live {
-            Live::Following(key) => {
-                self.files.get(key).is_some_and(|file| now >= file.grown_at + QUIET_AFTER)
-            }
-            _ => false,
-        };
-        let every = if is_quiet { QUIET_PATH_EVERY } else { PATH_EVERY };
-        now >= looked_at + every || now < looked_at || matches!(watched.live, Live::Waiting(..))
     }
 
     fn look_at_path(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
@@ -316,6 +345,7 @@ impl Tailer {
             return;
         }
         // The file may have changed between stat and open: what was opened counts.
+        watched.is_link = path.is_symlink();
         match Content::open(path).and_then(|content| Ok((Place::of(&content)?, content))) {
             Ok((place, content)) => watched.live = Live::Waiting(content, place),
             Err(error) => self.fail(watched, &error, now),
@@ -438,4 +468,29 @@ impl Tailer {
             }
         }
     }
+}
+
+impl Watched {
+    /// Whether it leads where it led at the last look, as long as no name in its directory changes.
+    fn is_settled(&self, now: Micros) -> bool {
+        let is_trusted = self.looked_at.is_some_and(|at| now < at + TRUST && now >= at);
+        is_trusted && !self.is_link && matches!(self.live, Live::Following(_))
+    }
+}
+
+/// Whether a path is to be looked at: by the age of the last look.
+fn is_path_due(files: &HashMap<u64, TailFile>, watched: &Watched, now: Micros) -> bool {
+    let Some(looked_at) = watched.looked_at else { return true };
+    if watched.retry_at.is_some_and(|at| now < at) && now >= looked_at {
+        return false;
+    }
+    let is_quiet = match &watched.live {
+        Live::Following(key) => {
+            files.get(key).is_some_and(|file| now >= file.grown_at + QUIET_AFTER)
+        }
+        _ => false,
+    };
+    let every = if is_quiet { QUIET_PATH_EVERY } else { PATH_EVERY };
+    let seen_at = watched.passed_at.map_or(looked_at, |at| at.max(looked_at));
+    now >= seen_at + every || now < seen_at || matches!(watched.live, Live::Waiting(..))
 }

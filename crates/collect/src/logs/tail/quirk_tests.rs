@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, SystemTime};
 
 use super::tests::{Bench, tail};
@@ -212,4 +212,70 @@ fn identity_stays_while_a_file_grows_through_the_size_of_its_head() {
     bench.run(2);
     assert_eq!(bench.hub.streams.len(), 1);
     assert_eq!(bench.hub.lines[1..], ["two", "three"]);
+}
+
+#[test]
+fn what_rested_is_seen_at_the_next_look_when_something_happens_to_it() {
+    let mut bench = Bench::new("*.log", "--tail");
+    bench.append("a.log", "one\n");
+    bench.append("b.log", "two\n");
+    bench.run(20);
+    assert!(bench.tailer.files.values().all(|file| file.is_watched));
+    bench.append("a.log", "three\n");
+    bench.run(1);
+    assert_eq!(bench.hub.lines.last().unwrap(), "three");
+    bench.run(20);
+    fs::rename(bench.path("a.log"), bench.path("a.log.1")).unwrap();
+    bench.append("a.log", "four\n");
+    bench.append("c.log", "five\n");
+    bench.run(4);
+    bench.hub.lines.sort();
+    assert_eq!(bench.hub.lines, ["five", "four", "one", "three", "two"]);
+    let rotated = bench.tailer.status().into_iter().filter(|s| s.state == StreamState::Rotated);
+    assert_eq!(rotated.count(), 1);
+}
+
+/// Parts of the past beside a log that is found, not named.
+fn past(backfill: Option<Duration>) -> Bench {
+    let mut bench = Bench::new("a.log", "/etc/nginx/nginx.conf:1");
+    bench.append("a.log.2", "one\ntwo\n");
+    bench.tick();
+    bench.append("a.log.1", "three\n");
+    bench.tick();
+    bench.append("a.log", "four\n");
+    let modified = fs::metadata(bench.path("a.log")).unwrap().mtime();
+    bench.now = Micros(modified * 1_000_000);
+    bench.options.backfill = backfill;
+    bench.restart();
+    bench
+}
+
+#[test]
+fn past_is_read_if_it_is_wanted_oldest_first_and_once() {
+    past(None).check(&["four"]);
+    let mut bench = past(Some(Duration::from_secs(3600)));
+    bench.check(&["four", "one", "two", "three"]);
+    bench.restart();
+    bench.append("a.log", "five\n");
+    bench.check(&["four", "one", "two", "three", "five"]);
+}
+
+#[test]
+fn past_does_not_starve_what_is_followed() {
+    let mut bench = past(Some(Duration::from_secs(3600)));
+    bench.options.chunk_bytes = 16;
+    bench.restart();
+    bench.append("a.log.2", &"old line 123456\n".repeat(50));
+    bench.append("a.log", &"new line 123456\n".repeat(50));
+    bench.meet();
+    let mut order = Vec::new();
+    while let Some(chunk) = bench.tailer.read(bench.now) {
+        assert!(bench.hub.append(&chunk));
+        bench.tailer.acknowledge(chunk.stream, chunk.to);
+        order.push(chunk.bytes.starts_with(b"new"));
+    }
+    let last_new = order.iter().rposition(|is_new| *is_new).unwrap();
+    let old = order[..last_new].iter().filter(|is_new| !**is_new).count();
+    assert!(old > 0 && old <= last_new / 8 + 3, "{old} of {last_new}");
+    assert_eq!(bench.hub.lines.len(), 104);
 }
