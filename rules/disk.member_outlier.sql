@@ -9,7 +9,7 @@ clear = "60s"
 key = ["device"]
 explained_by = ["disk.stuck"]
 needs = ["disk_stat"]
-when = "select 1 from disk_stat where in_flight > 0 and not is_partition and ts > $now - interval '20 seconds' and ts <= $now limit 1"
+when = "select host from disk_stat where ts > $now - interval '60 seconds' and ts <= $now and not is_partition group by host, device having max(reads_total + writes_total) - min(reads_total + writes_total) >= 165 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.005 * (max(reads_total + writes_total) - min(reads_total + writes_total)) limit 1"
 subject = "disk {device} of {host}"
 summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times the median {sibling_await_seconds:duration} of its {siblings} siblings ({family}), in {bad_windows} of 5 windows of 12 s, at {operations_per_second:.0} operations a second"
 why = "Members of one array or data set get the same kind of work, so one that is slow among quick ones is sick, and all the others wait for it: a stripe is as quick as its slowest disk, and every database on it with it."

@@ -151,7 +151,8 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
     let mut agent = host.start(&log, proxy.address);
     // A file that was rotated away before the hub ever heard of it is the past, which is not read (docs/formats).
     wait_for("the first line", PATIENCE, || {
-        let rows = try_rows(&site.url(), "select count(*) from log where body like 'line %'").ok()?;
+        let rows =
+            try_rows(&site.url(), "select count(*) from log where body like 'line %'").ok()?;
         (rows[0][0].as_u64()? > 0).then_some(())
     });
     for _ in 0..rounds {
