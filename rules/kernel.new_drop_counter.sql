@@ -23,7 +23,7 @@ with moved as (
   where ts > $now - interval '5 minutes' and ts <= $now and increase > 0
     and regexp_like(counter, 'Drop|Overflow|Prune|Full|Fail|Err|NoPorts')
     and counter not in ('ListenOverflows', 'ListenDrops', 'AttemptFails', 'TCPFullUndo', 'TCPDeferAcceptDrop', 'NoPorts',
-      'TCPReqQFullDoCookies', 'TCPReqQFullDrop',
+      'TCPReqQFullDoCookies', 'TCPReqQFullDrop', 'TCPTimeWaitOverflow',
       'TCPSackFailures', 'TCPLossFailures', 'TCPRenoFailures', 'TCPHystartTrainDetect', 'InCsumErrors')
     and protocol not in ('Icmp', 'IcmpMsg', 'Icmp6')
   group by host, netns, protocol, counter

@@ -1,0 +1,94 @@
+/*---
+id = "app.down"
+title = "Nothing listens where the proxy sends its requests: connections are refused"
+tier = "app"
+class = "mail"
+for = "4s"
+every = "5s"
+clear = "15s"
+key = ["upstream"]
+needs = ["log", "request", "listener", "config_directive"]
+when = """
+select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
+union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now limit 1"""
+explained_by = ["mem.oom_kill"]
+subject = "{upstream}"
+summary = "connections of {program} on {host} to {upstream} are refused ({refusals_text}){listen_text}; {errors} requests were answered with 502 or 503"
+why = "The address answers at once with a reset (or the socket's file is gone): the host is up and the way to it is free, but no process listens there. It has crashed, was stopped, was started on another port, or waits before it listens."
+look_at = "Is it running (`systemctl status`), and why did it end: its own log, mem.oom_kill, app.segfault, a deploy. On its host: `select ts, process_name from listener where server_port = …` shows when it stopped to listen."
+silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s: a restart is no outage. HAProxy's word is its last health check of 10 minutes. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or finer. It is a page when visitors got errors, a mail while other members take over, and a note when `localhost` also means ::1 and the application listens for IPv4 only. HAProxy is not believed when the server answers requests again (a reload forgets what was down)."
+fix = "Start {upstream} again and keep it so (systemd: `Restart=on-failure`, `RestartSec=1`), after reading why it ended. If it listens elsewhere now, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it is well."
+source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
+[chart]
+title = "Requests answered with 502 or 503"
+unit = ""
+sql = """
+select date_bin(interval '5 seconds', ts) as ts, count(*) filter (where http_response_status_code in (502, 503)) as errors, count(*) as requests
+from request where tier = 'proxy' and host = {host} and ts > $now - interval '10 minutes' and ts <= $now group by 1 order by 1"""
+---*/
+with lines as (
+  select host, ts,
+    case when attrs['upstream'] like '%://unix:%' then regexp_match(attrs['upstream'], '(unix:[^:]+)')[1]
+         else coalesce(regexp_match(attrs['upstream'], '://([^/]+)')[1], attrs['upstream']) end as upstream
+  from log
+  where ts > $now - interval '20 seconds' and ts <= $now
+    and program = 'nginx' and body like '%while connecting to upstream'
+    and (body like '%(111: Connection refused)%' or body like '%(2: No such file or directory)%')
+),
+checks as (
+  select host, ts, regexp_match(body, 'erver ([^ ]+) is ')[1] as upstream, body,
+    row_number() over (partition by host, regexp_match(body, 'erver ([^ ]+) is ')[1] order by ts desc) as place
+  from log
+  where ts > $now - interval '10 minutes' and ts <= $now
+    and program = 'haproxy' and (body like '%erver % is DOWN%' or body like '%erver % is UP%')
+),
+revived as (
+  select host, concat(proxy_backend, '/', proxy_server) as server, max(ts) as last_ts
+  from request
+  where ts > $now - interval '30 seconds' and ts <= $now and program = 'haproxy' and http_response_status_code < 500 and proxy_server is not null
+  group by 1, 2
+),
+refused as (
+  select host, 'nginx' as program, upstream, count(*) as refusals
+  from lines
+  where upstream is not null
+  group by host, upstream
+  having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
+  union all
+  select host, 'haproxy' as program, upstream, 1 as refusals
+  from checks
+  where place = 1 and upstream is not null and body like '%is DOWN%' and body like '%onnection refused%'
+    and not exists (select 1 from revived v where v.host = checks.host and v.server = checks.upstream and v.last_ts > checks.ts + interval '2 seconds')
+),
+answers as (
+  select host, count(*) filter (where http_response_status_code in (502, 503)) as errors
+  from request
+  where tier = 'proxy' and ts > $now - interval '20 seconds' and ts <= $now
+  group by host
+),
+listening as (
+  select host, server_port, max(process_name) as process_name, max(ts) as last_ts
+  from listener
+  where ts > $now - interval '10 minutes' and ts <= $now
+  group by host, server_port
+),
+config as (
+  select host, program, file, line, arguments,
+    row_number() over (partition by host, program, split_part(arguments, ' ', 1) order by ts desc, file, line) as place
+  from config_directive
+  where directive in ('server', 'proxy_pass') and ts > $now - interval '2 hours' and ts <= $now
+)
+select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as errors, l.process_name,
+  case when r.program = 'nginx' then concat(r.refusals, ' times in 20 s') else 'by its health check' end as refusals_text,
+  case when l.process_name is null then ''
+       when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port for IPv4: write 127.0.0.1 instead of localhost')
+       when l.last_ts > $now - interval '5 seconds' then concat(', though ', l.process_name, ' listens there again')
+       else concat(', and ', l.process_name, ' that listened there until ', cast(date_trunc('second', l.last_ts) as varchar), ' is gone') end as listen_text,
+  case when c.file is not null then concat(c.file, ':', c.line, ' (', c.arguments, ')') else concat('the address in the configuration of ', r.program) end as place,
+  case when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then 'note'
+       when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class
+from refused r
+left join answers a on a.host = r.host
+left join listening l on l.host = r.host and (r.upstream like '127.%' or r.upstream like '[::1]:%') and cast(l.server_port as varchar) = regexp_match(r.upstream, ':([0-9]+)$')[1]
+left join config c on c.host = r.host and c.program = r.program and c.place = 1
+  and split_part(c.arguments, ' ', 1) in (r.upstream, concat('http://', r.upstream), concat('http://', r.upstream, '/'))

@@ -1,0 +1,49 @@
+/*---
+id = "app.fd_limit"
+title = "A process may not open more files: connections are refused or wait"
+tier = "app"
+class = "page"
+for = "0s"
+every = "5s"
+clear = "30s"
+key = ["program"]
+needs = ["log", "config_directive"]
+when = "select 1 from log where body like '%oo many open files%' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "{program} on {host}"
+summary = "{program} on {host} has too many open files: {lines} lines in 30 s, such as \"{body}\""
+why = "Every connection is an open file. At its limit the process cannot accept another one: new visitors wait in the accept queue until that overflows, and it cannot open files or connections of its own either. What it holds already goes on working, so it looks alive."
+look_at = "How many and of what kind: `ls -l /proc/PID/fd | wc -l` against \"Max open files\" in /proc/PID/limits. Rising for hours: a leak (sock_stat.tcp_close_wait rising: tcp.close_wait_leak). Rising with the traffic: the limit is too low."
+silent_when = "No log that weir follows said \"Too many open files\" (EMFILE or ENFILE) within 30 s. One line is enough: the limit is a wall. A page when the line tells of nginx's errno 24 or of accept(), else a mail: an application may only quote the words. How near a process is to its limit is not measured yet."
+fix = "{fix_text} Check: the line does not come again and the number of /proc/PID/fd stays below half of the limit. A restart gives room at once; if the number then grows again without more traffic, it is a leak and no limit helps."
+source = "fault lab F17 (41 files of 40, accept queue 33 of 32); accept(2) EMFILE, ENFILE; systemd.exec(5) LimitNOFILE"
+---*/
+with lines as (
+  select host, coalesce(nullif(program, ''), 'a program') as program, count(*) as lines, max(body) as body,
+    count(*) filter (where body like '%(24: Too many%' or body like '%accept%') as refusals
+  from log
+  where ts > $now - interval '30 seconds' and ts <= $now
+    and (body like '%oo many open files%') and coalesce(program, '') <> 'weir'
+  group by 1, 2
+),
+config as (
+  select host, program, file, line, arguments,
+    row_number() over (partition by host, program order by ts desc, file, line) as place
+  from config_directive
+  where directive in ('worker_rlimit_nofile', 'ulimit-n') and ts > $now - interval '2 hours' and ts <= $now
+)
+select l.host, l.program, l.lines, substr(l.body, 1, 200) as body,
+  case when l.refusals > 0 then 'page' else 'mail' end as class,
+  case when l.program in ('nginx', 'haproxy', 'apache') then 'proxy' else 'app' end as tier,
+  case
+    when l.body like '%oo many open files in system%'
+      then 'The limit of the whole host is reached: find who holds them (`lsof | awk ''{print $1}'' | sort | uniq -c | sort -n | tail`) and raise fs.file-max in /etc/sysctl.d/90-weir.conf.'
+    when l.program = 'nginx' and c.file is not null
+      then concat(c.file, ':', c.line, ': worker_rlimit_nofile 65536; (now ', c.arguments, '), then `nginx -t && nginx -s reload`.')
+    when l.program = 'nginx'
+      then 'In the main context of nginx.conf: worker_rlimit_nofile 65536; then `nginx -t && nginx -s reload`.'
+    when l.program = 'haproxy' and c.file is not null
+      then concat(c.file, ':', c.line, ': take `ulimit-n ', c.arguments, '` away, HAProxy computes it from maxconn; then restart it.')
+    else concat('Raise the limit of ', l.program, ': `systemctl edit` its unit with `[Service]` and `LimitNOFILE=65536`, then restart it.')
+  end as fix_text
+from lines l
+left join config c on c.host = l.host and c.program = l.program and c.place = 1

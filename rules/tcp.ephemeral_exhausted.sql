@@ -1,0 +1,61 @@
+/*---
+id = "tcp.ephemeral_exhausted"
+title = "No local port is free for a connection to the application"
+tier = "kernel"
+class = "page"
+for = "0s"
+every = "5s"
+clear = "30s"
+key = ["upstream"]
+needs = ["log", "sock_stat", "sysctl", "tcp_stat"]
+when = "select 1 from log where program in ('nginx', 'haproxy') and (body like '%(99: %' or body like '%no free ports%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "local ports of {host} towards {upstream}"
+summary = "{program} on {host} found no free local port towards {upstream} {failures} times in 30 s; ports {range_text}, {time_wait} sockets in TIME_WAIT, {opens_per_second:.0} connections opened a second"
+why = "A connection to one address and port needs a local port that no other connection to that address and port has, and each that this side closes is held for 60 s more. So with {range_width} ports about {limit_per_second} new connections a second to one destination are the end; each request beyond it is answered with 502."
+look_at = "`ss -tan | awk '{print $5}' | sort | uniq -c | sort -n | tail`: which destination holds the ports. The count of TIME_WAIT alone says nothing: it is per pair of addresses. connection_requests near 1 in request means that connections are not reused."
+silent_when = "nginx logged no errno 99 (\"Cannot assign requested address\") while connecting to an upstream within 30 s, and HAProxy no \"no free ports\". The same words while binding, or for an IPv6 address on a host without IPv6, mean an address that the host does not have. How near a destination is to its last port is not measured yet."
+fix = "Reuse connections first: nginx `upstream { server …; keepalive 64; }` with `proxy_http_version 1.1;` and `proxy_set_header Connection \"\";`, HAProxy `http-reuse safe`. Then more room: {place}net.ipv4.ip_local_port_range = 1024 65000 (keep ports that programs listen on in net.ipv4.ip_local_reserved_ports), more addresses of the upstream or `proxy_bind`. net.ipv4.tcp_tw_reuse = 1 helps on this side, which connects, and needs timestamps; it does nothing for connections that come in. Check: the lines end. Never tcp_tw_recycle."
+source = "fault lab F04 (200 ports: 200 requests served, 200 answered with 502); connect(2) EADDRNOTAVAIL; kernel net/ipv4/inet_hashtables.c, __inet_hash_connect"
+[chart]
+title = "Sockets in TIME_WAIT"
+unit = ""
+sql = """
+select ts, sum(tcp_time_wait) as time_wait from sock_stat
+where host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by ts order by ts"""
+---*/
+with failed as (
+  select host, coalesce(nullif(program, ''), 'a program') as program,
+    coalesce(regexp_match(attrs['upstream'], '://([^/]+)')[1], 'its destination') as upstream, count(*) as failures
+  from log
+  where ts > $now - interval '30 seconds' and ts <= $now
+    and ((program = 'nginx' and body like '%(99: %while connecting to upstream' and body not like '%connect() to [%'
+        and coalesce(attrs['upstream'], '') not like '%://[%')
+      or (program = 'haproxy' and body like '%Connect() failed for %no free ports%'))
+  group by 1, 2, 3
+),
+sockets as (
+  select host, max(tcp_time_wait) as time_wait
+  from sock_stat
+  where ts > $now - interval '30 seconds' and ts <= $now
+  group by host
+),
+opened as (
+  select host, sum(increase) / 30.0 as opens_per_second
+  from tcp_stat
+  where counter = 'ActiveOpens' and ts > $now - interval '30 seconds' and ts <= $now
+  group by host
+),
+setting as (
+  select host, value, set_in,
+    try_cast(split_part(value, ' ', 2) as bigint) - try_cast(split_part(value, ' ', 1) as bigint) + 1 as width,
+    row_number() over (partition by host order by case when netns = 'host' then 0 else 1 end, ts desc) as place
+  from sysctl
+  where name = 'net.ipv4.ip_local_port_range' and ts > $now - interval '2 hours' and ts <= $now
+)
+select f.host, f.program, f.upstream, f.failures, s.time_wait, o.opens_per_second,
+  coalesce(r.value, 'unknown') as range_text, coalesce(r.width, 28232) as range_width, coalesce(r.width, 28232) / 60 as limit_per_second,
+  case when r.set_in is not null then concat(r.set_in, ': ') else '/etc/sysctl.d/90-weir.conf: ' end as place
+from failed f
+left join sockets s on s.host = f.host
+left join opened o on o.host = f.host
+left join setting r on r.host = f.host and r.place = 1

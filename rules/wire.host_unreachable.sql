@@ -1,0 +1,42 @@
+/*---
+id = "wire.host_unreachable"
+title = "A host behind the proxy cannot be reached: there is no way to it"
+tier = "wire"
+class = "page"
+for = "2s"
+every = "5s"
+clear = "20s"
+key = ["upstream"]
+needs = ["log", "request"]
+when = "select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "{upstream}"
+summary = "nginx on {host} finds no way to {upstream}: {failures} times in 30 s the kernel answered \"{reason}\"; {errors} requests were answered with 502, 503 or 504"
+why = "Nobody answered the question for its hardware address (after about 3 s), or a router said that there is no route. The host is off, its link is down, or a route is missing. An application that is merely stopped answers with a reset instead (app.down), and a firewall that drops gives timeouts (wire.syn_blackhole)."
+look_at = "`ip neigh show` on {host}: FAILED or INCOMPLETE for that address means that it is gone from the local network; `ip route get ADDRESS` shows the way that is tried. Does the host answer on its console?"
+silent_when = "Fewer than 2 such lines in 30 s. IPv6 addresses of an upstream on a host without IPv6 (\"Network is unreachable\", and the next address is taken). Only what nginx logs counts, at level `error` (its default) or finer; members that HAProxy's checks took out are told by lb.too_few_healthy."
+fix = "Take {upstream} out of the pool until its host or link is back (nginx: `down` behind its `server` line and a reload; HAProxy: it is out already when its line has `check`), then mend host, cable or route. So that each visitor does not wait 3 s for it: nginx `proxy_connect_timeout 1s;` and `max_fails=2 fail_timeout=30s` for the member. Check: the lines end."
+source = "fault lab F32c (EHOSTUNREACH after 3.06 s); connect(2); kernel net/ipv4/arp.c"
+---*/
+with lines as (
+  select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as upstream,
+    case when body like '%(101: %' then 'network is unreachable' else 'no route to host' end as reason
+  from log
+  where ts > $now - interval '30 seconds' and ts <= $now
+    and program = 'nginx' and body like '%while connecting to upstream'
+    and (body like '%(113: %' or (body like '%(101: %' and attrs['upstream'] not like '%://[%'))
+),
+failed as (
+  select host, upstream, max(reason) as reason, count(*) as failures
+  from lines
+  where upstream is not null
+  group by host, upstream
+  having count(*) >= 2
+),
+answers as (
+  select host, count(*) filter (where http_response_status_code in (502, 503, 504)) as errors
+  from request
+  where tier = 'proxy' and ts > $now - interval '30 seconds' and ts <= $now
+  group by host
+)
+select f.host, f.upstream, f.reason, f.failures, coalesce(a.errors, 0) as errors
+from failed f left join answers a on a.host = f.host
