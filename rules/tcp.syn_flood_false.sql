@@ -51,8 +51,8 @@ ranked as (
 )
 select c.host, c.netns, c.sent, c.received, c.overflows, r.server_address, r.server_port, r.process_name, r.queue_limit,
   coalesce(w.body, 'none seen') as said,
-  coalesce(concat(coalesce(r.process_name, 'an unknown process'), ' on ', r.server_address, ':', r.server_port, ' with a limit of ', r.queue_limit),
-    'an unknown listener') as listener_text
+  case when r.server_port is null then 'an unknown listener'
+       else concat(coalesce(r.process_name, 'an unknown process'), ' on ', r.server_address, ':', r.server_port, ' with a limit of ', r.queue_limit) end as listener_text
 from counters c
 left join warnings w on w.host = c.host
 left join ranked r on r.host = c.host and r.netns = c.netns and r.place = 1

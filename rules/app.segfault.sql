@@ -1,0 +1,37 @@
+/*---
+id = "app.segfault"
+title = "A process crashed: it touched memory that is not its own"
+tier = "app"
+class = "note"
+for = "0s"
+every = "10s"
+clear = "5m"
+key = ["process"]
+needs = ["kmsg", "listener"]
+when = "select 1 from kmsg where kind = 'segfault' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+subject = "{process} on {host}"
+summary = "{process} on {host} crashed {crashes} times in 10 minutes (segmentation fault){served_text}; the last: {body}"
+why = "A bug in the program, in a library or module that it loads, or bad memory. What it was doing is lost; if nothing starts it again, so is the service. A worker that crashes and is started again by its master looks like single errors (502, reset connections)."
+look_at = "The library in the kernel's line (`in libX.so`) and whether the address is always the same; `coredumpctl info {process}`. What changed: a deploy, an update of packages in the last day (`grep ' upgrade ' /var/log/dpkg.log`). Different programs crashing on one host: test its memory."
+silent_when = "None within 10 minutes. One crash of a program that serves nothing (a tool, a job) is a note; of one that had a listening socket in the last 15 minutes a mail, from 3 on a page."
+fix = "Go back to the last version that ran (package, module or extension that the kernel's line names), keep a core for its authors (`systemctl edit` its unit: `[Service]`, `LimitCORE=infinity`), and let systemd start it again meanwhile: `Restart=on-failure`, `RestartSec=1`. Check: no new line at the same load. Never hide it with a cron job that restarts it each minute."
+source = "kernel arch/x86/mm/fault.c, show_signal_msg; core(5)"
+---*/
+with crashes as (
+  select host, coalesce(subject, 'a process') as process, count(*) as crashes, max(body) as body
+  from kmsg
+  where kind = 'segfault' and ts > $now - interval '10 minutes' and ts <= $now
+  group by 1, 2
+),
+served as (
+  select host, process_name, count(distinct server_port) as ports
+  from listener
+  where ts > $now - interval '15 minutes' and ts <= $now and process_name is not null
+  group by host, process_name
+)
+select c.host, c.process, c.crashes, c.body,
+  case when s.ports > 0 then ', and it had a listening socket' else '' end as served_text,
+  case when s.ports > 0 and s.process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy') then 'proxy' else 'app' end as tier,
+  case when s.ports > 0 and c.crashes >= 3 then 'page' when s.ports > 0 then 'mail' else 'note' end as class
+from crashes c
+left join served s on s.host = c.host and s.process_name = c.process

@@ -1,0 +1,77 @@
+/*---
+id = "cpu.cgroup_throttled"
+title = "A service is stopped again and again by its processor quota"
+tier = "host"
+class = "mail"
+for = "10s"
+every = "10s"
+clear = "60s"
+key = ["cgroup"]
+needs = ["cgroup_stat", "listener", "request"]
+when = "select host from cgroup_stat where cpu_throttled_periods_total > 0 and ts > $now - interval '60 seconds' and ts <= $now group by host, cgroup having max(cpu_throttled_periods_total) > min(cpu_throttled_periods_total) + 10 limit 1"
+subject = "{process} ({cgroup})"
+summary = "{process} on {host} was stopped by its quota in {throttled} of {periods} periods of the last minute ({throttled_ratio:%}), {throttled_seconds:.1} s together, while the quota lets it use about {quota_cpus:.2} processors; {suffers}"
+why = "A control group with a quota may use so much processor time per period (100 ms); when it is used up, all of its threads stand still until the next. The host looks idle meanwhile, and every request that is under way becomes longer by up to a period."
+look_at = "cgroup_stat: rise of cpu_seconds_total against the quota. Many threads use the quota up in a few milliseconds and then wait: does the program start as many as the host has processors (GOMAXPROCS, JVM, worker counts)? What else runs in the same group."
+silent_when = "At most 10 % of the periods, fewer than 50 periods, or less than 3 s of standing still in a minute. Only groups with a listening socket count: a batch job that is throttled is what its quota is for. It is a page when at the same time the proxies' p95 on that host is twice what it was three or ten minutes before, and over 50 ms."
+fix = "Raise or remove the quota of {cgroup}: systemd `systemctl set-property UNIT CPUQuota=` (empty: none) or a higher percentage, Docker `--cpus`, Kubernetes `resources.limits.cpu`; protect the neighbours by weight instead (`CPUWeight=`, `requests.cpu`). Or fewer threads: workers at most the quota in processors. It acts at once, without a restart. Check: cpu_throttled_periods_total stands still, p95 falls."
+source = "fault lab F28 (49 of 52 periods, p50 19 to 100 ms, host idle); kernel Documentation/scheduler/sched-bwc.rst"
+[chart]
+title = "Time stopped by the quota, since it was made"
+unit = "s"
+sql = """
+select ts, cpu_throttled_seconds_total as stopped from cgroup_stat
+where host = {host} and cgroup = {cgroup} and ts > $now - interval '30 minutes' and ts <= $now order by ts"""
+---*/
+with groups as (
+  select host, cgroup,
+    max(cpu_periods_total) - min(cpu_periods_total) as periods,
+    max(cpu_throttled_periods_total) - min(cpu_throttled_periods_total) as throttled,
+    max(cpu_throttled_seconds_total) - min(cpu_throttled_seconds_total) as throttled_seconds,
+    max(cpu_seconds_total) - min(cpu_seconds_total) as used_seconds
+  from cgroup_stat
+  where ts > $now - interval '60 seconds' and ts <= $now and cpu_periods_total is not null
+  group by host, cgroup
+  having max(cpu_throttled_periods_total) - min(cpu_throttled_periods_total) > 0.1 * (max(cpu_periods_total) - min(cpu_periods_total))
+    and max(cpu_periods_total) - min(cpu_periods_total) >= 50
+    and max(cpu_throttled_seconds_total) - min(cpu_throttled_seconds_total) >= 3
+),
+owners as (
+  select host, cgroup, max(process_name) as process
+  from listener
+  where ts > $now - interval '30 seconds' and ts <= $now and cgroup is not null
+  group by host, cgroup
+),
+latency as (
+  select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n
+  from request
+  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
+  group by host
+),
+past_rows as (
+  select 1 as slice, host, duration_seconds from request
+  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds'
+  union all
+  select 2 as slice, host, duration_seconds from request
+  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
+),
+past_slices as (
+  select slice, host, approx_percentile_cont(duration_seconds, 0.95) as p95 from past_rows group by slice, host having count(*) >= 20
+),
+past as (
+  select host, min(p95) as p95 from past_slices group by host
+),
+joined as (
+  select g.*, o.process, l.p95, p.p95 as past_p95,
+    coalesce(l.n >= 20 and l.p95 >= 0.05 and l.p95 >= 2 * p.p95, false) as is_slower
+  from groups g
+  join owners o on o.host = g.host and o.cgroup = g.cgroup
+  left join latency l on l.host = g.host
+  left join past p on p.host = g.host
+)
+select host, cgroup, coalesce(process, 'a service') as process, periods, throttled, throttled_seconds, p95, past_p95,
+  cast(throttled as double) / periods as throttled_ratio, used_seconds * 10.0 / periods as quota_cpus,
+  case when is_slower then concat('p95 of the requests of this host''s proxies rose from ', cast(round(past_p95 * 1000) as bigint), ' to ', cast(round(p95 * 1000) as bigint), ' ms')
+       else 'the requests of this host''s proxies have not become longer' end as suffers,
+  case when is_slower then 'page' else 'mail' end as class
+from joined

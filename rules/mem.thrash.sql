@@ -1,0 +1,84 @@
+/*---
+id = "mem.thrash"
+title = "Memory is too small for what is in use: the same pages are read from disk again and again"
+tier = "host"
+class = "mail"
+for = "10s"
+every = "10s"
+clear = "60s"
+key = []
+needs = ["mem_stat", "pressure", "cgroup_stat"]
+when = "select 1 from pressure where resource = 'memory' and some_avg10_ratio > 0.05 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "memory of {host}"
+summary = "{host}: work waits for memory {waiting_ratio:%} of the time{where_text}; {refaults_per_second:.0} pages a second are read again soon after they were thrown out (before: {past_refaults_per_second:.0}), {swap_ins_per_second:.0} are swapped in, {read_bytes_per_second:bytes} a second come from disk"
+why = "More pages are in use than fit, so each that is needed throws another out that is needed next. The disk looks guilty, since it is busy with reading, but memory is: of the host, or of one control group whose limit is below what it works on."
+look_at = "A group at its limit: `select cgroup, memory_used_bytes, memory_limit_bytes, memory_limit_hits_total from cgroup_stat …`. The whole host: mem_stat.available_bytes, and who grew. What began when this did: a backup or a report that reads everything once also throws pages out, but does not wait for memory."
+silent_when = "Waiting for memory at most 5 % in the last 30 s; or refaults below 500 a second or less than 10 times those of 5 and 60 minutes ago, and less than 200 pages a second both swapped in and out. Pages that were swapped out once and stay there are no fault. Without a past (the first 5 minutes) only swapping in both directions counts."
+fix = "{advice} Check: some_avg10_ratio of memory in `pressure` below 0.05, refaults as before. Do not set vm.swappiness=0 or turn swap off while it happens: then the kernel can only throw file pages out, and kills sooner. Do not buy a faster disk for it."
+source = "fault lab F46 (limit 40 MB, working set 96 MB: 1.5 million refaults, 6 GB read); kernel Documentation/accounting/psi.rst; mm/workingset.c"
+[chart]
+title = "Pages read again soon after they were thrown out, since boot"
+unit = ""
+sql = """
+select ts, refault_pages_total as refaults, swap_in_pages_total as swapped_in from mem_stat
+where host = {host} and ts > $now - interval '30 minutes' and ts <= $now order by ts"""
+---*/
+with waiting as (
+  select host, cgroup, max(some_avg10_ratio) as waiting_ratio,
+    row_number() over (partition by host order by case when cgroup = '/' then 1 else 0 end, max(some_avg10_ratio) desc) as place
+  from pressure
+  where resource = 'memory' and ts > $now - interval '30 seconds' and ts <= $now
+  group by host, cgroup
+  having max(some_avg10_ratio) > 0.05
+),
+slices as (
+  select 0 as slice, host, ts, refault_pages_total, swap_in_pages_total, swap_out_pages_total, read_bytes_total from mem_stat
+  where ts > $now - interval '30 seconds' and ts <= $now
+  union all
+  select 1 as slice, host, ts, refault_pages_total, swap_in_pages_total, swap_out_pages_total, read_bytes_total from mem_stat
+  where ts > $now - interval '330 seconds' and ts <= $now - interval '300 seconds'
+  union all
+  select 2 as slice, host, ts, refault_pages_total, swap_in_pages_total, swap_out_pages_total, read_bytes_total from mem_stat
+  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds'
+),
+rates as (
+  select slice, host,
+    (max(refault_pages_total) - min(refault_pages_total)) / (date_part('epoch', max(ts)) - date_part('epoch', min(ts))) as refaults,
+    (max(swap_in_pages_total) - min(swap_in_pages_total)) / (date_part('epoch', max(ts)) - date_part('epoch', min(ts))) as swap_ins,
+    (max(swap_out_pages_total) - min(swap_out_pages_total)) / (date_part('epoch', max(ts)) - date_part('epoch', min(ts))) as swap_outs,
+    (max(read_bytes_total) - min(read_bytes_total)) / (date_part('epoch', max(ts)) - date_part('epoch', min(ts))) as read_bytes
+  from slices
+  group by slice, host
+  having date_part('epoch', max(ts)) - date_part('epoch', min(ts)) >= 10
+),
+hosts as (
+  select host,
+    max(case when slice = 0 then refaults end) as refaults, max(case when slice > 0 then refaults end) as past_refaults,
+    max(case when slice = 0 then swap_ins end) as swap_ins, max(case when slice = 0 then swap_outs end) as swap_outs,
+    max(case when slice = 0 then read_bytes end) as read_bytes
+  from rates
+  group by host
+),
+limited as (
+  select host, cgroup, max(memory_limit_bytes) as limit_bytes
+  from cgroup_stat
+  where ts > $now - interval '30 seconds' and ts <= $now and memory_limit_bytes > 0
+  group by host, cgroup
+  having max(memory_limit_hits_total) > min(memory_limit_hits_total)
+),
+limited_host as (
+  select host, max(cgroup) as cgroup, count(*) as n from limited group by host
+)
+select w.host, w.waiting_ratio, w.cgroup as waiting_cgroup, l.cgroup as limited_cgroup,
+  h.refaults as refaults_per_second, h.past_refaults as past_refaults_per_second,
+  h.swap_ins as swap_ins_per_second, h.swap_outs as swap_outs_per_second, cast(h.read_bytes as bigint) as read_bytes_per_second,
+  case when l.cgroup is not null then concat(' (the control group ', l.cgroup, ' hits its limit)')
+       when w.cgroup <> '/' then concat(' (in the control group ', w.cgroup, ')') else '' end as where_text,
+  case when l.cgroup is not null
+    then concat('The control group ', l.cgroup, ' needs a higher limit (systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`) or less work in it; the host may have memory to spare.')
+    else 'Make what is in use smaller: fewer workers, smaller caches (database buffers, JVM heap), batch jobs in a group with `MemoryHigh=`; or more memory.' end as advice,
+  (h.refaults >= 500 and h.refaults >= 10 * h.past_refaults) or (h.swap_ins >= 200 and h.swap_outs >= 200) as opens
+from waiting w
+join hosts h on h.host = w.host
+left join limited_host l on l.host = w.host
+where w.place = 1 and (h.refaults >= 500 or (h.swap_ins >= 200 and h.swap_outs >= 200))

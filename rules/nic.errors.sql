@@ -1,0 +1,65 @@
+/*---
+id = "nic.errors"
+title = "A network card receives damaged packets, cannot send, or loses its link"
+tier = "wire"
+class = "mail"
+for = "0s"
+every = "30s"
+clear = "5m"
+key = ["device"]
+needs = ["net_dev", "kmsg"]
+when = """
+select 1 from kmsg where kind = 'link_down' and ts > $now - interval '5 minutes' and ts <= $now
+union all select 1 from net_dev where (rx_errors_total > 0 or tx_errors_total > 0) and ts > $now - interval '5 minutes' and ts <= $now limit 1"""
+subject = "network device {device} of {host}"
+summary = "network device {device} of {host}: {receive_errors} packets received with errors, {transmit_errors} not sent, link lost {link_losses} times in 5 minutes"
+why = "Damaged packets are thrown away and sent again by the other side after a pause, so single requests become slow; a link that comes and goes cuts everything for seconds. It is the cable, the transceiver, the port of the switch, or two sides that disagree about duplex."
+look_at = "`ethtool -S {device} | grep -iE 'err|crc|miss'` for the kind (crc: cable or transceiver), `ethtool {device}` for speed and duplex, the counters of the switch's port, `dmesg | grep {device}`. Other hosts on the same switch: one or all?"
+silent_when = "Fewer than 5 errors or all at one sample within 5 minutes; a link that was lost once is a note (a cable that was pulled, a switch that was restarted). Devices without hardware (loopback, veth, bridges, tunnels) and radio, where errors are normal, are left out."
+fix = "Exchange cable, then transceiver, then port, and check after each that the counters stand; set both sides to automatic negotiation (`ethtool -s {device} autoneg on`). On a virtual machine: tell the provider, or move it (stop and start). Check: rx_errors_total and tx_errors_total of {device} stand still for an hour. A driver's restart (`ip link set {device} down`) cuts this connection too: do it from the console."
+source = "kernel Documentation/networking/statistics.rst; proc(5), /proc/net/dev; ethtool(8)"
+[chart]
+title = "Errors since boot"
+unit = ""
+sql = """
+select ts, max(rx_errors_total) as receive_errors, max(tx_errors_total) as transmit_errors from net_dev
+where host = {host} and device = {device} and ts > $now - interval '1 hour' and ts <= $now group by ts order by ts"""
+---*/
+with counted as (
+  select host, netns, device,
+    max(rx_errors_total) - min(rx_errors_total) as receive_errors,
+    max(tx_errors_total) - min(tx_errors_total) as transmit_errors,
+    count(distinct rx_errors_total + tx_errors_total) - 1 as samples,
+    min(rx_packets_total) < max(rx_packets_total) / 100 as was_reset
+  from net_dev
+  where ts > $now - interval '5 minutes' and ts <= $now
+    and (rx_errors_total > 0 or tx_errors_total > 0)
+  group by host, netns, device
+  having not regexp_like(max(device), '^(lo|veth|br|docker|virbr|vnet|tap|tun|wg|cni|flannel|cali|dummy|ifb|sit|gre|ip6|vxlan|geneve|wl|ww|ppp|tailscale|lxc|lxd|podman|kube|nodelocal|vmnet)')
+),
+errors as (
+  select host, device, sum(receive_errors) as receive_errors, sum(transmit_errors) as transmit_errors
+  from counted
+  where receive_errors + transmit_errors >= 5 and samples >= 2 and not was_reset
+  group by host, device
+),
+links as (
+  select host, subject as device, count(*) as link_losses
+  from kmsg
+  where kind = 'link_down' and subject is not null and ts > $now - interval '5 minutes' and ts <= $now
+    and not regexp_like(subject, '^(veth|br|docker|virbr|vnet|tap|tun|wl|ww)')
+  group by host, subject
+),
+devices as (
+  select host, device
+  from (select host, concat(device, '') as device from errors
+    union all select host, concat(device, '') as device from links)
+  group by host, device
+)
+select d.host, d.device,
+  coalesce(e.receive_errors, 0) as receive_errors, coalesce(e.transmit_errors, 0) as transmit_errors,
+  coalesce(l.link_losses, 0) as link_losses,
+  case when e.device is null and l.link_losses < 2 then 'note' else 'mail' end as class
+from devices d
+left join errors e on e.host = d.host and e.device = d.device
+left join links l on l.host = d.host and l.device = d.device

@@ -1,0 +1,78 @@
+/*---
+id = "wire.loss"
+title = "Packets are lost on the way: much more is sent again than usual"
+tier = "wire"
+class = "mail"
+for = "10s"
+every = "10s"
+clear = "60s"
+key = ["netns"]
+explained_by = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrack.full", "tcp.listen_overflow"]
+needs = ["tcp_stat"]
+when = "select 1 from tcp_stat where protocol = 'Tcp' and counter = 'RetransSegs' and increase >= 3 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+subject = "packets from netns {netns} of {host}"
+summary = "{loss_percent:.2} % of the segments that {host} (netns {netns}) sent in the last minute had to be sent again: {retransmitted} of {sent}{past_text}"
+why = "The other side did not confirm a segment in time, so it was sent again after 200 ms or more: single requests are slow by that, or by seconds when it happens again. Something between the hosts drops packets: a bad cable or card, a full link, a provider's limit."
+look_at = "Towards whom: `ss -tin 'dst NETWORK' | grep retrans` by peer. One peer: its path or card. All: this host's card (nic.errors, nic.ring_drop), its link, its provider's allowance (`ethtool -S DEVICE | grep exceeded`). TCPLostRetransmit rising as well: heavy loss."
+silent_when = "Fewer than 600 segments in the last minute, or at most 1 % in one of its three slices of 20 s, or less than 5 times the median of the host's own slices of the last day (without a past: less than 5 %). SYNs that are sent again (TCPSynRetrans) and segments that the peer had already (TCPDSACKRecv) are not counted as loss, so a peer whose accept queue is full, or a late answer, does not look like it. Clients with bad radio make a percentage that is normal for the host."
+fix = "Find the hop with `mtr -T -P 443 PEER` from both ends: loss that begins at one hop and stays to the last one is there. On this host: cable, transceiver, `ethtool -G DEVICE rx 4096`. A full link: `tc -s qdisc` shows drops, then a larger link or fewer bytes. Between data centres: tell the carrier, with the output from both ends. Check: the share is back at the past one. Do not lower net.ipv4.tcp_retries2 or the RTO for it: that sends more into a full link."
+source = "fault lab F07 (0 to 7.84 %, connecting p95 1020 ms); kernel Documentation/networking/snmp_counter.rst; RFC 2883 (DSACK)"
+[chart]
+title = "Segments sent again"
+unit = ""
+sql = """
+select ts, sum(increase) as retransmitted from tcp_stat
+where protocol = 'Tcp' and counter = 'RetransSegs' and host = {host} and netns = {netns}
+  and ts > $now - interval '30 minutes' and ts <= $now group by ts order by ts"""
+---*/
+with recent as (
+  select host, netns,
+    case when ts > $now - interval '20 seconds' then 1 when ts > $now - interval '40 seconds' then 2 else 3 end as slice,
+    sum(case when counter = 'OutSegs' then increase else 0 end) as sent,
+    sum(case when counter = 'RetransSegs' then increase
+             when counter in ('TCPSynRetrans', 'TCPDSACKRecv', 'TCPDSACKOfoRecv') then -increase else 0 end) as retransmitted
+  from tcp_stat
+  where counter in ('OutSegs', 'RetransSegs', 'TCPSynRetrans', 'TCPDSACKRecv', 'TCPDSACKOfoRecv')
+    and ts > $now - interval '60 seconds' and ts <= $now
+  group by 1, 2, 3
+),
+lossy as (
+  select host, netns, sum(sent) as sent, sum(retransmitted) as retransmitted
+  from recent
+  group by host, netns
+  having count(*) = 3 and sum(sent) >= 600
+    and min(cast(retransmitted as double) / greatest(sent, 1)) > 0.01
+),
+past_rows as (
+  select 1 as slice, host, netns, counter, increase from tcp_stat
+  where counter in ('OutSegs', 'RetransSegs', 'TCPSynRetrans', 'TCPDSACKRecv', 'TCPDSACKOfoRecv')
+    and ts > $now - interval '360 seconds' and ts <= $now - interval '300 seconds'
+  union all
+  select 2 as slice, host, netns, counter, increase from tcp_stat
+  where counter in ('OutSegs', 'RetransSegs', 'TCPSynRetrans', 'TCPDSACKRecv', 'TCPDSACKOfoRecv')
+    and ts > $now - interval '61 minutes' and ts <= $now - interval '60 minutes'
+  union all
+  select 3 as slice, host, netns, counter, increase from tcp_stat
+  where counter in ('OutSegs', 'RetransSegs', 'TCPSynRetrans', 'TCPDSACKRecv', 'TCPDSACKOfoRecv')
+    and ts > $now - interval '24 hours' and ts <= $now - interval '1439 minutes'
+),
+past_slices as (
+  select slice, host, netns,
+    cast(greatest(sum(case when counter = 'RetransSegs' then increase when counter <> 'OutSegs' then -increase else 0 end), 0) as double)
+      / sum(case when counter = 'OutSegs' then increase else 0 end) as loss
+  from past_rows
+  group by slice, host, netns
+  having sum(case when counter = 'OutSegs' then increase else 0 end) >= 600
+),
+past as (
+  select host, netns, median(loss) as past_loss from past_slices group by host, netns
+),
+joined as (
+  select l.host, l.netns, l.sent, l.retransmitted, cast(l.retransmitted as double) / l.sent as loss, p.past_loss
+  from lossy l left join past p on p.host = l.host and p.netns = l.netns
+)
+select host, netns, sent, retransmitted, 100.0 * loss as loss_percent, past_loss,
+  case when past_loss is null then '; there is no past to compare with'
+       else concat('; its own median of the last day is ', cast(round(10000.0 * past_loss) / 100.0 as varchar), ' %') end as past_text,
+  case when past_loss is null then loss >= 0.05 else loss >= 5 * past_loss end as opens
+from joined
