@@ -1,0 +1,77 @@
+/*---
+id = "app.error_outlier"
+title = "One member of a pool gives errors and its siblings do not"
+tier = "app"
+class = "mail"
+for = "10s"
+every = "10s"
+clear = "60s"
+key = ["member", "pool"]
+explained_by = ["app.down"]
+needs = ["request", "config_directive"]
+when = "select 1 from request where upstream_status_code >= 500 and ts > $now - interval '2 minutes' and ts <= $now limit 1"
+subject = "{member} in {pool}"
+summary = "{member} in {pool} answered {errors} of {requests} requests with 5xx in the last 2 minutes ({error_ratio:%}), its {siblings} siblings {sibling_errors} of {sibling_requests} ({sibling_ratio:%})"
+why = "All members get the same kind of requests, so errors of one only come from that one: its last deploy, its configuration, its disk, a cache of its own. What they share (database, network) would hit all."
+look_at = "What is different there: version, start time, free disk, its own log at started_ts. `select url_path, count(*) from request where upstream_address = … and upstream_status_code >= 500 group by 1`: one route or all?"
+silent_when = "Fewer than 50 requests to it in 2 minutes, fewer than 5 errors, at most 1 %, less than 3 times the share of its siblings together, or so few that chance explains them (less than 3.7 standard deviations). Members of one pool are those with the same backend name, or in the same `upstream` block of nginx, else (when its servers are host names) with the same site and port; addresses that stand in `proxy_pass` themselves have no siblings. Canaries that get other traffic look the same."
+fix = "Take {member} out of the pool (nginx: `down` behind its `server` line, then `nginx -t && nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`), keep its log, and go back to the version that its siblings run. Let the proxy do it next time: nginx `max_fails=3 fail_timeout=10s` with `proxy_next_upstream error timeout http_500;`, HAProxy `observe layer7 error-limit 20 on-error mark-down`. Check: errors end and the siblings' share does not rise. If it does, it was the traffic and not the member."
+source = "fault lab F37 (20 % errors at one of four after a deploy)"
+[chart]
+title = "Errors of this member, and of all"
+unit = ""
+sql = """
+select date_bin(interval '10 seconds', ts) as ts,
+  count(*) filter (where upstream_status_code >= 500 and coalesce(proxy_server, upstream_address) = {member}) as member,
+  count(*) filter (where upstream_status_code >= 500) as all_members
+from request where tier = 'proxy' and host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
+---*/
+with config as (
+  select host, directive, context,
+    case when directive = 'server' then split_part(arguments, ' ', 1) else regexp_match(arguments, '://([^/]+)')[1] end as address,
+    rank() over (partition by host, file order by ts desc) as place
+  from config_directive
+  where program = 'nginx' and (directive = 'proxy_pass' or (directive = 'server' and context like '%upstream %'))
+    and ts > $now - interval '2 hours' and ts <= $now
+),
+addresses as (
+  select host, address,
+    max(case when directive = 'server' then regexp_match(context, 'upstream ([^/]+)')[1] end) as pool,
+    max(case when directive = 'proxy_pass' then 1 else 0 end) as is_alone
+  from config
+  where place = 1 and address is not null
+  group by host, address
+),
+counted as (
+  select host, coalesce(nullif(proxy_backend, ''), '') as backend, coalesce(server_address, 'any name') as server, upstream_address,
+    coalesce(nullif(proxy_server, ''), upstream_address) as member, count(*) as requests, count(*) filter (where upstream_status_code >= 500) as errors
+  from request
+  where ts > $now - interval '2 minutes' and ts <= $now and tier = 'proxy' and coalesce(nullif(proxy_server, ''), upstream_address) is not null and upstream_status_code is not null
+  group by 1, 2, 3, 4, 5
+),
+members as (
+  select c.host, c.member, sum(c.requests) as requests, sum(c.errors) as errors,
+    case when c.backend <> '' then c.backend when a.pool is not null then a.pool
+         else concat(c.server, ', port ', split_part(c.upstream_address, ':', -1)) end as pool
+  from counted c
+  left join addresses a on a.host = c.host and a.address = c.upstream_address
+  where c.backend <> '' or a.pool is not null or coalesce(a.is_alone, 0) = 0
+  group by 1, 2, 5
+),
+pools as (
+  select *, count(*) over w - 1 as siblings,
+    sum(requests) over w - requests as sibling_requests, sum(errors) over w - errors as sibling_errors
+  from members
+  window w as (partition by host, pool)
+),
+compared as (
+  select *, cast(errors as double) / requests as error_ratio, cast(sibling_errors as double) / sibling_requests as sibling_ratio
+  from pools
+  where siblings >= 1 and requests >= 50 and sibling_requests >= 50 and errors >= 5
+)
+select host, pool, member, requests, errors, error_ratio, siblings, sibling_requests, sibling_errors, sibling_ratio,
+  case when error_ratio > 0.05 then 'page' else 'mail' end as class
+from compared
+where error_ratio > 0.01 and error_ratio > 3 * sibling_ratio
+  and errors - requests * greatest(sibling_ratio, 0.002)
+    > 3.7 * sqrt(requests * greatest(sibling_ratio, 0.002) * (1 - greatest(sibling_ratio, 0.002)))

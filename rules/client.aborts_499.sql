@@ -1,0 +1,58 @@
+/*---
+id = "client.aborts_499"
+title = "Many clients go away before they have their answer"
+tier = "client"
+class = "note"
+for = "10s"
+every = "10s"
+clear = "60s"
+key = ["server"]
+explained_by = ["app.down", "app.slow", "tcp.listen_overflow", "wire.loss"]
+needs = ["request"]
+when = "select 1 from request where (http_response_status_code = 499 or termination_state like 'C%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+subject = "clients of {server}"
+summary = "clients of {server} on {host} closed {aborts} of {requests} requests in the last minute before the answer ({abort_ratio:%}), half of them within {patience_seconds:duration}; {past_text}"
+why = "nginx writes 499 and HAProxy C… when the client closes first: it is the client's patience, not an error of ours. Either answers have become slower than people wait, or the clients changed: an app's own time-out, a health check, a page that cancels its requests."
+look_at = "Were those requests slow (`approx_percentile_cont(duration_seconds, 0.5)` of status 499)? If all end at the same second, it is a time-out of the client or of the balancer before. `select user_agent_original, url_path, count(*) … where http_response_status_code = 499 group by 1, 2`: one application or one path?"
+silent_when = "Fewer than 10 in a minute, at most 5 % of at least 100 requests, or less than 3 times the share of 10 and 60 minutes ago. A reload of the page and beacons sent while a page closes end so too. While the application is slow or down, that finding is the cause. The 5 % is a default."
+fix = "Look below first: when app.slow or app.down is there, mend that. When the answers are as quick as before, find the client that is impatient: its time-out must be longer than the slowest good answer; a health check that closes early wants an answer of its own (nginx `location = /health { return 200; }`). Work for clients that are gone can be ended: it is nginx's default (`proxy_ignore_client_abort off;`), HAProxy `option abortonclose`. Check: the share falls. Do not count 499 as errors of the site."
+source = "fault lab N01 (20 aborts, 20 times 499); nginx ngx_http_request.h; HAProxy documentation 8.5, termination states"
+[chart]
+title = "Requests, and those that clients closed"
+unit = ""
+sql = """
+select date_bin(interval '10 seconds', ts) as ts, count(*) as requests,
+  count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) as closed
+from request where tier = 'proxy' and host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
+---*/
+with recent as (
+  select host, coalesce(server_address, proxy_frontend, 'any name') as server, count(*) as requests,
+    count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) as aborts,
+    approx_percentile_cont(case when http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%') then duration_seconds end, 0.5) as patience_seconds
+  from request
+  where tier = 'proxy' and ts > $now - interval '60 seconds' and ts <= $now
+  group by 1, 2
+),
+past_rows as (
+  select host, coalesce(server_address, proxy_frontend, 'any name') as server, http_response_status_code, termination_state
+  from request
+  where tier = 'proxy' and ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds'
+  union all
+  select host, coalesce(server_address, proxy_frontend, 'any name') as server, http_response_status_code, termination_state
+  from request
+  where tier = 'proxy' and ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds'
+),
+past as (
+  select host, server,
+    cast(count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) as double) / count(*) as past_ratio
+  from past_rows
+  group by host, server
+  having count(*) >= 50
+)
+select r.host, r.server, r.requests, r.aborts, r.patience_seconds, cast(r.aborts as double) / r.requests as abort_ratio, p.past_ratio,
+  case when p.past_ratio is null then 'there is no past to compare with'
+       else concat('before it was ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
+  p.past_ratio is null or cast(r.aborts as double) / r.requests > 3 * p.past_ratio as opens
+from recent r
+left join past p on p.host = r.host and p.server = r.server
+where r.requests >= 100 and r.aborts >= 10 and r.aborts > 0.05 * r.requests

@@ -1,0 +1,54 @@
+/*---
+id = "lb.too_few_healthy"
+title = "A pool has fewer than 60 % of its servers"
+tier = "app"
+class = "page"
+for = "10s"
+every = "10s"
+clear = "30s"
+key = ["backend"]
+needs = ["log", "config_directive", "request"]
+when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
+subject = "pool {backend} of {host}"
+summary = "{down} of {servers} servers of pool {backend} on {host} are down ({down_names}); the last reason: {reason}"
+why = "The servers that are left carry the load of all. When they are not made for it they fail next, one after the other, and the site is gone. Several at once seldom are ill by themselves: look for what they share."
+look_at = "The reasons: all \"Layer4 connection problem\": processes that ended, a deploy; all \"timeout\": overload, or what their check asks (a database); \"No route to host\": network. Did the balancer itself lose its network? Then others see the servers as well."
+silent_when = "At least 60 % of the servers that the configuration lists are up by HAProxy's last word of 30 minutes, or the pool has one server only (app.down speaks for it). Servers that were put into maintenance do not count as down. A server that answers requests again counts as up, since a reload forgets what was down. A server that is down for longer than 30 minutes is no longer known here."
+fix = "Bring servers back before anything else: roll the last deploy back, start what ended (app.down names what refuses), and stop every automatic restart and every further deploy until the pool is whole. If the check is the fault and not the servers (it asks a shared dependency), let it ask a page without one: `option httpchk GET /health`. Protect those that are left: `maxconn` on each `server` line so that HAProxy queues. Check: `Server … is UP` for each."
+source = "field notes C (automatic healing that took a pool down); Envoy's panic threshold; HAProxy documentation, health checks"
+---*/
+with changes as (
+  select host, ts, regexp_match(body, 'erver ([^ ]+) is ')[1] as server, body,
+    row_number() over (partition by host, regexp_match(body, 'erver ([^ ]+) is ')[1] order by ts desc) as place
+  from log
+  where program = 'haproxy' and ts > $now - interval '30 minutes' and ts <= $now
+    and (body like '%erver % is DOWN%' or body like '%erver % is UP%' or body like '%erver % is going DOWN for maintenance%')
+),
+revived as (
+  select host, concat(proxy_backend, '/', proxy_server) as server, max(ts) as last_ts
+  from request
+  where ts > $now - interval '30 seconds' and ts <= $now and program = 'haproxy' and http_response_status_code < 500 and proxy_server is not null
+  group by 1, 2
+),
+downs as (
+  select host, split_part(server, '/', 1) as backend, count(*) as down, string_agg(server, ', ' order by server) as down_names,
+    max(coalesce(regexp_match(body, 'reason: ([^,]+)')[1], 'not told')) as reason
+  from changes
+  where place = 1 and body like '% is DOWN%' and server like '%/%'
+    and not exists (select 1 from revived v where v.host = changes.host and v.server = changes.server and v.last_ts > changes.ts + interval '2 seconds')
+  group by 1, 2
+),
+lines as (
+  select host, split_part(context, ' ', 2) as backend, file, line,
+    rank() over (partition by host, file order by ts desc) as place
+  from config_directive
+  where program = 'haproxy' and directive = 'server' and (context like 'backend %' or context like 'listen %')
+    and ts > $now - interval '2 hours' and ts <= $now
+),
+pools as (
+  select host, backend, count(*) as servers from lines where place = 1 group by host, backend
+)
+select d.host, d.backend, d.down, d.down_names, d.reason, p.servers
+from downs d
+join pools p on p.host = d.host and p.backend = d.backend
+where p.servers >= 2 and (p.servers - d.down) < 0.6 * p.servers

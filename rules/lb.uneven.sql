@@ -1,0 +1,109 @@
+/*---
+id = "lb.uneven"
+title = "One member of a pool gets far more requests than its siblings"
+tier = "proxy"
+class = "mail"
+for = "60s"
+every = "60s"
+clear = "3m"
+key = ["pool"]
+explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "app.error_outlier"]
+needs = ["request", "config_directive"]
+when = "select host from request where tier = 'proxy' and coalesce(proxy_server, upstream_address) is not null and ts > $now - interval '60 seconds' and ts <= $now group by host having count(*) >= 100 limit 1"
+subject = "pool {pool} on {host}"
+summary = "{busiest} gets {times:.1} times the mean of the {members} members of {pool} on {host}: {busiest_requests} of {requests} requests in 3 minutes, and so in each of the three{method_text}"
+why = "The busiest member is full while others are idle, so the pool is as slow as that one and has less room than it seems. When it fails, its whole load moves at once."
+look_at = "How the balancer chooses: by a hash of the client's address, one large network behind a single address (a company, a carrier, another proxy) goes to one member. Long connections: members that were added last have few. Members that are marked down: nginx's error log, HAProxy's `Server … is DOWN`."
+silent_when = "In one of the last three minutes fewer than 100 requests, at most 1.3 times the mean, or a difference that chance explains (chi-square up to 10 times the degrees of freedom); pools whose configuration says `weight`, `backup`, `down` or `slowstart`. Members are those that the configuration lists; upstreams of nginx that are written as host names cannot be matched with the log's addresses and are left out. HAProxy's and nginx's `least_conn` give a quicker member more: then it is right, copy this rule without that pool."
+fix = "{fix_text} Check: the members' requests per minute come within a third of their mean. Sessions that are kept in a member's memory are why hashes are used: move them to a cookie or a shared store first."
+source = "fault lab F29 (ip_hash behind one address: 4.0 times, round robin: 1.0 times); field notes A (1000 requests a second more on one member)"
+[chart]
+title = "Requests per member"
+unit = ""
+sql = """
+select date_bin(interval '30 seconds', ts) as ts, coalesce(proxy_server, upstream_address) as member, count(*) as requests
+from request where tier = 'proxy' and host = {host} and coalesce(proxy_server, upstream_address) is not null
+  and ts > $now - interval '15 minutes' and ts <= $now group by 1, 2 order by 1, 2"""
+---*/
+with config as (
+  select host, program, context, file, line, directive, arguments,
+    case when program = 'haproxy' then split_part(arguments, ' ', 2) else split_part(arguments, ' ', 1) end as address,
+    rank() over (partition by host, program, file order by ts desc) as place
+  from config_directive
+  where directive in ('server', 'ip_hash', 'least_conn', 'balance', 'default-server')
+    and (context like '%upstream %' or context like 'backend %' or context like 'listen %')
+    and ts > $now - interval '2 hours' and ts <= $now
+),
+pools as (
+  select host, program, context,
+    count(*) filter (where directive = 'server') as configured,
+    max(case when directive in ('server', 'default-server') and regexp_like(arguments, '(^| )(weight|backup|down|slow_start|slowstart|disabled)') then 1 else 0 end) as is_unequal,
+    max(case when directive in ('ip_hash', 'least_conn') then concat(file, ':', line, ': ', directive)
+             when directive = 'balance' then concat(file, ':', line, ': balance ', arguments) end) as method
+  from config
+  where place = 1
+  group by host, program, context
+),
+addresses as (
+  select c.host, c.address, max(c.context) as context
+  from config c
+  where c.place = 1 and c.directive = 'server'
+  group by c.host, c.address
+),
+counted as (
+  select r.host, cast(floor((date_part('epoch', $now) - date_part('epoch', r.ts)) / 60) as bigint) as slice,
+    coalesce(nullif(r.proxy_backend, ''), '') as backend,
+    coalesce(nullif(r.proxy_server, ''), r.upstream_address) as member, max(r.upstream_address) as upstream_address, count(*) as requests
+  from request r
+  where r.ts > $now - interval '3 minutes' and r.ts <= $now and r.tier = 'proxy'
+    and coalesce(r.proxy_server, r.upstream_address) is not null
+  group by 1, 2, 3, 4
+),
+placed as (
+  select c.host, c.slice, c.member, c.requests, coalesce(b.context, a.context) as context,
+    case when c.backend <> '' then c.backend else regexp_match(a.context, 'upstream ([^/]+)')[1] end as pool
+  from counted c
+  left join addresses a on a.host = c.host and a.address = c.upstream_address
+  left join pools b on b.host = c.host and b.program = 'haproxy' and b.context in (concat('backend ', c.backend), concat('listen ', c.backend))
+  where c.backend <> '' or a.context is not null
+),
+members as (
+  select host, pool, max(context) as context, slice, member, sum(requests) as requests
+  from placed
+  group by host, pool, slice, member
+),
+seen as (
+  select host, pool, count(distinct member) as seen from members group by host, pool
+),
+slices as (
+  select m.host, m.pool, m.slice, max(p.method) as method, max(p.is_unequal) as is_unequal,
+    greatest(max(s.seen), coalesce(max(p.configured), 0)) as members,
+    sum(m.requests) as requests, max(m.requests) as most, sum(m.requests * m.requests) as squares
+  from members m
+  join seen s on s.host = m.host and s.pool = m.pool
+  left join pools p on p.host = m.host and p.context = m.context
+  group by m.host, m.pool, m.slice
+),
+judged as (
+  select host, pool, max(method) as method, max(members) as members, sum(requests) as requests,
+    count(*) filter (where requests >= 100 and members >= 2 and most * members > 1.3 * requests
+      and cast(squares * members as double) / requests - requests > 10 * (members - 1)) as bad_slices
+  from slices
+  where coalesce(is_unequal, 0) = 0
+  group by host, pool
+),
+busiest as (
+  select host, pool, member, sum(requests) as requests,
+    row_number() over (partition by host, pool order by sum(requests) desc, member) as place
+  from members
+  group by host, pool, member
+)
+select j.host, j.pool, j.members, j.requests, j.method, b.member as busiest, b.requests as busiest_requests,
+  cast(b.requests * j.members as double) / j.requests as times,
+  case when j.method is not null then concat('; ', j.method) else '' end as method_text,
+  case when j.method like '%ip_hash%' or j.method like '%source%'
+    then concat(j.method, ': a hash of the client''s address. Behind a balancer or a large network all clients are one: delete the line (round robin), or hash what differs: nginx `hash $cookie_session consistent;`, HAProxy `balance leastconn` with `cookie`.')
+    else 'Let the balancer count: nginx `least_conn;` in the `upstream` block, HAProxy `balance leastconn`; with few long connections also end them now and then (nginx `keepalive_requests 1000;`).' end as fix_text
+from judged j
+join busiest b on b.host = j.host and b.pool = j.pool and b.place = 1
+where j.bad_slices = 3

@@ -1,0 +1,51 @@
+/*---
+id = "proxy.haproxy_queue"
+title = "Requests wait in HAProxy's own queue for a free place at a server"
+tier = "app"
+class = "mail"
+for = "5s"
+every = "5s"
+clear = "20s"
+key = ["backend"]
+explained_by = ["app.slow", "app.down", "lb.too_few_healthy"]
+needs = ["request", "config_directive"]
+when = "select 1 from request where (queue_seconds > 0.01 or termination_state like 'sQ%' or termination_state like 'CQ%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "backend {backend} on {host}"
+summary = "requests to backend {backend} on {host} waited {queue_mean:duration} on average in HAProxy's queue, {queue_ratio:%} of their time ({requests} requests in 30 s, the servers themselves took {app_mean:duration}); {given_up} were given up in the queue"
+why = "Each server takes at most its maxconn requests at once; the others wait in HAProxy. So the servers do not answer as fast as requests come: they have become slow, there are fewer of them, or maxconn is smaller than what they can do."
+look_at = "Are the servers slower than before (app_mean, app.slow)? Fewer (`Server … is DOWN` in the log)? Or more requests? In `echo 'show stat' | socat stdio /run/haproxy/admin.sock`: qcur, qmax, scur against slim for each server."
+silent_when = "Fewer than 20 requests in 30 s, a mean wait of 10 ms and less, at most a fifth of the time, and nobody given up in the queue. A small maxconn that is meant as admission control, with short waits, stays silent. It is a page when 3 or more were given up (sQ: 503 after `timeout queue`; CQ: the client left)."
+fix = "Servers slower or fewer: mend them first, more at once only makes a slow application slower. Servers well and as quick as before: raise maxconn of the servers of backend {backend}{place} to what they can work on at once (threads or workers of the application), then `systemctl reload haproxy`. Set `timeout queue 5s` so that nobody waits longer than people do. Check: queue_seconds near 0 and the servers' own time unchanged; if it rose, go back."
+source = "fault lab F41 (maxconn 2: Tw 692 ms, Tr 162 ms, 26 times sQ); HAProxy documentation 8.4 and 8.5, maxconn"
+[chart]
+title = "Waiting in HAProxy's queue, and in the server (mean)"
+unit = "s"
+sql = """
+select date_bin(interval '5 seconds', ts) as ts, avg(queue_seconds) as queue, avg(upstream_header_seconds) as server
+from request where tier = 'proxy' and host = {host} and proxy_backend = {backend} and ts > $now - interval '10 minutes' and ts <= $now
+group by 1 order by 1"""
+---*/
+with recent as (
+  select host, proxy_backend as backend, count(*) as requests,
+    avg(queue_seconds) as queue_mean,
+    sum(queue_seconds) / greatest(sum(duration_seconds), 0.000001) as queue_ratio,
+    avg(upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0)) as app_mean,
+    count(*) filter (where termination_state like 'sQ%' or termination_state like 'CQ%') as given_up
+  from request
+  where ts > $now - interval '30 seconds' and ts <= $now and tier = 'proxy' and program = 'haproxy' and proxy_backend is not null
+  group by host, proxy_backend
+  having count(*) >= 20
+),
+config as (
+  select host, split_part(context, ' ', 2) as backend, file, line, arguments,
+    row_number() over (partition by host, split_part(context, ' ', 2) order by ts desc, file, line) as place
+  from config_directive
+  where program = 'haproxy' and directive in ('server', 'default-server') and arguments like '%maxconn%'
+    and ts > $now - interval '2 hours' and ts <= $now
+)
+select r.*,
+  case when c.file is not null then concat(' (', c.file, ':', c.line, ': server ', c.arguments, ')') else '' end as place,
+  case when r.given_up >= 3 then 'page' else 'mail' end as class
+from recent r
+left join config c on c.host = r.host and c.backend = r.backend and c.place = 1
+where r.given_up > 0 or (r.queue_mean > 0.01 and r.queue_ratio > 0.2)

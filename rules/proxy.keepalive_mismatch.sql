@@ -1,0 +1,83 @@
+/*---
+id = "proxy.keepalive_mismatch"
+title = "The application closes idle connections before the proxy does: requests meet a closing connection"
+tier = "proxy"
+class = "mail"
+for = "0s"
+every = "60s"
+clear = "3m"
+key = ["upstream"]
+needs = ["config_directive", "listener", "log"]
+when = "select 1 from config_directive where program = 'nginx' and directive = 'keepalive' and ts > $now - interval '2 hours' and ts <= $now limit 1"
+subject = "nginx and {process} at {upstream}"
+summary = "nginx on {host} keeps idle connections to {process} at {upstream} for {proxy_seconds} s ({proxy_from}), {process} closes them after {app_seconds} s ({app_from}); {resets} requests in 10 minutes met a connection that was just closed"
+why = "When the application closes an idle connection in the moment in which the proxy sends the next request on it, that request is lost: a 502 within milliseconds, at random, more often on quiet sites. It must be the proxy that closes first."
+look_at = "502 with a tiny duration in `request`; in nginx's error log \"upstream prematurely closed connection\" and \"reset by peer\" with \"while reading response header from upstream\". On the application's host TCPAbortOnData and OutRsts of tcp_stat rise together."
+silent_when = "The application keeps connections longer than nginx, or its time is not known: only Apache, whose configuration is read, and Node.js, whose default is 5 s, are judged, and only on the same host. Node.js sets it in the program, which cannot be read: it counts only with at least 3 such lines in 10 minutes. nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on."
+fix = "{app_fix}, longer than nginx's {proxy_seconds} s by 5 to 10 s, and restart it; or shorten nginx's side: in `{context}` beside {proxy_place} keepalive_timeout {wanted}s; and `nginx -s reload`. The same holds for every hop: each server behind keeps longer than the one before it. Check: no such line for a day. Do not take `keepalive` away, and do not let nginx repeat requests that change something (`non_idempotent`)."
+source = "field notes A; fault lab F10 (35 of 280 reuses failed, TCPAbortOnData 32); nginx documentation of keepalive_timeout (upstream, 60s); Apache KeepAliveTimeout (5 s); Node.js server.keepAliveTimeout (5 s)"
+---*/
+with newest as (
+  select host, program, file, line, context, directive, arguments,
+    rank() over (partition by host, program, file order by ts desc) as place
+  from config_directive
+  where program in ('nginx', 'apache') and lower(directive) in ('server', 'keepalive', 'keepalive_timeout', 'keepalivetimeout')
+    and ts > $now - interval '2 hours' and ts <= $now
+),
+pools as (
+  select host, context,
+    max(case when directive = 'keepalive' then concat(file, ':', line) end) as keepalive_place,
+    max(case when directive = 'keepalive_timeout' then try_cast(regexp_match(arguments, '^([0-9]+)s?$')[1] as bigint) end) as said_seconds,
+    max(case when directive = 'keepalive_timeout' then 1 else 0 end) as is_said,
+    max(case when directive = 'keepalive_timeout' then concat(file, ':', line) end) as timeout_place
+  from newest
+  where place = 1 and program = 'nginx' and context like '%upstream %'
+  group by host, context
+),
+servers as (
+  select n.host, n.context, split_part(n.arguments, ' ', 1) as upstream,
+    try_cast(regexp_match(split_part(n.arguments, ' ', 1), '^(127\.[0-9.]+|localhost|\[::1\]):([0-9]+)$')[2] as bigint) as port,
+    p.keepalive_place, p.timeout_place, case when p.is_said = 1 then p.said_seconds else 60 end as proxy_seconds, p.is_said
+  from newest n
+  join pools p on p.host = n.host and p.context = n.context
+  where n.place = 1 and n.directive = 'server' and n.program = 'nginx' and p.keepalive_place is not null
+),
+apache as (
+  select host, max(try_cast(regexp_match(arguments, '^([0-9]+)$')[1] as bigint)) as seconds, max(concat(file, ':', line)) as file_line
+  from newest
+  where place = 1 and program = 'apache' and lower(directive) = 'keepalivetimeout'
+  group by host
+),
+owners as (
+  select host, server_port, max(process_name) as process
+  from listener
+  where ts > $now - interval '10 seconds' and ts <= $now and process_name in ('node', 'apache2', 'httpd')
+  group by host, server_port
+),
+failures as (
+  select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as upstream, count(*) as resets
+  from log
+  where program = 'nginx' and ts > $now - interval '10 minutes' and ts <= $now
+    and (body like 'upstream prematurely closed connection while reading response header%'
+      or body like 'recv() failed (104:%while reading response header%' or body like 'writev() failed (32:%' or body like 'writev() failed (104:%')
+  group by 1, 2
+),
+joined as (
+  select s.*, o.process, coalesce(f.resets, 0) as resets,
+    case when o.process = 'node' then 5 else coalesce(a.seconds, 5) end as app_seconds,
+    case when o.process = 'node' then 'the default of Node.js, unless the program sets it'
+         when a.file_line is not null then concat('KeepAliveTimeout in ', a.file_line) else 'Apache''s default' end as app_from,
+    case when o.process = 'node' then 'In the program: server.keepAliveTimeout = 70000; server.headersTimeout = 75000'
+         when a.file_line is not null then concat(a.file_line, ': KeepAliveTimeout 70') else 'In apache2.conf: KeepAliveTimeout 70' end as app_fix
+  from servers s
+  join owners o on o.host = s.host and o.server_port = s.port
+  left join apache a on a.host = s.host
+  left join failures f on f.host = s.host and f.upstream = s.upstream
+)
+select host, upstream, context, process, resets, proxy_seconds, app_seconds, app_from, app_fix,
+  case when is_said = 1 then concat('keepalive_timeout in ', timeout_place) else 'nginx''s default' end as proxy_from,
+  coalesce(timeout_place, keepalive_place) as proxy_place,
+  greatest(app_seconds - 2, 1) as wanted,
+  case when resets >= 10 then 'page' else 'mail' end as class
+from joined
+where proxy_seconds >= app_seconds and (process <> 'node' or resets >= 3)

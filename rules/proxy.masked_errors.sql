@@ -1,0 +1,67 @@
+/*---
+id = "proxy.masked_errors"
+title = "Upstreams fail and visitors do not notice yet: the proxy repeats their requests"
+tier = "app"
+class = "mail"
+for = "30s"
+every = "30s"
+clear = "2m"
+key = ["upstream"]
+explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "proxy.retry_amplification"]
+needs = ["request", "log"]
+when = "select 1 from request where upstream_tries > 1 and http_response_status_code < 500 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+subject = "upstreams of {upstream} on {host}"
+summary = "{saved} of {requests} requests to {upstream} on {host} ({saved_ratio:%}) failed at one upstream and were answered by another in the last 2 minutes, while visitors saw {errors} errors; {member_text}; {past_text}"
+why = "The proxy hides a bad member by asking the next. So the site's error rate is flat until the last good member is gone, and each such request takes twice as long: it is a fault that has begun, at the time when it is cheap to mend."
+look_at = "Which member: nginx's error log names it (`select attrs['upstream'], count(*) from log where program = 'nginx' and severity = 'error' …`); failures by status (http_500 in proxy_next_upstream) are not logged, then look into the members' own logs. Was one deployed last?"
+silent_when = "Fewer than 100 proxied requests in 2 minutes, at most 1 % repeated with success, fewer than 10 of them, visitors get more than 0.5 % errors themselves (then other findings speak), or it is less than 3 times as much as 10 and 60 minutes ago. Internal redirects of nginx look the same and are always there: the past shows them."
+fix = "{fix_text} Check: the share of repeated requests is back below 1 %. Do not take `proxy_next_upstream` away to see the errors: visitors would."
+source = "fault lab F37 (23 % errors at one of four members, none for clients)"
+---*/
+with recent as (
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream,
+    count(*) as requests,
+    count(*) filter (where upstream_tries > 1 and http_response_status_code < 500) as saved,
+    count(*) filter (where http_response_status_code >= 500) as errors
+  from request
+  where ts > $now - interval '2 minutes' and ts <= $now and tier = 'proxy' and upstream_tries > 0
+  group by 1, 2
+),
+masked as (
+  select *, cast(saved as double) / requests as saved_ratio
+  from recent
+  where requests >= 100 and saved >= 10 and saved > 0.01 * requests and errors <= 0.005 * requests
+),
+past_rows as (
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries, http_response_status_code from request
+  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and tier = 'proxy' and upstream_tries > 0
+  union all
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries, http_response_status_code from request
+  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and tier = 'proxy' and upstream_tries > 0
+),
+past as (
+  select host, upstream, cast(count(*) filter (where upstream_tries > 1 and http_response_status_code < 500) as double) / count(*) as past_ratio
+  from past_rows group by host, upstream having count(*) >= 20
+),
+members as (
+  select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as member, count(*) as lines
+  from log
+  where program = 'nginx' and ts > $now - interval '2 minutes' and ts <= $now and attrs['upstream'] is not null
+  group by 1, 2
+),
+worst as (
+  select host, member, lines, row_number() over (partition by host order by lines desc, member) as place,
+    sum(lines) over (partition by host) as all_lines
+  from members
+)
+select m.host, m.upstream, m.requests, m.saved, m.saved_ratio, m.errors, p.past_ratio, w.member,
+  case when w.member is null then 'no line of the proxy''s log names the member'
+       else concat(w.lines, ' of ', w.all_lines, ' lines of the proxy''s log name ', w.member) end as member_text,
+  case when w.member is null then 'Find the member by its own log and take it out of the pool (nginx: `down` behind its `server` line, then `nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`); go back to the version before if it was deployed last.'
+       else concat('Take ', w.member, ' out of the pool (nginx: `down` behind its `server` line, then `nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`) and mend it; go back to the version before if it was deployed last.') end as fix_text,
+  case when p.past_ratio is null then 'there is no past to compare with'
+       else concat('before it was ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
+  p.past_ratio is null or m.saved_ratio > 3 * p.past_ratio as opens
+from masked m
+left join past p on p.host = m.host and p.upstream = m.upstream
+left join worst w on w.host = m.host and w.place = 1

@@ -1,0 +1,62 @@
+/*---
+id = "proxy.retry_amplification"
+title = "The proxy asks several upstreams for each request: retries multiply the load"
+tier = "proxy"
+class = "mail"
+for = "5s"
+every = "10s"
+clear = "30s"
+key = ["upstream"]
+explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole"]
+needs = ["request", "config_directive"]
+when = "select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+subject = "retries to {upstream} on {host}"
+summary = "each request to {upstream} on {host} is tried {tries_mean:.2} times on average ({retried} of {requests} requests more than once, {failed} failed all the same); {past_text}"
+why = "When an upstream fails or is too slow, the proxy sends the request to the next. With one bad member that saves the visitor; when all are slow for the same reason (a database, the processor), each request becomes two or three, and the retries keep down what was about to recover."
+look_at = "One member or all? `select attrs['upstream'], count(*) from log where program = 'nginx' and body like '%upstream%' group by 1`. What is below all of them: app.slow, disk, database. Time-outs at the proxy shorter than what the application needs (`proxy_read_timeout`)."
+silent_when = "Fewer than 50 proxied requests in a minute, a mean of 1.2 tries and less, or less than 0.1 more than 10 and 60 minutes ago. nginx lists an internal redirect (X-Accel-Redirect, error_page to another upstream) like a retry: where that is usual, the past shows the same. HAProxy counts its repeated connections."
+fix = "Give retries an end: nginx `proxy_next_upstream error timeout;` (not http_500, http_503), `proxy_next_upstream_tries 2;` and `proxy_next_upstream_timeout 5s;`{place}; HAProxy `retries 1` and `retry-on conn-failure`. Requests that change something are repeated only with `non_idempotent`: leave it away. Then mend the upstream that fails. Check: tries_mean near 1.0."
+source = "fault lab F33 (1.0 to 3.0 tries, all 504); field notes A (balancers that do not retry)"
+[chart]
+title = "Tries per request"
+unit = ""
+sql = """
+select date_bin(interval '10 seconds', ts) as ts, avg(cast(upstream_tries as double)) as tries
+from request where tier = 'proxy' and host = {host} and upstream_tries > 0 and ts > $now - interval '30 minutes' and ts <= $now
+group by 1 order by 1"""
+---*/
+with recent as (
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, max(program) as program,
+    count(*) as requests, avg(cast(upstream_tries as double)) as tries_mean,
+    count(*) filter (where upstream_tries > 1) as retried,
+    count(*) filter (where upstream_tries > 1 and http_response_status_code >= 500) as failed
+  from request
+  where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy' and upstream_tries > 0
+  group by 1, 2
+  having count(*) >= 50 and avg(cast(upstream_tries as double)) > 1.2
+),
+past_rows as (
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries from request
+  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and tier = 'proxy' and upstream_tries > 0
+  union all
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries from request
+  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and tier = 'proxy' and upstream_tries > 0
+),
+past as (
+  select host, upstream, avg(cast(upstream_tries as double)) as past_tries_mean from past_rows group by host, upstream having count(*) >= 20
+),
+config as (
+  select host, program, file, line, directive, arguments,
+    row_number() over (partition by host, program order by ts desc, file, line) as place
+  from config_directive
+  where directive in ('proxy_next_upstream', 'proxy_next_upstream_tries', 'retries') and ts > $now - interval '2 hours' and ts <= $now
+)
+select r.host, r.upstream, r.requests, r.tries_mean, r.retried, r.failed, p.past_tries_mean,
+  case when c.file is not null then concat(' (', c.file, ':', c.line, ' says `', c.directive, ' ', c.arguments, '`)') else '' end as place,
+  case when p.past_tries_mean is null then 'there is no past to compare with'
+       else concat('before it was ', cast(round(100 * p.past_tries_mean) / 100 as varchar)) end as past_text,
+  case when r.tries_mean > 2 then 'page' else 'mail' end as class,
+  p.past_tries_mean is null or r.tries_mean >= p.past_tries_mean + 0.1 as opens
+from recent r
+left join past p on p.host = r.host and p.upstream = r.upstream
+left join config c on c.host = r.host and c.program = r.program and c.place = 1
