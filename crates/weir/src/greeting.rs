@@ -16,6 +16,7 @@ pub(crate) fn text(
     address: SocketAddr,
     judge: &Judge,
     watch: Option<&WatchStatus>,
+    taken: &[String],
 ) -> String {
     let mut out = format!(
         "weir {} is up: http://{address}/\n  data    {}\n  rules   {} loaded",
@@ -25,6 +26,9 @@ pub(crate) fn text(
     );
     if !judge.broken.is_empty() {
         out += &format!(", {} could not be loaded (see above)", judge.broken.len());
+    }
+    if !taken.is_empty() {
+        out += &listed("intake", taken.to_vec(), "");
     }
     let Some(watch) = watch else { return out };
     out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");

@@ -13,6 +13,7 @@ mod doctor;
 mod explain;
 mod failure;
 mod greeting;
+mod intake;
 mod judge;
 mod local;
 mod meter;

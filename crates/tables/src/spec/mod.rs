@@ -31,4 +31,8 @@ specs! {
     host_info: HostInfo, HostInfoRows;
     collector_run: CollectorRun, CollectorRunRows;
     ship: Ship, ShipRows;
+    metric: Metric, MetricRows;
+    span: Span, SpanRows;
+    intake_run: IntakeRun, IntakeRunRows;
+    intake_batch: IntakeBatch, IntakeBatchRows;
 }

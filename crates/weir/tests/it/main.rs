@@ -6,6 +6,7 @@ mod bad_input;
 mod doctor;
 mod faults;
 mod harness;
+mod intake;
 mod journal;
 mod link;
 mod netns;
