@@ -70,14 +70,26 @@ const FOR_TESTS: &[Package] = &[
     ),
     package("nodejs", &["node"], "runner of the UI tests"),
     package("npm", &["npm"], "fetches playwright-core for the UI tests"),
+    daemon("rsyslog", &["rsyslogd"], "rsyslog", "sends to the intake, as fleets do"),
+    package("rsyslog-elasticsearch", &["omelasticsearch.so"], "rsyslog's bulk requests"),
+    package("rsyslog-openssl", &["lmnsd_ossl.so"], "rsyslog over TLS"),
+    daemon("prometheus", &["prometheus"], "prometheus", "writes samples to the intake"),
+    package("bsdutils", &["logger"], "sends syslog frames"),
+    package("openssl", &["openssl"], "certificates of the intake's tests"),
+    package("curl", &["curl"], "posts lines to the intake"),
 ];
+
+/// Recognised by its module `ensurepip`, not by a program.
+const VENV: Package =
+    package("python3-venv", &["python3"], "client libraries of Elasticsearch and OpenTelemetry");
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Packages and npm packages for tests.
 pub(crate) fn everything(shell: &Shell) -> Result {
     ensure(shell, FOR_TESTS)?;
-    npm(shell)
+    npm(shell)?;
+    python(shell)
 }
 
 /// Installs those of `packages` that are missing, or says the one line that does.
@@ -173,6 +185,26 @@ fn npm(shell: &Shell) -> Result {
     Ok(cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?)
 }
 
+/// The client libraries that send to the intake in tests, in a directory of their own beside what is built.
+fn python(shell: &Shell) -> Result {
+    let wanted = "crates/weir/tests/python/requirements.txt";
+    let venv = crate::target_dir()?.join("tmp/python");
+    let installed = venv.join("requirements.txt");
+    let text = shell.read_file(wanted)?;
+    if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    println!("missing: Python packages of the intake's tests");
+    if cmd!(shell, "python3 -c 'import ensurepip'").quiet().ignore_stderr().run().is_err() {
+        install(shell, &[VENV], &[VENV.name])?;
+    }
+    cmd!(shell, "python3 -m venv --clear {venv}").run()?;
+    let python = venv.join("bin/python");
+    cmd!(shell, "{python} -m pip install --quiet --disable-pip-version-check --require-virtualenv -r {wanted}")
+        .run()?;
+    Ok(std::fs::write(&installed, text)?)
+}
+
 fn is_newer(root: &Path, file: &str, than: &str) -> Result<bool> {
     let modified = |name: &str| std::fs::metadata(root.join(name)).and_then(|meta| meta.modified());
     match modified(file) {
@@ -187,11 +219,13 @@ fn is_there(package: &Package) -> bool {
 }
 
 /// Whether a program is on the PATH or where daemons live, which is not on everybody's PATH.
-/// systemd keeps some of its own in a directory of their own.
+/// systemd and rsyslog keep some of their own in directories of their own.
 pub(crate) fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    let machine = std::env::consts::ARCH;
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/lib/systemd"].map(Into::into);
-    std::env::split_paths(&path).chain(sbin).any(|dir| dir.join(name).is_file())
+    let modules = [format!("/usr/lib/{machine}-linux-gnu/rsyslog").into()];
+    std::env::split_paths(&path).chain(sbin).chain(modules).any(|dir| dir.join(name).is_file())
 }
 
 pub(crate) fn is_root(shell: &Shell) -> Result<bool> {

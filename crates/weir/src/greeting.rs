@@ -16,6 +16,7 @@ pub(crate) fn text(
     (address, agents): (SocketAddr, Option<SocketAddr>),
     judge: &Judge,
     watch: Option<&WatchStatus>,
+    taken: &[String],
 ) -> String {
     let mut out = format!(
         "weir {} is up: http://{address}/\n  data    {}\n  rules   {} loaded",
@@ -28,6 +29,9 @@ pub(crate) fn text(
     }
     if let Some(agents) = agents {
         out += &format!("\n  agents  {agents}");
+    }
+    if !taken.is_empty() {
+        out += &listed("intake", taken.to_vec(), "");
     }
     let Some(watch) = watch else { return out };
     out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");

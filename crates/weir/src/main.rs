@@ -16,6 +16,7 @@ mod failure;
 mod fleet;
 mod greeting;
 mod idle_io;
+mod intake;
 mod judge;
 mod local;
 mod meter;

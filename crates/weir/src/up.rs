@@ -24,7 +24,7 @@ use crate::server::{self, App};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
-use crate::{greeting, port_owner};
+use crate::{greeting, intake, port_owner};
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
 const THREADS: usize = 2;
@@ -35,6 +35,7 @@ pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
     let socket = listen(&values.api.listen, token.is_some())?;
     let listening = Listening::new(config, !is_watching)?;
+    let intake = intake::bind(values)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -44,6 +45,7 @@ pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
     runtime
         .block_on(async { Up { values, token, judge }.run(socket, listening, is_watching).await })
+    runtime.block_on(async { Up { values, token, judge }.run(socket, intake, is_watching).await })
 }
 
 fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
@@ -140,6 +142,7 @@ impl Up<'_> {
         self,
         socket: TcpListener,
         listening: Listening,
+        intake: intake::Bound,
         is_watching: bool,
     ) -> Result<(), Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -170,6 +173,7 @@ impl Up<'_> {
             Arc::clone(&clock),
             every,
         ));
+        let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
         let watching = if is_watching {
             let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
@@ -180,10 +184,15 @@ impl Up<'_> {
         };
         let addresses = (address, agents_address);
         say(&greeting::text(values, addresses, &self.judge, is_watching.then_some(&*status)));
+        let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
+        say(&greeting::text(values, address, &self.judge, is_watching.then_some(&*status), taken));
 
         signals.wait().await;
         tracing::info!("ending");
         end_watch(watching, &local).await;
+        if let Some(intake) = intake {
+            intake.end().await;
+        }
         drop(local);
         let _ = delivery.await;
         judging.abort();

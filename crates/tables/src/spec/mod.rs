@@ -34,4 +34,8 @@ specs! {
     tcp_conn: TcpConn, TcpConnRows;
     wire_request: WireRequest, WireRequestRows;
     wire_slice: WireSlice, WireSliceRows;
+    metric: Metric, MetricRows;
+    span: Span, SpanRows;
+    intake_run: IntakeRun, IntakeRunRows;
+    intake_batch: IntakeBatch, IntakeBatchRows;
 }

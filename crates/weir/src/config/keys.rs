@@ -212,6 +212,63 @@ keys! {
         /// Samples kept in memory while the hub does not answer; for `http://` only.
         buffer_bytes: u64 = 4 << 20, "B";
     }
+    /// What other people's shippers may send here (docs/intake.md). Nothing is listened on unless it is named.
+    intake: Intake {
+        /// Where protocols over HTTP and gRPC are taken: JSON lines, Elasticsearch's bulk protocol, OTLP, Prometheus remote
+        /// write, Loki's push; all of them on each address.
+        http: Vec<String> = Vec::new(), "address:port";
+        /// The same over TLS, with `intake.tls_certificate_file`.
+        https: Vec<String> = Vec::new(), "address:port";
+        /// Syslog over UDP. The kernel's losses at a full buffer are counted in `intake_run`.
+        syslog_udp: Vec<String> = Vec::new(), "address:port";
+        /// Syslog over TCP: octet counting and newlines.
+        syslog_tcp: Vec<String> = Vec::new(), "address:port";
+        /// Syslog over TLS.
+        syslog_tls: Vec<String> = Vec::new(), "address:port";
+        /// Fluent's forward protocol, as Fluentd and Fluent Bit speak it.
+        fluent: Vec<String> = Vec::new(), "address:port";
+        /// The same over TLS.
+        fluent_tls: Vec<String> = Vec::new(), "address:port";
+        /// A file whose first line is the shared key that Fluent's clients have to know. At least 16 characters.
+        fluent_shared_key_file: Option<PathBuf> = None, "";
+        /// Lumberjack 1 and 2, as the Logstash outputs of Beats and Logstash speak it.
+        lumberjack: Vec<String> = Vec::new(), "address:port";
+        /// The same over TLS.
+        lumberjack_tls: Vec<String> = Vec::new(), "address:port";
+        /// GELF over UDP, packed and in chunks.
+        gelf_udp: Vec<String> = Vec::new(), "address:port";
+        /// GELF over TCP, each message ending in NUL.
+        gelf_tcp: Vec<String> = Vec::new(), "address:port";
+        /// statsd over UDP.
+        statsd_udp: Vec<String> = Vec::new(), "address:port";
+        /// Graphite's plaintext protocol over TCP.
+        graphite_tcp: Vec<String> = Vec::new(), "address:port";
+        /// The certificate chain (PEM) for everything over TLS here.
+        tls_certificate_file: Option<PathBuf> = None, "";
+        /// Its private key (PEM).
+        tls_key_file: Option<PathBuf> = None, "";
+        /// An authority (PEM): over TLS only senders with a certificate of it are let in, and no login is asked of syslog.
+        tls_client_ca_file: Option<PathBuf> = None, "";
+        /// A file whose first line is the login of protocols over HTTP: `Authorization: Bearer …`, the password of HTTP Basic,
+        /// or the key of `ApiKey`. When set, it is needed from everywhere. At least 16 characters.
+        token_file: Option<PathBuf> = None, "";
+        /// Networks that may send without a login, such as `10.0.0.0/8`, besides this machine itself. An address that others
+        /// can reach is listened on only with a login or with this.
+        allow: Vec<String> = Vec::new(), "";
+        /// Largest body of a request, unpacked. Shippers send 1 to 10 MiB at a time.
+        body_bytes: u64 = 16 << 20, "B";
+        /// Bodies that may be worked on at one time, all senders together; more are told to come again.
+        in_flight_bytes: u64 = 64 << 20, "B";
+        /// Receive buffer of each UDP socket. Root gets it in full; for others the kernel's `net.core.rmem_max` is the limit.
+        udp_buffer_bytes: u64 = 8 << 20, "B";
+        /// Connections that may be open at one time; more wait in the kernel's queue.
+        connections: u64 = 1024, "connections";
+        /// How long identities that shippers give (`_id`, `Idempotency-Key`) are remembered, so that what is sent again is
+        /// kept once, also after a restart. At most 500,000 of them.
+        known_seconds: u64 = 3600, "s";
+        /// The version that Elasticsearch's shippers are told. Beats refuse to send to one that is older than they are.
+        elasticsearch_version: String = "8.19.0".into(), "";
+    }
     /// What weir says about itself.
     log: Log {
         /// error, warn, info, debug or trace; written to stderr.

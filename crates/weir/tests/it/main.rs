@@ -9,6 +9,7 @@ mod faults;
 mod fleet;
 mod fleet_torture;
 mod harness;
+mod intake;
 mod journal;
 mod link;
 mod netns;

@@ -1,0 +1,178 @@
+//! Bulk requests of shippers, and requests that nobody should send.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::check::{ask, harvest, harvested, mangled, told};
+
+fn check(body: &str, expected: &Expect) {
+    let ask = ask("POST", "/_bulk", &[], body.as_bytes());
+    let answer = harvested::<Elastic>(&ask).unwrap_or_else(|refusal| refusal.message);
+    expected.assert_eq(&answer);
+}
+
+#[test]
+fn documents_go_under_their_own_host_and_file() {
+    check(
+        r#"{"index":{"_index":"logs-nginx"}}
+{"message":"one","host":{"name":"web1"},"log":{"file":{"path":"/var/log/a.log"}}}
+{"create":{"_index":"logs-nginx","_id":"7","_type":"_doc"}}
+{"message":"two","hostname":"web2"}
+
+{"index":{"_index":"plain","_id":8}}
+{"message":"three"}
+"#,
+        &expect![[r#"
+            web1 /var/log/a.log
+              {"message":"one","host":{"name":"web1"},"log":{"file":{"path":"/var/log/a.log"}}}
+            web2 elasticsearch:logs-nginx
+              {"message":"two","hostname":"web2"}
+            192.0.2.1 elasticsearch:plain
+              {"message":"three"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_request_that_is_not_pairs_of_lines_is_refused_whole() {
+    for (body, part) in [
+        ("{\"message\":\"no action\"}\n{}\n", "malformed action/metadata line [1]"),
+        ("{\"index\":{\"_index\":\"x\"}}\n{}\n{\"index\":", "malformed action/metadata line [3]"),
+        ("{\"index\":{}}\n{}\n", "no index at line 1"),
+        ("{\"index\":{\"_index\":\"x\"}}", "the document of the action at line 1 is missing"),
+    ] {
+        let refusal = harvested::<Elastic>(&ask("POST", "/_bulk", &[], body.as_bytes()));
+        let refusal = refusal.expect_err(body);
+        assert!(refusal.message.contains(part), "{}", refusal.message);
+        assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+    }
+    let long = format!("{{\"index\":{{\"_index\":\"{}\"}}}}\n{{}}\n", "x".repeat(300));
+    harvested::<Elastic>(&ask("POST", "/_bulk", &[], long.as_bytes())).expect_err("too long");
+}
+
+#[test]
+fn each_item_is_answered_for_itself() {
+    let body = r#"{"index":{}}
+{"message":"kept"}
+{"index":{}}
+not a document
+{"delete":{"_id":"1"}}
+{"update":{"_id":"1"}}
+{"doc":{}}
+{"create":{"_id":"9"}}
+{"message":"again"}
+{"create":{"_id":"9"}}
+{"message":"again"}
+{"index":{"_id":"9"}}
+{"message":"again"}
+"#;
+    let ask = ask("POST", "/logs/_bulk?filter_path=errors", &[], body.as_bytes());
+    let mut harvest = harvest();
+    let Ok(note) = Elastic::read(&ask, &mut harvest) else { panic!("it is well formed") };
+    let answer = Elastic::answer(&ask, note, &harvest.verdicts);
+    assert_eq!(answer.headers["x-elastic-product"], "Elasticsearch");
+    let body: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+    assert_eq!(body["errors"], true);
+    let items = body["items"].as_array().expect("a list");
+    let statuses: Vec<String> = items
+        .iter()
+        .flat_map(|item| item.as_object().expect("an object"))
+        .map(|(operation, item)| {
+            format!(
+                "{operation} {} {}",
+                item["status"],
+                item["error"]["type"].as_str().unwrap_or("")
+            )
+        })
+        .collect();
+    expect![[r#"
+        index 201 
+        index 400 document_parsing_exception
+        delete 400 illegal_argument_exception
+        update 400 illegal_argument_exception
+        create 201 
+        create 409 version_conflict_engine_exception
+        index 200 "#]]
+    .assert_eq(&statuses.join("\n"));
+    assert_eq!(items[0]["index"]["_index"], "logs");
+}
+
+#[test]
+fn an_id_with_another_document_is_a_new_row() {
+    let body = "{\"index\":{\"_index\":\"x\",\"_id\":\"1\"}}\n{\"n\":1}\n{\"index\":{\"_index\":\"x\",\"_id\":\"1\"}}\n{\"n\":2}\n";
+    let mut harvest = harvest();
+    let read = Elastic::read(&ask("POST", "/_bulk", &[], body.as_bytes()), &mut harvest);
+    assert!(read.is_ok());
+    assert_eq!(harvest.verdicts, [Verdict::Kept, Verdict::Kept]);
+}
+
+#[test]
+fn single_documents_are_taken() {
+    let ask = ask("PUT", "/logs/_doc/a%2Fb", &[], b"{\"message\":\"one\"}");
+    let mut harvest = harvest();
+    let Ok(note) = Elastic::read(&ask, &mut harvest) else { panic!("it is well formed") };
+    let answer = told(&Elastic::answer(&ask, note, &harvest.verdicts));
+    assert!(answer.starts_with("201 {\"_index\":\"logs\""), "{answer}");
+}
+
+#[test]
+fn questions_of_shippers_are_answered() {
+    let check = |method: &str, uri: &str, part: &str| {
+        let ask = ask(
+            method,
+            uri,
+            &[("accept", "application/vnd.elasticsearch+json; compatible-with=8")],
+            b"",
+        );
+        assert!(Elastic::is_for(&ask.parts), "{uri}");
+        let Ok(note) = Elastic::read(&ask, &mut harvest()) else { panic!("{uri} is a question") };
+        let answer = Elastic::answer(&ask, note, &[]);
+        assert_eq!(answer.headers["x-elastic-product"], "Elasticsearch", "{uri}");
+        assert!(answer.headers["content-type"].to_str().unwrap().starts_with("application/vnd."));
+        assert!(told(&answer).contains(part), "{uri}: {}", told(&answer));
+    };
+    check("GET", "/", "\"number\":\"8.19.0\"");
+    check("HEAD", "/", "200");
+    check("GET", "/_license?human=false", "\"status\":\"active\"");
+    check("GET", "/_xpack", "\"ilm\"");
+    check("HEAD", "/_index_template/filebeat-8.19.0", "200");
+    check("PUT", "/_index_template/filebeat-8.19.0", "\"acknowledged\":true");
+    check("GET", "/_ilm/policy/filebeat", "200");
+    check("PUT", "/_ingest/pipeline/x", "\"acknowledged\":true");
+    check("GET", "/_cluster/health", "\"green\"");
+    check("GET", "/_nodes/_all/http", "\"weir\"");
+    check("PUT", "/logs-2026", "\"index\":\"logs-2026\"");
+    check("GET", "/logs/_search", "400");
+    check("GET", "/_bulk", "400");
+}
+
+#[test]
+fn any_bytes_are_answered_and_every_pair_has_one_verdict() {
+    let seed = b"{\"index\":{\"_index\":\"x\",\"_id\":\"1\"}}\n{\"message\":\"one\"}\n{\"create\":{}}\n{\"a\":{\"b\":[1,2]}}\n";
+    arbtest::arbtest(|u| {
+        let body = mangled(u, seed)?;
+        let ask = ask("POST", "/x/_bulk", &[], &body);
+        let mut harvest = harvest();
+        if let Ok(note) = Elastic::read(&ask, &mut harvest) {
+            let answer = Elastic::answer(&ask, note, &harvest.verdicts);
+            serde_json::from_slice::<serde_json::Value>(&answer.body).expect("always JSON");
+        }
+        let lines: usize = harvest.groups.iter().map(|group| group.items.len()).sum();
+        let kept = harvest.verdicts.iter().filter(|v| **v == Verdict::Kept).count();
+        assert_eq!(lines, kept);
+        Ok(())
+    });
+}
+
+#[test]
+fn targets_without_a_path_are_answered_too() {
+    for uri in ["host:80", "*"] {
+        let ask = ask("HEAD", uri, &[], b"");
+        if Elastic::is_for(&ask.parts) {
+            let Ok(note) = Elastic::read(&ask, &mut harvest()) else {
+                panic!("{uri} is a question")
+            };
+            assert!(!told(&Elastic::answer(&ask, note, &[])).is_empty());
+        }
+    }
+}

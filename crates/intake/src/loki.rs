@@ -1,0 +1,365 @@
+//! Loki's push protocol, JSON and protobuf: `POST /loki/api/v1/push`, as Promtail, Alloy and Docker's driver send it.
+//!
+//! From Loki's HTTP API reference and its `push.proto`. A line that is JSON gets the labels as further keys and goes
+//! through the parser; a line of an access log goes there as it is; any other is a row of `log` with the labels in
+//! `attrs`. Senders send the same bytes again until they are taken, so a body that is known is a body sent again.
+
+use std::borrow::Cow;
+
+use http::request::Parts;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use weir_tables::{Log, Micros};
+
+use crate::attrs::Attrs;
+use crate::document;
+use crate::harvest::{Harvest, Place, Verdict};
+use crate::http::{Answer, Ask, Protocol, Refusal};
+use crate::protobuf::{Fields, Malformed};
+use crate::unpack::{Packed, unpack};
+
+/// Labels of one stream at most; Loki's own default is 15.
+const MAX_LABELS: usize = 128;
+const HOST_LABELS: &[&str] = &["host", "hostname", "host_name", "nodename", "node_name", "node"];
+const FILE_LABELS: &[&str] = &["filename", "file", "path"];
+const PROGRAM_LABELS: &[&str] = &["service_name", "app", "container", "job"];
+
+pub(crate) struct Loki;
+
+impl Protocol for Loki {
+    const NAME: &'static str = "loki";
+    type Note = bool;
+
+    fn is_for(parts: &Parts) -> bool {
+        matches!(parts.uri.path(), "/loki/api/v1/push" | "/ready")
+    }
+
+    /// The note says whether it was only asked whether the hub is there.
+    fn read(ask: &Ask, harvest: &mut Harvest) -> Result<bool, Refusal> {
+        if ask.parts.uri.path() == "/ready" {
+            return Ok(true);
+        }
+        if ask.parts.method != Method::POST {
+            let message = "lines are pushed with POST";
+            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", message));
+        }
+        if harvest.is_known_body(Self::NAME, &ask.body)? {
+            return Ok(false);
+        }
+        let peer = ask.peer.to_string();
+        let kind = ask.header("content-type");
+        if kind.starts_with("application/json") {
+            read_json(&ask.body, &peer, harvest)?;
+        } else if kind.starts_with("application/x-protobuf") {
+            // Promtail packs without a header that says so.
+            let is_unpacked = !ask.header("content-encoding").is_empty();
+            let body = if is_unpacked {
+                ask.body.clone()
+            } else {
+                unpack("snappy", ask.body.clone(), ask.body_bytes).map_err(not_unpacked)?
+            };
+            read_protobuf(&body, &peer, harvest)
+                .map_err(|Malformed| Refusal::bad("the body is not a push request of Loki"))?;
+        } else {
+            let message = format!("`{kind}` is not a content-type of Loki's push");
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unknown_type", message)
+                .hint("application/json, or application/x-protobuf packed with snappy"));
+        }
+        harvest.checked()?;
+        Ok(false)
+    }
+
+    fn answer(_ask: &Ask, is_question: bool, _verdicts: &[Verdict]) -> Answer {
+        if is_question {
+            return Answer::new(StatusCode::OK, "text/plain; charset=utf-8", "ready\n");
+        }
+        Answer::new(StatusCode::NO_CONTENT, "", "")
+    }
+
+    fn refuse(refusal: &Refusal) -> Answer {
+        let text = match &refusal.hint {
+            Some(hint) => format!("{}; hint: {hint}\n", refusal.message),
+            None => format!("{}\n", refusal.message),
+        };
+        Answer::new(refusal.status, "text/plain; charset=utf-8", text)
+    }
+}
+
+fn not_unpacked(error: Packed) -> Refusal {
+    match error {
+        Packed::TooLarge => Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            "the body is too large unpacked",
+        ),
+        Packed::Broken(why) | Packed::Unknown(why) => {
+            Refusal::bad(format!("cannot unpack the body: {why}"))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Push<'a> {
+    #[serde(borrow)]
+    streams: Vec<JsonStream<'a>>,
+}
+
+#[derive(Deserialize)]
+struct JsonStream<'a> {
+    #[serde(borrow, default)]
+    stream: std::collections::BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+    #[serde(borrow)]
+    values: Vec<JsonEntry<'a>>,
+}
+
+/// Nanoseconds, line, and perhaps structured metadata.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum JsonEntry<'a> {
+    Plain(#[serde(borrow)] Cow<'a, str>, Cow<'a, str>),
+    WithMetadata(Cow<'a, str>, Cow<'a, str>, serde_json::Map<String, serde_json::Value>),
+}
+
+fn read_json(body: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), Refusal> {
+    let push: Push<'_> = serde_json::from_slice(body)
+        .map_err(|error| Refusal::bad(format!("cannot read the JSON: {error}")))?;
+    for stream in &push.streams {
+        let mut labels = Attrs::default();
+        for (name, value) in stream.stream.iter().take(MAX_LABELS) {
+            labels.push(name.as_ref(), value.as_ref());
+        }
+        for entry in &stream.values {
+            let (at, line, metadata) = match entry {
+                JsonEntry::Plain(at, line) => (at, line, None),
+                JsonEntry::WithMetadata(at, line, metadata) => (at, line, Some(metadata)),
+            };
+            let mut attrs = labels.clone();
+            for (name, value) in metadata.into_iter().flatten() {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                attrs.push(name.as_str(), text);
+            }
+            let nanos = at
+                .parse::<i64>()
+                .map_err(|_| Refusal::bad(format!("`{at}` is not a time in nanoseconds")))?;
+            entry_row(Micros(nanos.div_euclid(1000)), line, attrs, peer, harvest);
+        }
+    }
+    Ok(())
+}
+
+fn read_protobuf(body: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), Malformed> {
+    Fields(body).each(|number, stream| {
+        if number != 1 {
+            return Ok(());
+        }
+        let mut labels = Attrs::default();
+        Fields(stream.bytes()).each(|number, value| {
+            if number == 1 {
+                read_labels(value.text().ok_or(Malformed)?, &mut labels);
+            }
+            Ok(())
+        })?;
+        Fields(stream.bytes()).each(|number, entry| {
+            if number != 2 {
+                return Ok(());
+            }
+            let (mut seconds, mut nanos, mut line) = (0_i64, 0, Cow::Borrowed(""));
+            let mut attrs = labels.clone();
+            Fields(entry.bytes()).each(|number, value| {
+                match number {
+                    1 => Fields(value.bytes()).each(|number, part| {
+                        match number {
+                            1 => seconds = part.signed(),
+                            2 => nanos = part.signed(),
+                            _ => {}
+                        }
+                        Ok(())
+                    })?,
+                    2 => line = String::from_utf8_lossy(value.bytes()),
+                    3 => {
+                        let (mut name, mut text) = ("", "");
+                        Fields(value.bytes()).each(|number, part| {
+                            match number {
+                                1 => name = part.text().ok_or(Malformed)?,
+                                2 => text = part.text().ok_or(Malformed)?,
+                                _ => {}
+                            }
+                            Ok(())
+                        })?;
+                        attrs.push(name, text);
+                    }
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            let ts = Micros(seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000));
+            entry_row(ts, &line, attrs, peer, harvest);
+            Ok(())
+        })
+    })
+}
+
+/// `{name="value", …}`, with Go's escapes in the values. What does not read as a label ends the list.
+fn read_labels<'a>(text: &'a str, labels: &mut Attrs<'a>) {
+    let mut rest = text.trim().trim_start_matches('{');
+    for _ in 0..MAX_LABELS {
+        let Some((name, quoted)) = rest.split_once("=\"") else { return };
+        let mut value = String::new();
+        let mut letters = quoted.char_indices();
+        let end = loop {
+            match letters.next() {
+                Some((at, '"')) => break at,
+                Some((_, '\\')) => match letters.next() {
+                    Some((_, 'n')) => value.push('\n'),
+                    Some((_, 't')) => value.push('\t'),
+                    Some((_, other)) => value.push(other),
+                    None => return,
+                },
+                Some((_, letter)) => value.push(letter),
+                None => return,
+            }
+        };
+        labels.push(name.trim_matches([' ', ',']), value);
+        rest = &quoted[end + 1..];
+    }
+}
+
+fn entry_row(ts: Micros, line: &str, mut attrs: Attrs<'_>, peer: &str, harvest: &mut Harvest) {
+    let host = HOST_LABELS.iter().find_map(|name| attrs.get(name)).unwrap_or(peer).to_owned();
+    let source = FILE_LABELS.iter().find_map(|name| attrs.get(name)).unwrap_or("loki").to_owned();
+    let line = line.trim_end_matches(['\n', '\r']);
+    let place = Place { host: &host, source: &source };
+    if document::is_access_line(line.as_bytes()) {
+        return harvest.line(place, line.as_bytes(), None);
+    }
+    if document::is_object(line.as_bytes()) && line.ends_with('}') {
+        return harvest.line(place, with_labels(line, ts, &mut attrs).as_bytes(), None);
+    }
+    let program = PROGRAM_LABELS.iter().find_map(|name| attrs.get(name)).map(str::to_owned);
+    let level =
+        attrs.get("level").or_else(|| attrs.get("detected_level")).and_then(document::severity);
+    harvest.log_row(&Log {
+        ts,
+        host: &host,
+        observed_ts: harvest.now,
+        source: &source,
+        program: program.as_deref(),
+        severity: level,
+        body: line,
+        attrs: &attrs.finish(),
+        ..Log::default()
+    });
+}
+
+/// The document with the labels and the entry's time behind its own keys, which count first.
+fn with_labels(line: &str, ts: Micros, attrs: &mut Attrs<'_>) -> String {
+    let mut out = line[..line.len() - 1].to_owned();
+    let is_empty = out.trim_start_matches('{').trim().is_empty();
+    let mut comma = if is_empty { "" } else { "," };
+    let mut push = |name: &str, value: &str| {
+        out += comma;
+        comma = ",";
+        out += &serde_json::Value::from(name).to_string();
+        out.push(':');
+        out += &serde_json::Value::from(value).to_string();
+    };
+    for (name, value) in attrs.finish() {
+        push(name, value);
+    }
+    push("@timestamp", &ts.to_string());
+    out.push('}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::check::{ask, dump, harvest, mangled, rows};
+    use crate::protobuf::{push_bytes, push_key, push_varint};
+
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
+    const BODY: &str = r#"{"streams":[{"stream":{"host":"web1","job":"app","filename":"/var/log/app.log"},"values":[
+        ["1795176000000000000","plain line"],
+        ["1795176000000000001","{\"msg\":\"json\"}",{"trace":"t1"}],
+        ["1795176000000000002","1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\""]]}]}"#;
+
+    fn check(harvest: &mut Harvest, expected: &Expect) {
+        let lines = dump_lines(harvest);
+        let columns = ["ts", "host", "source", "program", "severity", "body", "attrs"];
+        expected.assert_eq(&(lines + &rows(harvest, &columns)));
+    }
+
+    fn dump_lines(harvest: &Harvest) -> String {
+        harvest
+            .groups
+            .iter()
+            .map(|group| {
+                format!(
+                    "{} {}\n{}",
+                    group.host,
+                    group.source,
+                    String::from_utf8_lossy(&group.bytes)
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn lines_with_their_labels_become_rows_or_go_to_the_parser() {
+        let mut harvest = harvest();
+        let ask = ask("POST", "/loki/api/v1/push", &[JSON], BODY.as_bytes());
+        assert!(Loki::read(&ask, &mut harvest).is_ok());
+        check(
+            &mut harvest,
+            &expect![[r#"
+            web1 /var/log/app.log
+            {"msg":"json","filename":"/var/log/app.log","host":"web1","job":"app","trace":"t1","@timestamp":"2026-11-20T12:00:00.000000Z"}
+            1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"
+            ts=2026-11-20T12:00:00Z host=web1 source=/var/log/app.log program=app severity= body=plain line attrs={filename: /var/log/app.log, host: web1, job: app}
+        "#]],
+        );
+    }
+
+    fn protobuf() -> Vec<u8> {
+        let mut time = Vec::new();
+        push_key(&mut time, 1, 0);
+        push_varint(&mut time, 1_795_176_000);
+        let mut entry = Vec::new();
+        push_bytes(&mut entry, 1, &time);
+        push_bytes(&mut entry, 2, b"a line");
+        let mut stream = Vec::new();
+        push_bytes(&mut stream, 1, br#"{host="web\"1", level="warning"}"#);
+        push_bytes(&mut stream, 2, &entry);
+        let mut body = Vec::new();
+        push_bytes(&mut body, 1, &stream);
+        body
+    }
+
+    #[test]
+    fn packed_protobuf_is_read() {
+        let body = snap::raw::Encoder::new().compress_vec(&protobuf()).expect("memory");
+        let mut harvest = harvest();
+        let ask = ask("POST", "/loki/api/v1/push", &[PROTOBUF], &body);
+        assert!(Loki::read(&ask, &mut harvest).is_ok());
+        check(
+            &mut harvest,
+            &expect![[r#"
+            ts=2026-11-20T12:00:00Z host=web"1 source=loki program= severity=warn body=a line attrs={host: web"1, level: warning}
+        "#]],
+        );
+        assert_eq!(dump(&mut harvest), "");
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused() {
+        let message = protobuf();
+        arbtest::arbtest(|u| {
+            let _ = read_protobuf(&mangled(u, &message)?, "a", &mut harvest());
+            let _ = read_json(&mangled(u, BODY.as_bytes())?, "a", &mut harvest());
+            Ok(())
+        });
+    }
+}

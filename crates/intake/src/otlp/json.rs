@@ -1,0 +1,331 @@
+//! OTLP's JSON written as the protobuf that it stands for: names to numbers by a schema, values by their kind.
+//!
+//! From the OTLP specification, "JSON Protobuf Encoding": lowerCamelCase names, ids in hex, 64-bit integers as text or
+//! numbers, enumerations as numbers, unknown names ignored. It is written while it is read, so nothing grows.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::Signal;
+use crate::number::{signed, unsigned};
+use crate::protobuf::{push_bytes, push_key, push_varint};
+
+/// How a value is written.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    /// Bytes that JSON has as hex digits.
+    Hex,
+    Base64,
+    /// Booleans, integers and enumerations.
+    Varint,
+    Fixed64,
+    Double,
+    Message(&'static Schema),
+}
+
+/// Name, number and kind of each field.
+type Schema = [(&'static str, u64, Kind)];
+
+use Kind::{Base64, Double, Fixed64, Hex, Message, Text, Varint};
+
+const LOGS: &Schema = &[(
+    "resourceLogs",
+    1,
+    Message(&[
+        ("resource", 1, Message(RESOURCE)),
+        ("scopeLogs", 2, Message(&[("logRecords", 2, Message(LOG_RECORD))])),
+    ]),
+)];
+const TRACES: &Schema = &[(
+    "resourceSpans",
+    1,
+    Message(&[
+        ("resource", 1, Message(RESOURCE)),
+        ("scopeSpans", 2, Message(&[("spans", 2, Message(SPAN))])),
+    ]),
+)];
+const METRICS: &Schema = &[(
+    "resourceMetrics",
+    1,
+    Message(&[
+        ("resource", 1, Message(RESOURCE)),
+        ("scopeMetrics", 2, Message(&[("metrics", 2, Message(METRIC))])),
+    ]),
+)];
+
+const RESOURCE: &Schema = &[("attributes", 1, Message(&KEY_VALUE))];
+static KEY_VALUE: [(&str, u64, Kind); 2] = [("key", 1, Text), ("value", 2, Message(&ANY_VALUE))];
+/// Statics, because they name each other.
+static ANY_VALUE: [(&str, u64, Kind); 7] = [
+    ("stringValue", 1, Text),
+    ("boolValue", 2, Varint),
+    ("intValue", 3, Varint),
+    ("doubleValue", 4, Double),
+    ("arrayValue", 5, Message(&[("values", 1, Message(&ANY_VALUE))])),
+    ("kvlistValue", 6, Message(&[("values", 1, Message(&KEY_VALUE))])),
+    ("bytesValue", 7, Base64),
+];
+const LOG_RECORD: &Schema = &[
+    ("timeUnixNano", 1, Fixed64),
+    ("severityNumber", 2, Varint),
+    ("severityText", 3, Text),
+    ("body", 5, Message(&ANY_VALUE)),
+    ("attributes", 6, Message(&KEY_VALUE)),
+    ("traceId", 9, Hex),
+    ("spanId", 10, Hex),
+    ("observedTimeUnixNano", 11, Fixed64),
+    ("eventName", 12, Text),
+];
+const SPAN: &Schema = &[
+    ("traceId", 1, Hex),
+    ("spanId", 2, Hex),
+    ("parentSpanId", 4, Hex),
+    ("name", 5, Text),
+    ("kind", 6, Varint),
+    ("startTimeUnixNano", 7, Fixed64),
+    ("endTimeUnixNano", 8, Fixed64),
+    ("attributes", 9, Message(&KEY_VALUE)),
+    ("events", 11, Message(&[("name", 2, Text)])),
+    ("status", 15, Message(&[("message", 2, Text), ("code", 3, Varint)])),
+];
+const METRIC: &Schema = &[
+    ("name", 1, Text),
+    ("unit", 3, Text),
+    ("gauge", 5, Message(POINTS)),
+    ("sum", 7, Message(POINTS)),
+    (
+        "histogram",
+        9,
+        Message(&[
+            ("dataPoints", 1, Message(HISTOGRAM_POINT)),
+            ("aggregationTemporality", 2, Varint),
+        ]),
+    ),
+    (
+        "exponentialHistogram",
+        10,
+        Message(&[
+            ("dataPoints", 1, Message(EXPONENTIAL_POINT)),
+            ("aggregationTemporality", 2, Varint),
+        ]),
+    ),
+    ("summary", 11, Message(&[("dataPoints", 1, Message(SUMMARY_POINT))])),
+];
+const POINTS: &Schema = &[
+    ("dataPoints", 1, Message(NUMBER_POINT)),
+    ("aggregationTemporality", 2, Varint),
+    ("isMonotonic", 3, Varint),
+];
+const NUMBER_POINT: &Schema = &[
+    ("timeUnixNano", 3, Fixed64),
+    ("asDouble", 4, Double),
+    ("asInt", 6, Fixed64),
+    ("attributes", 7, Message(&KEY_VALUE)),
+    ("flags", 8, Varint),
+];
+const HISTOGRAM_POINT: &Schema = &[
+    ("timeUnixNano", 3, Fixed64),
+    ("count", 4, Fixed64),
+    ("sum", 5, Double),
+    ("bucketCounts", 6, Fixed64),
+    ("explicitBounds", 7, Double),
+    ("attributes", 9, Message(&KEY_VALUE)),
+    ("flags", 10, Varint),
+];
+const EXPONENTIAL_POINT: &Schema = &[
+    ("attributes", 1, Message(&KEY_VALUE)),
+    ("timeUnixNano", 3, Fixed64),
+    ("count", 4, Fixed64),
+    ("sum", 5, Double),
+    ("positive", 8, Message(&[("bucketCounts", 2, Varint)])),
+    ("negative", 9, Message(&[("bucketCounts", 2, Varint)])),
+    ("flags", 10, Varint),
+];
+const SUMMARY_POINT: &Schema = &[
+    ("timeUnixNano", 3, Fixed64),
+    ("count", 4, Fixed64),
+    ("sum", 5, Double),
+    ("quantileValues", 6, Message(&[("quantile", 1, Double), ("value", 2, Double)])),
+    ("attributes", 7, Message(&KEY_VALUE)),
+    ("flags", 8, Varint),
+];
+
+/// The export request as protobuf.
+pub(super) fn to_protobuf(signal: Signal, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
+    let schema = match signal {
+        Signal::Logs => LOGS,
+        Signal::Traces => TRACES,
+        Signal::Metrics => METRICS,
+    };
+    let mut out = Vec::with_capacity(body.len() / 2);
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    Object { schema, out: &mut out }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(out)
+}
+
+/// An object whose fields are appended to `out`.
+struct Object<'a> {
+    schema: &'static Schema,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Object<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+        while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
+            match self.schema.iter().find(|(known, ..)| *known == name) {
+                Some((_, number, kind)) => {
+                    map.next_value_seed(Field { number: *number, kind: *kind, out: self.out })?;
+                }
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One value, or a list of them.
+struct Field<'a> {
+    number: u64,
+    kind: Kind,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Field<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Field<'_> {
+    fn push_integer<E: Error>(self, value: u64) -> Result<(), E> {
+        match self.kind {
+            Varint => {
+                push_key(self.out, self.number, 0);
+                push_varint(self.out, value);
+            }
+            Fixed64 => {
+                push_key(self.out, self.number, 1);
+                self.out.extend_from_slice(&value.to_le_bytes());
+            }
+            _ => return Err(E::custom("a number where none belongs")),
+        }
+        Ok(())
+    }
+
+    fn push_double(self, value: f64) {
+        push_key(self.out, self.number, 1);
+        self.out.extend_from_slice(&value.to_bits().to_le_bytes());
+    }
+}
+
+impl<'de> Visitor<'de> for Field<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value of the kind that OTLP has here")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.push_integer(u64::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        if matches!(self.kind, Double) {
+            return self.visit_f64(unsigned(value));
+        }
+        self.push_integer(value)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        if matches!(self.kind, Double) {
+            return self.visit_f64(signed(value));
+        }
+        self.push_integer(value.cast_unsigned())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        match self.kind {
+            Double => {
+                self.push_double(value);
+                Ok(())
+            }
+            _ => Err(E::custom("a fraction where none belongs")),
+        }
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        match self.kind {
+            Text => push_bytes(self.out, self.number, text.as_bytes()),
+            Hex => {
+                push_bytes(self.out, self.number, &unhex(text).ok_or_else(|| E::custom("not hex"))?)
+            }
+            Base64 => {
+                let bytes = BASE64_STANDARD.decode(text).map_err(|_| E::custom("not Base64"))?;
+                push_bytes(self.out, self.number, &bytes);
+            }
+            Double => {
+                let value = match text {
+                    "Infinity" => f64::INFINITY,
+                    "-Infinity" => f64::NEG_INFINITY,
+                    other => other.parse().map_err(|_| E::custom("not a number"))?,
+                };
+                self.push_double(value);
+            }
+            Varint | Fixed64 => {
+                let unsigned = text.parse::<u64>().ok();
+                let value = unsigned.or_else(|| text.parse::<i64>().ok().map(i64::cast_unsigned));
+                return self.push_integer(value.ok_or_else(|| E::custom("not an integer"))?);
+            }
+            Message(_) => return Err(E::custom("text where an object belongs")),
+        }
+        Ok(())
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<(), S::Error> {
+        loop {
+            let item = Field { number: self.number, kind: self.kind, out: &mut *self.out };
+            if items.next_element_seed(item)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<(), M::Error> {
+        let Message(schema) = self.kind else {
+            return Err(M::Error::custom("an object where none belongs"));
+        };
+        let mut inner = Vec::new();
+        Object { schema, out: &mut inner }.visit_map(map)?;
+        push_bytes(self.out, self.number, &inner);
+        Ok(())
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.iter().map(byte).collect()
+}

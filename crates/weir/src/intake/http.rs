@@ -1,0 +1,166 @@
+//! Connections of shippers that speak HTTP: a limit on their number, on their patience and on their bodies.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Extension, Request, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use futures::StreamExt;
+use http_body::Frame;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use weir_intake::{BodyFault, Intake, Sender, Tls};
+
+/// How long a sender may take for the head of a request, and how long a connection may lie idle before the next one.
+const READ_HEAD: Duration = Duration::from_secs(60);
+/// How long a body may take to arrive.
+const READ_BODY: Duration = Duration::from_secs(60);
+/// How long open requests may take to end after weir was told to end; an append may wait 10 s for room.
+const DRAIN: Duration = Duration::from_secs(12);
+/// A pause when the kernel gives no connection, as when file descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Requests that one HTTP/2 connection may have open.
+const STREAMS: u32 = 64;
+
+/// Serves until `ended` says so, then lets open requests finish.
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    intake: Arc<Intake>,
+    room: Arc<Semaphore>,
+    mut ended: watch::Receiver<bool>,
+) {
+    let router = Router::new().fallback(answer).with_state(intake);
+    let graceful = GracefulShutdown::new();
+    loop {
+        let next = async {
+            let place = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
+            let (stream, peer) = listener.accept().await?;
+            io::Result::Ok((place, stream, peer))
+        };
+        let accepted = tokio::select! {
+            accepted = next => accepted,
+            _ = ended.wait_for(|is_ended| *is_ended) => break,
+        };
+        let Ok((place, stream, peer)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let has_certificate = tls.as_ref().is_some_and(|tls| tls.has_client_check);
+        let router =
+            router.clone().layer(Extension(Sender { address: peer.ip(), has_certificate }));
+        let (tls, watcher) = (tls.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            connection(stream, tls, router, watcher).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+}
+
+/// A connection that breaks is the sender's matter: there is nobody to tell.
+async fn connection(stream: TcpStream, tls: Option<Tls>, router: Router, watcher: Watcher) {
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => {
+            let Some(is_http2) = is_http2(&stream).await else { return };
+            Box::pin(speak(stream, is_http2, router, watcher)).await;
+        }
+        Some(tls) => {
+            let Ok(stream) = tls.accept(stream).await else { return };
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            Box::pin(speak(stream, is_http2, router, watcher)).await;
+        }
+    }
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    is_http2: bool,
+    router: Router,
+    watcher: Watcher,
+) {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(READ_HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(READ_HEAD)
+        .max_concurrent_streams(STREAMS);
+    let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let _ = watcher.watch(connection).await;
+}
+
+/// Looks at the first bytes without taking them: HTTP/2 begins with `PRI `. `None` when nothing comes.
+async fn is_http2(stream: &TcpStream) -> Option<bool> {
+    let mut first = [0; 4];
+    let length = tokio::time::timeout(READ_HEAD, stream.peek(&mut first)).await.ok()?.ok()?;
+    (length > 0).then_some(&first == b"PRI ")
+}
+
+async fn answer(
+    State(intake): State<Arc<Intake>>,
+    Extension(sender): Extension<Sender>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let limit = intake.body_bytes();
+    let answer = Box::pin(intake.answer(parts, sender, read(body, limit))).await;
+    let mut response = Response::new(match answer.trailers {
+        None => Body::from(answer.body),
+        Some(trailers) => Body::new(WithTrailers(Some(answer.body), Some(trailers))),
+    });
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    response
+}
+
+/// A body in one piece, and the trailers behind it.
+struct WithTrailers(Option<Bytes>, Option<HeaderMap>);
+
+impl HttpBody for WithTrailers {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let data = self.0.take().map(Frame::data);
+        Poll::Ready(data.or_else(|| self.1.take().map(Frame::trailers)).map(Ok))
+    }
+}
+
+async fn read(body: Body, limit: usize) -> Result<Bytes, BodyFault> {
+    let all = async {
+        let mut stream = body.into_data_stream();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| BodyFault::Broken(error.to_string()))?;
+            if bytes.len() + chunk.len() > limit {
+                return Err(BodyFault::TooLarge);
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(Bytes::from(bytes))
+    };
+    tokio::time::timeout(READ_BODY, all).await.unwrap_or_else(|_| {
+        Err(BodyFault::Broken(format!("it took more than {} s", READ_BODY.as_secs())))
+    })
+}

@@ -1,0 +1,550 @@
+//! Other people's shippers against a running hub that is killed or ended in the middle: rows are what was sent.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use super::harness::{Weir, can_run, quiet, request, serve, text, try_rows, wait_for};
+
+/// How long a shipper may take until everything is there, on a loaded machine.
+const ARRIVAL: Duration = Duration::from_secs(120);
+
+/// A hub whose ports stay the same over restarts.
+struct Hub {
+    dir: tempfile::TempDir,
+    settings: Vec<(String, String)>,
+}
+
+impl Hub {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory"), settings: Vec::new() }
+    }
+
+    /// Takes `key` on a port that was free a moment ago.
+    fn take(&mut self, key: &str) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        self.set(key, &format!("127.0.0.1:{port}"));
+        port
+    }
+
+    fn set(&mut self, key: &str, value: &str) {
+        self.settings.push((format!("WEIR_INTAKE_{}", key.to_uppercase()), value.to_owned()));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn start(&self) -> Weir {
+        let mut command = serve("hub", &self.path("data"));
+        quiet(&mut command);
+        command.envs(self.settings.iter().map(|(key, value)| (key, value)));
+        Weir::start(command)
+    }
+}
+
+/// A program that is ended when the test is over.
+struct Shipper(Child);
+
+impl Drop for Shipper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until the two numbers that `sql` answers are `wanted`; more than wanted fails at once.
+fn arrived(hub: &Weir, sql: &str, wanted: u64) {
+    let mut last = Vec::new();
+    wait_for(&format!("{wanted} rows of {sql}"), ARRIVAL, || {
+        let rows = try_rows(&hub.url, sql).ok()?;
+        if rows[0] != last {
+            println!("{sql}: {:?}", rows[0]);
+            last.clone_from(&rows[0]);
+        }
+        let count = rows[0][0].as_u64()?;
+        assert!(count <= wanted, "{sql}: {:?}", rows[0]);
+        (count == wanted).then_some(())
+    });
+    assert_eq!(hub.rows(sql)[0], [wanted, wanted], "{sql}");
+}
+
+fn python() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("python/bin/python")
+}
+
+fn has_python(test: &str) -> bool {
+    can_run(test, "Python packages (cargo xtask setup)", python().is_file())
+}
+
+fn script(name: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(python());
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python").join(name)).args(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command
+}
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    dirs.into_iter().any(|dir| dir.join(program).is_file())
+}
+
+#[test]
+fn lines_posted_by_curl_are_rows_and_known_after_a_kill() {
+    if !can_run("curl", "curl (apt-get install curl)", is_there("curl")) {
+        return;
+    }
+    let mut hub = Hub::new();
+    let port = hub.take("http");
+    let url = format!("http://127.0.0.1:{port}/intake/jsonl?source=app");
+    let body = hub.path("lines.json");
+    let lines: String =
+        (0..5000).map(|n| format!("{{\"message\":\"line {n}\",\"host\":\"web1\"}}\n")).collect();
+    std::fs::write(&body, lines).expect("it can be written");
+    let post = || {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--fail-with-body", "-H", "Idempotency-Key: first", "--data-binary"]);
+        text(
+            &command
+                .arg(format!("@{}", body.display()))
+                .arg(&url)
+                .output()
+                .expect("curl runs")
+                .stdout,
+        )
+    };
+    let first = hub.start();
+    assert_eq!(post(), r#"{"first_rejected":[],"kept":5000,"known":0,"rejected":0}"#);
+    first.kill();
+    let second = hub.start();
+    assert_eq!(post(), r#"{"first_rejected":[],"kept":0,"known":5000,"rejected":0}"#);
+    let sql =
+        "select count(*), count(distinct body) from log where source = 'app' and host = 'web1'";
+    assert_eq!(second.rows(sql)[0], [5000, 5000]);
+}
+
+/// Runs a sender that prints a line for each of its 40 batches, and kills the hub after 8, 16 and 24 of them.
+fn over_three_kills(hub: &Hub, mut sender: Command) -> Weir {
+    let mut running = hub.start();
+    let mut sender = Shipper(sender.spawn().expect("it starts"));
+    let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
+    for _ in 0..3 {
+        for _ in 0..8 {
+            lines.next().expect("it goes on").expect("text");
+        }
+        running.kill();
+        running = hub.start();
+    }
+    assert_eq!(lines.count(), 40 - 24);
+    assert!(sender.0.wait().expect("it ends").success());
+    running
+}
+
+#[test]
+fn elasticsearchs_own_client_loses_and_doubles_nothing_over_kills() {
+    if !has_python("bulk") {
+        return;
+    }
+    let mut hub = Hub::new();
+    let url = format!("http://127.0.0.1:{}", hub.take("http"));
+    let running = over_three_kills(&hub, script("bulk.py", &[&url, "10000", "doc"]));
+    let sql = "select count(*), count(distinct body) from log where host = 'pyhost' and source = 'elasticsearch:numbers'";
+    assert_eq!(running.rows(sql)[0], [10_000, 10_000]);
+}
+
+/// A file that rsyslog reads, in the syslog format that it writes.
+fn write_lines(file: &Path, from: u32, to: u32) {
+    let mut file =
+        std::fs::OpenOptions::new().append(true).create(true).open(file).expect("it opens");
+    for n in from..to {
+        writeln!(file, "number {n}").expect("there is room");
+    }
+}
+
+fn rsyslog(dir: &Path, config: &str) -> Shipper {
+    let file = dir.join("rsyslog.conf");
+    std::fs::write(&file, config).expect("it can be written");
+    let mut command = Command::new("/usr/sbin/rsyslogd");
+    command.arg("-n").arg("-f").arg(&file).arg("-i").arg(dir.join("rsyslog.pid"));
+    command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    Shipper(command.spawn().expect("rsyslogd starts"))
+}
+
+#[test]
+fn rsyslog_delivers_every_line_by_bulk_tcp_and_tls_over_an_end_of_the_hub() {
+    let is_ready = is_there("rsyslogd") && is_there("openssl");
+    if !can_run("rsyslog", "rsyslogd and openssl (cargo xtask setup)", is_ready) {
+        return;
+    }
+    let mut hub = Hub::new();
+    let (http, tcp, tls) = (hub.take("http"), hub.take("syslog_tcp"), hub.take("syslog_tls"));
+    certificate(&mut hub);
+    let running = hub.start();
+    let input = hub.path("numbers.log");
+    write_lines(&input, 0, 2000);
+    let (dir, input_path) = (hub.dir.path().display(), input.display());
+    let retry = "action.resumeRetryCount=\"-1\" action.resumeInterval=\"1\"";
+    let config = format!(
+        r#"
+global(workDirectory="{dir}" DefaultNetstreamDriverCAFile="{dir}/cert.pem")
+module(load="imfile" mode="inotify")
+module(load="omelasticsearch")
+template(name="doc" type="list" option.jsonf="on") {{
+  property(outname="@timestamp" name="timereported" dateFormat="rfc3339" format="jsonf")
+  property(outname="host.name" name="hostname" format="jsonf")
+  property(outname="message" name="msg" format="jsonf")
+}}
+template(name="id" type="string" string="%msg%")
+ruleset(name="ship") {{
+  action(type="omelasticsearch" server="127.0.0.1" serverport="{http}" template="doc" searchIndex="rsyslog" searchType=""
+    bulkmode="on" dynbulkid="on" bulkid="id" errorfile="{dir}/es-errors" queue.type="LinkedList" {retry})
+  action(type="omfwd" target="127.0.0.1" port="{tcp}" protocol="tcp" TCP_Framing="octet-counted"
+    template="RSYSLOG_SyslogProtocol23Format" queue.type="LinkedList" {retry})
+  action(type="omfwd" target="127.0.0.1" port="{tls}" protocol="tcp" StreamDriver="ossl" StreamDriverMode="1"
+    StreamDriverAuthMode="anon" template="RSYSLOG_ForwardFormat" queue.type="LinkedList" {retry})
+}}
+input(type="imfile" file="{input_path}" tag="numbers:" ruleset="ship" addMetadata="off")
+"#
+    );
+    let _shipper = rsyslog(hub.dir.path(), &config);
+    let count = |source: &str| {
+        format!(
+            "select count(*), count(distinct body) from log where source = '{source}' and body like '%number %'"
+        )
+    };
+    let sources = ["elasticsearch:rsyslog", "syslog_tcp", "syslog_tls"];
+    for source in sources {
+        arrived(&running, &count(source), 2000);
+    }
+    assert_eq!(running.terminate(), Some(0));
+    write_lines(&input, 2000, 4000);
+    let running = hub.start();
+    for source in sources {
+        arrived(&running, &count(source), 4000);
+    }
+    let kept =
+        "select sum(rows) from intake_run where outcome = 'kept' and protocol = 'syslog_tls'";
+    wait_for("counts of what was kept", Duration::from_secs(30), || {
+        (running.rows(kept)[0][0] == 4000).then_some(())
+    });
+}
+
+/// A certificate of its own making for 127.0.0.1.
+fn certificate(hub: &mut Hub) {
+    let (certificate, key) = (hub.path("cert.pem"), hub.path("key.pem"));
+    let mut command = Command::new("openssl");
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ]);
+    command.args([
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]);
+    command.arg("-out").arg(&certificate).arg("-keyout").arg(&key).stderr(Stdio::null());
+    assert!(command.status().expect("openssl runs").success());
+    hub.set("tls_certificate_file", &certificate.display().to_string());
+    hub.set("tls_key_file", &key.display().to_string());
+}
+
+#[test]
+fn frames_of_logger_are_rows_with_their_host_over_udp_and_tcp() {
+    if !can_run("logger", "logger (apt-get install bsdutils)", is_there("logger")) {
+        return;
+    }
+    let mut hub = Hub::new();
+    let (udp, tcp) = (hub.take("syslog_udp"), hub.take("syslog_tcp"));
+    let running = hub.start();
+    let input = hub.path("lines");
+    write_lines(&input, 0, 300);
+    for (port, how) in [
+        (udp, &["-d", "--rfc3164"][..]),
+        (udp, &["-d", "--rfc5424"]),
+        (tcp, &["-T", "--rfc3164"]),
+        (tcp, &["-T", "--rfc5424", "--octet-count"]),
+    ] {
+        let mut command = Command::new("logger");
+        command.args([
+            "-n",
+            "127.0.0.1",
+            "-P",
+            &port.to_string(),
+            "-t",
+            "apptag",
+            "-p",
+            "auth.err",
+        ]);
+        command.args(how).arg("-f").arg(&input).stdin(Stdio::null());
+        assert!(command.status().expect("logger runs").success());
+    }
+    for source in ["syslog_udp", "syslog_tcp"] {
+        let sql = format!(
+            "select count(*), 2 * count(distinct body) from log where source = '{source}' and program = 'apptag' \
+             and severity = 'error' and facility = 'auth' and host <> '127.0.0.1'"
+        );
+        arrived(&running, &sql, 600);
+    }
+}
+
+#[test]
+fn opentelemetrys_own_sdk_is_understood_over_http_and_grpc() {
+    if !has_python("otlp") {
+        return;
+    }
+    let mut hub = Hub::new();
+    let port = hub.take("http");
+    let mut running = hub.start();
+    for protocol in ["http", "grpc"] {
+        let address = format!("127.0.0.1:{port}");
+        let sender = script("otlp.py", &[protocol, &address, "600"]).spawn();
+        let mut sender = Shipper(sender.expect("it starts"));
+        let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
+        assert_eq!(lines.next().expect("it gets there").expect("text"), "half");
+        assert_eq!(running.terminate(), Some(0));
+        sender.0.stdin.take().expect("piped").write_all(b"\n").expect("it listens");
+        running = hub.start();
+        assert!(sender.0.wait().expect("it ends").success());
+        for (table, column, more) in [
+            (
+                "request",
+                "url_path",
+                "tier = 'app' and http_response_status_code = 200 and duration_seconds >= 0",
+            ),
+            ("log", "body", "severity = 'warn' and source = 'otlp'"),
+            ("span", "span_id", "name = 'inner' and kind = 'internal'"),
+        ] {
+            let sql = format!(
+                "select count(*), count(distinct {column}) from {table} where host = 'pyhost' and program = 'py-{protocol}' and {more}"
+            );
+            arrived(&running, &sql, 600);
+        }
+        let sql = format!(
+            "select max(value) from metric where name = 'turns' and kind = 'counter' and labels['service.name'] = 'py-{protocol}'"
+        );
+        assert_eq!(running.rows(&sql)[0][0].as_f64(), Some(600.0));
+    }
+}
+
+#[test]
+fn prometheus_writes_every_sample_over_an_end_of_the_hub() {
+    let is_ready = is_there("prometheus");
+    if !can_run("remote write", "prometheus (apt-get install prometheus)", is_ready) {
+        return;
+    }
+    let mut hub = Hub::new();
+    let port = hub.take("http");
+    let running = hub.start();
+    let own = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound");
+    let config = hub.path("prometheus.yml");
+    let text = format!(
+        "global: {{scrape_interval: 1s}}\n\
+         scrape_configs: [{{job_name: own, static_configs: [{{targets: ['{own}']}}]}}]\n\
+         remote_write: [{{url: 'http://127.0.0.1:{port}/api/v1/write', queue_config: {{batch_send_deadline: 500ms, max_backoff: 1s}}}}]\n"
+    );
+    std::fs::write(&config, text).expect("it can be written");
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", config.display()));
+    command.arg(format!("--storage.tsdb.path={}", hub.path("tsdb").display()));
+    command.arg(format!("--web.listen-address={own}")).arg("--log.level=error");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _prometheus = Shipper(command.spawn().expect("prometheus starts"));
+    let ups = "select count(*), count(distinct ts) from metric where name = 'up' and host = '127.0.0.1' \
+        and source = 'remote_write' and labels['job'] = 'own' and value is not null";
+    let samples = |hub: &Weir| {
+        let rows = try_rows(&hub.url, ups).ok()?;
+        assert_eq!(rows[0][0], rows[0][1], "no sample twice");
+        rows[0][0].as_u64()
+    };
+    wait_for("samples", ARRIVAL, || samples(&running).filter(|count| *count >= 5));
+    let before = samples(&running).expect("it answers");
+    assert_eq!(running.terminate(), Some(0));
+    let running = hub.start();
+    let after = wait_for("more samples", ARRIVAL, || {
+        samples(&running).filter(|count| *count >= before + 8)
+    });
+    // One a second, also those of the time without a hub.
+    let span = "select (max(cast(ts as bigint)) - min(cast(ts as bigint))) / 1000000 + 1 from metric where name = 'up'";
+    let seconds = running.number(span);
+    assert!(
+        seconds.abs_diff(i64::try_from(after).expect("few")) <= 2,
+        "{seconds} s, {after} samples"
+    );
+    let kinds = "select count(*) from metric where name like '%_total' and kind = 'counter'";
+    assert!(running.number(kinds) > 0);
+}
+
+#[test]
+fn a_beats_client_loses_and_doubles_nothing_over_kills() {
+    if !has_python("beats") {
+        return;
+    }
+    let mut hub = Hub::new();
+    let port = hub.take("lumberjack").to_string();
+    let running = over_three_kills(&hub, script("beats.py", &[&port, "4000"]));
+    let sql = "select count(*), count(distinct body) from log where host = 'beathost' and source = '/var/log/app.log'";
+    assert_eq!(running.rows(sql)[0], [4000, 4000]);
+}
+
+#[test]
+fn fluentds_own_logger_is_understood_over_an_end_of_the_hub() {
+    if !has_python("fluent") {
+        return;
+    }
+    let mut hub = Hub::new();
+    let port = hub.take("fluent");
+    let running = hub.start();
+    let sql = "select count(*), count(distinct body) from log where host = 'fluenthost' and source = 'fluent:app.web' \
+        and severity = 'warn'";
+    let sender = script("fluent.py", &[&port.to_string(), "2000"]).spawn();
+    let mut sender = Shipper(sender.expect("it starts"));
+    let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
+    assert_eq!(lines.next().expect("it gets there").expect("text"), "half");
+    arrived(&running, sql, 1000);
+    assert_eq!(running.terminate(), Some(0));
+    let running = hub.start();
+    sender.0.stdin.take().expect("piped").write_all(b"\n").expect("it listens");
+    assert!(sender.0.wait().expect("it ends").success());
+    arrived(&running, sql, 2000);
+}
+
+#[test]
+fn clients_of_gelf_statsd_and_graphite_are_understood() {
+    if !has_python("gelf and statsd") {
+        return;
+    }
+    let mut hub = Hub::new();
+    let ports = ["gelf_udp", "gelf_tcp", "statsd_udp"].map(|key| hub.take(key).to_string());
+    let graphite = hub.take("graphite_tcp");
+    let running = hub.start();
+    let sender = script("small.py", &[&ports[0], &ports[1], &ports[2], "100"]).spawn();
+    assert!(Shipper(sender.expect("it starts")).0.wait().expect("it ends").success());
+    for source in ["gelf_udp", "gelf_tcp"] {
+        let sql = format!(
+            "select count(*), count(distinct body) from log where source = '{source}' and host = 'gelfhost' \
+             and severity = 'error' and attrs['user'] is not distinct from case when body like '%long%' then null else 'u1' end"
+        );
+        arrived(&running, &sql, 101);
+    }
+    let long = "select max(length(body)) from log where source = 'gelf_udp'";
+    assert!(running.number(long) >= 20_000);
+    arrived(
+        &running,
+        "select count(*), 2 * count(distinct value) from metric where source = 'statsd' and name = 'took' or name = 'hits' and value = 1",
+        200,
+    );
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", graphite)).expect("it listens");
+    let lines: String =
+        (0..500).map(|n| format!("servers.web1.load {n} {}\n", 1_700_000_000 + n)).collect();
+    stream.write_all(lines.as_bytes()).expect("it reads");
+    arrived(
+        &running,
+        "select count(*), count(distinct ts) from metric where source = 'graphite' and name = 'servers.web1.load'",
+        500,
+    );
+}
+
+#[test]
+fn senders_without_login_and_bodies_without_sense_are_refused_and_counted() {
+    let mut hub = Hub::new();
+    let port = hub.take("http");
+    let token = hub.path("token");
+    std::fs::write(&token, "sixteen-characters\n").expect("it can be written");
+    hub.set("token_file", &token.display().to_string());
+    hub.set("body_bytes", "100000");
+    let running = hub.start();
+    let url = format!("http://127.0.0.1:{port}");
+    let login = ("authorization", "Bearer sixteen-characters");
+    let gzip = ("content-encoding", "gzip");
+    let long = "x".repeat(200_000);
+    let bad = |headers: &[(&str, &str)], path: &str, body: &str| {
+        request(&url, "POST", path, headers, body)
+    };
+    for (headers, path, body, status, part) in [
+        (&[][..], "/intake/jsonl", "{}", 401, "token_file"),
+        (&[("authorization", "Bearer wrong")], "/_bulk", "{}", 401, "security_exception"),
+        (&[login], "/nowhere", "", 404, "docs/intake.md"),
+        (&[login], "/_bulk", "nonsense", 400, "malformed action/metadata line [1]"),
+        (&[login, gzip], "/intake/jsonl", "nonsense", 400, "cannot unpack"),
+        (&[login, ("content-encoding", "br")], "/intake/jsonl", "x", 415, "gzip, deflate, zstd"),
+        (&[login], "/intake/jsonl", &long, 413, "intake.body_bytes"),
+        (&[login], "/logs/_search", "{}", 400, "weir query"),
+        (&[login], "/v1/logs", "x", 415, "application/x-protobuf"),
+        (
+            &[login],
+            "/intake/jsonl",
+            "{\"message\":\"fine\"}\n{broken}\n{\"a\n",
+            200,
+            "invalid_json",
+        ),
+    ] {
+        let (code, head, answer) = bad(headers, path, body);
+        assert_eq!(code, status, "{path}: {answer}");
+        assert!(answer.contains(part), "{path}: `{part}` is not in {answer}");
+        assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
+    }
+    let refused = "select protocol, reason, sum(batches) from intake_run where outcome = 'refused' \
+        group by 1, 2 order by 1, 2";
+    wait_for("refusals in intake_run", Duration::from_secs(30), || {
+        let rows = running.rows(refused);
+        let all: Vec<String> =
+            rows.iter().map(|row| format!("{} {} {}", row[0], row[1], row[2])).collect();
+        let all = all.join("\n").replace('"', "");
+        let wanted = "elasticsearch bad_request 1\nelasticsearch no_login 1\njsonl broken_packing 1\n\
+            jsonl no_login 1\njsonl too_large 1\njsonl unknown_coding 1\notlp_http unknown_type 1";
+        (all == wanted).then_some(())
+    });
+    assert_eq!(running.rows("select reason, raw from reject")[0], ["invalid_json", "{\"a"]);
+}
+
+fn refused(settings: &[(&str, &str)]) -> Output {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = serve("hub", dir.path());
+    quiet(&mut command);
+    command.envs(settings.iter().copied()).stdin(Stdio::null());
+    command.output().expect("weir can be started")
+}
+
+#[test]
+fn sockets_that_anybody_could_reach_are_refused_with_a_hint() {
+    for (settings, part, hint) in [
+        (
+            &[("WEIR_INTAKE_HTTP", "0.0.0.0:0")][..],
+            "nothing says who may send",
+            "intake.token_file",
+        ),
+        (&[("WEIR_INTAKE_SYSLOG_UDP", "[::]:0")], "nothing says who may send", "intake.allow"),
+        (&[("WEIR_INTAKE_SYSLOG_TCP", "nonsense")], "not an address and a port", "127.0.0.1"),
+        (&[("WEIR_INTAKE_HTTPS", "127.0.0.1:0")], "tls_certificate_file", "tls_key_file"),
+        (&[("WEIR_INTAKE_ALLOW", "10.0.0.0/40")], "`10.0.0.0/40` is not a network", "10.0.0.0/8"),
+        (
+            &[
+                ("WEIR_INTAKE_TLS_CERTIFICATE_FILE", "/nonexistent"),
+                ("WEIR_INTAKE_TLS_KEY_FILE", "/nonexistent"),
+            ],
+            "cannot read certificates from `/nonexistent`",
+            "PEM",
+        ),
+    ] {
+        let output = refused(settings);
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{settings:?}: {complaint}");
+        assert!(complaint.contains(part), "{settings:?}: {complaint}");
+        assert!(
+            complaint.contains("\nhint: ") && complaint.contains(hint),
+            "{settings:?}: {complaint}"
+        );
+    }
+}
