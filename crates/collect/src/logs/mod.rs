@@ -8,10 +8,12 @@
 mod discover;
 mod glob;
 mod journal;
+mod multiline;
 mod tail;
 
 pub use discover::{Discovery, FoundDirective, Problem, discover};
 pub use journal::{Journal, JournalOptions};
+pub use multiline::{Multiline, PRESETS};
 pub use tail::{
     Chunk, Gap, GapReason, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions,
     Tailer,

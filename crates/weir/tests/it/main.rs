@@ -8,6 +8,7 @@ mod faults;
 mod harness;
 mod journal;
 mod link;
+mod logs;
 mod netns;
 mod parse;
 mod query;

@@ -13,6 +13,8 @@
 mod begin;
 mod contact;
 mod content;
+#[cfg(test)]
+mod event_tests;
 mod file;
 mod identity;
 mod idle;
@@ -33,6 +35,7 @@ use std::time::Duration;
 
 use weir_tables::{LogSource, Micros, StreamId};
 
+use super::multiline::Multiline;
 use contact::Contact;
 use content::Content;
 use file::{ReadOutcome, TailFile};
@@ -57,6 +60,8 @@ const BACKFILL_SHARE: u64 = 4;
 pub struct Tailer {
     options: TailOptions,
     sources: Vec<Arc<LogSource>>,
+    /// By path or glob: how lines make events.
+    multiline: Vec<(PathBuf, Arc<Multiline>)>,
     are_sources_new: bool,
     expanded_at: Option<Micros>,
     /// When the globs were last matched although no name had changed.
@@ -105,6 +110,7 @@ struct Watched {
     label: Arc<str>,
     /// Whether the path is a symbolic link: a change of its target's directory would not be seen in its own.
     is_link: bool,
+    multiline: Option<Arc<Multiline>>,
     existed_at_start: bool,
     is_from_glob: bool,
     is_met: bool,
@@ -150,6 +156,7 @@ impl Tailer {
         Self {
             options,
             sources: Vec::new(),
+            multiline: Vec::new(),
             are_sources_new: false,
             expanded_at: None,
             matched_at: None,
@@ -179,6 +186,11 @@ impl Tailer {
             lost: HashMap::new(),
             spare: Vec::new(),
         }
+    }
+
+    /// How lines of the logs at these paths or globs make events; for files that are begun from now on. The first counts.
+    pub fn set_multiline(&mut self, rules: Vec<(PathBuf, Multiline)>) {
+        self.multiline = rules.into_iter().map(|(path, rule)| (path, Arc::new(rule))).collect();
     }
 
     /// Replaces the sources; what is being read of sources that are gone is read to its end.
