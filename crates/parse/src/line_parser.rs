@@ -130,6 +130,37 @@ impl LineParser {
     /// `bytes` are whole lines, each ending in `\n`; the last one may lack it when the file ended for good.
     /// `offset` is the stream offset of `bytes[0]`, `observed` the time of reading.
     pub fn parse(&mut self, bytes: &[u8], offset: u64, observed: Micros, out: &mut ParsedRows) {
+        let line = |at: usize| memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1);
+        self.parse_cut(bytes, offset, observed, out, line);
+    }
+
+    /// Appends one row for each event of `bytes` that is not blank: like [`LineParser::parse`], but what ends at `ends` can
+    /// be several lines.
+    pub fn parse_events(
+        &mut self,
+        bytes: &[u8],
+        ends: &[usize],
+        offset: u64,
+        observed: Micros,
+        out: &mut ParsedRows,
+    ) {
+        let mut ends = ends.iter().copied();
+        let event = |at: usize| {
+            let end = ends.find(|end| *end > at).unwrap_or(bytes.len());
+            end.min(bytes.len())
+        };
+        self.parse_cut(bytes, offset, observed, out, event);
+    }
+
+    /// `end_of` gives where what begins at an offset ends.
+    fn parse_cut(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        observed: Micros,
+        out: &mut ParsedRows,
+        mut end_of: impl FnMut(usize) -> usize,
+    ) {
         if self.arena.allocated_bytes() > ARENA_BYTES {
             self.arena = Bump::new();
         }
@@ -150,15 +181,14 @@ impl LineParser {
         record.names = self.format.names(&self.arena);
         let mut at = 0;
         while at < bytes.len() {
-            let rest = &bytes[at..];
-            let length = memchr(b'\n', rest).unwrap_or(rest.len());
+            let end = end_of(at);
             out.lines += 1;
-            let line = trim_end(&rest[..length]);
+            let line = trim_end(&bytes[at..end]);
             if !line.is_empty() {
                 let line_offset = i64::try_from(offset.saturating_add(at as u64)).ok();
                 parse_line(&mut self.format, &place, line, line_offset, &mut record, out);
             }
-            at += length + 1;
+            at = end;
         }
         (self.keys, self.taken_for) = (record.keys, record.taken_for);
     }
@@ -183,9 +213,14 @@ impl Place<'_> {
     }
 }
 
-/// The line without `\r`; empty when it is blank.
+/// The line or event without its line end; empty when it is blank.
 fn trim_end(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let mut line = line.strip_suffix(b"\r").unwrap_or(line);
+    // Blank lines at the end of an event are not its text.
+    while let Some(rest) = line.strip_suffix(b"\n") {
+        line = rest.strip_suffix(b"\r").unwrap_or(rest);
+    }
     if line.first().is_some_and(u8::is_ascii_whitespace) && line.trim_ascii().is_empty() {
         return &[];
     }

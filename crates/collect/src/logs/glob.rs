@@ -36,6 +36,16 @@ pub fn expand(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Whether a pattern, component by component, matches a path.
+pub(super) fn path_matches(pattern: &Path, path: &Path) -> bool {
+    let name = |component: Component<'_>| component.as_os_str().as_encoded_bytes().to_vec();
+    pattern.components().count() == path.components().count()
+        && pattern
+            .components()
+            .zip(path.components())
+            .all(|(pattern, part)| pattern == part || name_matches(&name(pattern), &name(part)))
+}
+
 fn children(directory: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     let place = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let Ok(entries) = place.read_dir() else { return Vec::new() };
@@ -148,6 +158,18 @@ mod tests {
             assert!(matches(b"*", &name));
             Ok(())
         });
+    }
+
+    #[test]
+    fn paths_are_matched_by_component() {
+        for (pattern, path, expected) in [
+            ("/srv/*.log", "/srv/a.log", true),
+            ("/srv/*.log", "/srv/x/a.log", false),
+            ("/srv/*/a.log", "/srv/x/a.log", true),
+            ("/srv/.a", "/srv/.a", true),
+        ] {
+            assert_eq!(path_matches(Path::new(pattern), Path::new(path)), expected, "{pattern}");
+        }
     }
 
     #[test]

@@ -151,7 +151,9 @@ impl Journal {
         self.in_flight_bytes += bytes.len() as u64;
         let (path, source) = (self.path.clone(), self.source.clone());
         let is_first = !self.is_known;
-        Some(Chunk { stream: self.stream, path, source, from, to, bytes, skipped_bytes, is_first })
+        let events = None;
+        let stream = self.stream;
+        Some(Chunk { stream, path, source, from, to, bytes, skipped_bytes, events, is_first })
     }
 
     /// The stream is durable up to `to`.

@@ -8,11 +8,13 @@
 mod discover;
 mod glob;
 mod journal;
+mod multiline;
 mod tail;
 
 pub use discover::{Discovery, FoundDirective, Problem, discover};
 pub use glob::expand;
 pub use journal::{Journal, JournalOptions};
+pub use multiline::{Multiline, PRESETS};
 pub use tail::{
     Chunk, Gap, GapReason, Identified, Known, NewStream, ReadFrom, StreamState, StreamStatus,
     TailEvent, TailOptions, Tailer,

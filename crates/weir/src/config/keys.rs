@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use toml::Value;
 
+use super::logs::NamedLog;
 use super::setting::Setting;
 
 /// What docs, `weir config` and messages need to know of one key.
@@ -39,7 +40,11 @@ macro_rules! keys {
 
         /// The effective values.
         #[derive(Clone, Debug, Default)]
-        pub(crate) struct Values { $($(#[doc = $section_doc])+ pub(crate) $section: $Section,)+ }
+        pub(crate) struct Values {
+            $($(#[doc = $section_doc])+ pub(crate) $section: $Section,)+
+            /// Logs that the user names one by one, with what is to be known of each.
+            pub(crate) logs: Vec<NamedLog>,
+        }
 
         /// Every key, in the order of the docs.
         pub(crate) const KEYS: &[Key] = &[$($(Key {
@@ -146,6 +151,10 @@ keys! {
         /// How often configurations and log directories are looked at again. A new listener of a web server is followed at
         /// once.
         discover_seconds: u64 = 10, "s";
+        /// Rotated parts of logs, also packed ones, that were written within so many days and that the hub does not know are
+        /// read too, oldest first, beside what is followed, which goes first. 0 reads none of them: a fresh agent then reads
+        /// the last 64 MiB of a log that it found, all of one that is named, and what is rotated from then on.
+        backfill_days: u64 = 0, "days";
         /// Bytes of log lines that may be on their way to the store at one time; reading stops above.
         in_flight_bytes: u64 = 16 << 20, "B";
     }

@@ -4,6 +4,7 @@
 
 mod flags;
 mod keys;
+pub(crate) mod logs;
 #[cfg(test)]
 mod page;
 pub(crate) mod place;
@@ -65,6 +66,18 @@ impl Config {
         })?;
         for (section, content) in table.get_ref() {
             let place = at(section.span().start);
+            if let (true, DeValue::Array(logs)) = (section.get_ref() == "logs", content.get_ref()) {
+                for log in logs.iter() {
+                    let DeValue::Table(entry) = log.get_ref() else {
+                        return Err(refused(format!(
+                            "cannot use {place}: `logs` is no list of tables"
+                        ))
+                        .hint("each log stands below a line `[[logs]]`"));
+                    };
+                    self.values.logs.push(logs::read(entry, &at(log.span().start), at)?);
+                }
+                continue;
+            }
             let DeValue::Table(entries) = content.get_ref() else {
                 return Err(outside_section(&place, section.get_ref()));
             };
@@ -247,6 +260,36 @@ mod tests {
             &expect![[r#"
                 cannot read weir.toml:1: unclosed table, expected `]`
                 hint: the file is TOML: [section], then key = value"#]],
+        );
+    }
+
+    #[test]
+    fn logs_are_named_one_by_one() {
+        let mut config = Config::default();
+        let text = "[[logs]]\npath = \"/a/*.log\"\nmultiline = \"java\"\n\n[[logs]]\npath = \"/b\"\n\
+            multiline = { start = '^\\d', timeout = \"500ms\", max_lines = 9 }\n";
+        config.apply_file(Path::new("weir.toml"), text).expect("a good file");
+        let logs = &config.values.logs;
+        assert_eq!((logs[0].path.as_str(), logs[1].path.as_str()), ("/a/*.log", "/b"));
+        let rule = logs[1].multiline.as_ref().expect("it has one");
+        assert_eq!((rule.timeout.as_millis(), rule.max_lines), (500, 9));
+        check(
+            "[[logs]]\npath = \"/a\"\nmultiline = \"jave\"\n",
+            &expect![[r#"
+                cannot use weir.toml:3: no multi-line rule is called `jave`
+                hint: did you mean `java`?"#]],
+        );
+        check(
+            "[[logs]]\npath = \"/a\"\nmultiline = { start = \"(\" }\n",
+            &expect![[r#"
+                cannot use weir.toml:3: `multiline.start` is no pattern: error: unclosed group
+                hint: patterns are those of Rust's crate regex; in TOML a '…' text needs no doubled backslashes"#]],
+        );
+        check(
+            "[[logs]]\nmultline = \"java\"\n",
+            &expect![[r#"
+                cannot use weir.toml:2: unknown key `logs.multline`
+                hint: did you mean `multiline`?"#]],
         );
     }
 

@@ -38,6 +38,32 @@ fn page() -> String {
 }
 
 const EXAMPLE: &str = r#"
+## `[[logs]]`
+
+Logs that are named one by one, as in `collect.tail`, each with how its lines make events. One event is one row; it begins at
+its first line's offset, and its position is the hub's only when the whole event is.
+
+| key | default | what it does |
+| --- | --- | --- |
+| `path` | | a path, or a glob |
+| `multiline` | *each line is an event* | `"java"`, `"python"`, `"go"`, `"ruby"` (stack traces; they join the line that reports them), `"indent"` (lines that begin with a space or tab belong to the line before), or a table |
+| `multiline.preset` | | one of these names |
+| `multiline.start` | | a pattern: a line that matches begins an event |
+| `multiline.continuation` | | a pattern: a line that matches belongs to the event before |
+| `multiline.timeout` | `"2s"` | an event to which nothing was added for this long is whole |
+| `multiline.max_lines` | `500` | what is beyond goes on as the next event |
+| `multiline.max_bytes` | `262144` | the same by bytes |
+
+```toml
+[[logs]]
+path = "/srv/shop/log/*.log"
+multiline = "java"
+
+[[logs]]
+path = "/srv/batch/run.log"
+multiline = { start = '^\d{4}-\d\d-\d\d ', timeout = "5s" }
+```
+
 ## Example: a hub for a fleet
 
 ```toml

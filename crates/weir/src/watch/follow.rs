@@ -21,6 +21,7 @@ use weir_tables::{
 use super::Context;
 use super::deliver::{Reply, Ticket};
 use super::ship::ShipLog;
+use crate::config::Values;
 use crate::meter::{Run, Stage};
 
 /// How often files are looked at: the largest part of the way from a line's writing to its being found.
@@ -71,16 +72,24 @@ impl Followed {
 }
 
 impl Follower {
-    pub(super) fn new(context: Context, jobs: SyncSender<Job>, in_flight_bytes: u64) -> Self {
+    pub(super) fn new(context: Context, jobs: SyncSender<Job>, values: &Values) -> Self {
+        let days = values.collect.backfill_days;
         let options = TailOptions {
             host: context.host.clone(),
-            max_in_flight_bytes: in_flight_bytes,
+            max_in_flight_bytes: values.collect.in_flight_bytes,
+            backfill: (days > 0).then(|| Duration::from_secs(days.min(36_500) * 86_400)),
             ..TailOptions::default()
         };
+        let mut tailer = Tailer::new(options);
+        let rules = values
+            .logs
+            .iter()
+            .filter_map(|log| Some((super::named_by_user(&log.path).path, log.multiline.clone()?)));
+        tailer.set_multiline(rules.collect());
         let (reply, replies) = std::sync::mpsc::channel();
         Self {
             context,
-            tailer: Tailer::new(options),
+            tailer,
             journals: Vec::new(),
             jobs,
             reply,
@@ -395,7 +404,12 @@ pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver
             let stream = streams
                 .entry(chunk.stream)
                 .or_insert_with(|| ParsedStream::new(parsers, &chunk, &context.host));
-            stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows);
+            match &chunk.events {
+                Some(ends) => {
+                    stream.parser.parse_events(&chunk.bytes, ends, chunk.from, now, &mut rows);
+                }
+                None => stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows),
+            }
             let (lines, rejects) = (rows.lines, rows.reject.len() as u64);
             row_count = rows.row_count();
             context.status.count(&chunk.path, lines, rejects);

@@ -63,7 +63,7 @@ impl Watch {
         let collect = &values.collect;
         let finder = discover::Finder {
             root: collect.root.clone(),
-            extra: collect.tail.iter().map(|glob| named_by_user(glob)).collect(),
+            extra: named_logs(values),
             finds_logs: collect.find_logs,
             every: Duration::from_secs(collect.discover_seconds.max(1)),
         };
@@ -79,10 +79,8 @@ impl Watch {
         watch.spawn("weir-parse", move |context| {
             follow::parse_always(&context, &parsers, &work);
         })?;
-        let in_flight_bytes = collect.in_flight_bytes;
-        watch.spawn("weir-tail", move |context| {
-            follow::Follower::new(context, jobs, in_flight_bytes).run();
-        })?;
+        let follower = follow::Follower::new(watch.context.clone(), jobs, values);
+        watch.spawn("weir-tail", move |_| follower.run())?;
         for _ in 0..2 {
             let _ = first.recv_timeout(Duration::from_millis(750));
         }
@@ -113,6 +111,13 @@ impl Watch {
             }
         }
     }
+}
+
+/// The sources that the user names.
+fn named_logs(values: &Values) -> Vec<LogSource> {
+    let logs = values.logs.iter().map(|log| log.path.as_str());
+    let globs = values.collect.tail.iter().map(String::as_str);
+    globs.chain(logs).map(named_by_user).collect()
 }
 
 /// The source for a path or glob given with `--tail` or `collect.tail`.

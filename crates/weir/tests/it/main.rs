@@ -12,6 +12,7 @@ mod harness;
 mod intake;
 mod journal;
 mod link;
+mod logs;
 mod netns;
 mod parse;
 mod query;

@@ -116,6 +116,7 @@ impl Tailer {
             acknowledged: position,
             size: size.max(position),
             is_rotated: !is_live,
+            multiline: watched.multiline.clone(),
             is_known,
             waits_for,
             registration,
@@ -211,6 +212,7 @@ impl Tailer {
                 to: registration.to,
                 bytes: Vec::new(),
                 skipped_bytes: 0,
+                events: None,
                 is_first: true,
             });
         }
@@ -263,6 +265,7 @@ impl Tailer {
                 position: old.position,
                 acknowledged: old.acknowledged,
                 is_rotated: true,
+                multiline: old.multiline,
                 is_known: old.is_known,
                 waits_for: old.waits_for,
                 registration: old.registration,

@@ -18,6 +18,7 @@ use super::contact::Registration;
 use super::content::Content;
 use super::identity::{Head, Place};
 use super::types::Chunk;
+use crate::logs::multiline::Multiline;
 
 /// Bytes before the position that must stay the same: a content that grew beyond it while nobody looked is told by them.
 const LAST_BYTES: usize = 64;
@@ -63,6 +64,8 @@ pub(super) struct TailFile {
     /// Older parts of the same log that the hub must know before this one is read: an older part that it does not know
     /// could not be told from one that was never wanted.
     pub(super) waits_for: Vec<StreamId>,
+    /// How its lines make events, if more than one can.
+    pub(super) multiline: Option<Arc<Multiline>>,
     /// Its entry in the directory of its head, while the hub does not have it.
     pub(super) registration: Option<Registration>,
     /// Whether it is read only because the past is wanted too.
@@ -111,6 +114,7 @@ pub(super) struct Begun {
     pub(super) acknowledged: u64,
     pub(super) size: u64,
     pub(super) is_rotated: bool,
+    pub(super) multiline: Option<Arc<Multiline>>,
     pub(super) is_known: bool,
     pub(super) waits_for: Vec<StreamId>,
     pub(super) registration: Option<Registration>,
@@ -148,6 +152,7 @@ impl TailFile {
             is_watched: false,
             is_known: begun.is_known,
             waits_for: begun.waits_for,
+            multiline: begun.multiline,
             registration: begun.registration,
             is_backfill: begun.is_backfill,
             error: None,
@@ -214,12 +219,20 @@ impl TailFile {
     pub(super) fn is_readable(&self, now: Micros, half_line_after: Duration) -> bool {
         self.may_be_read()
             && self.size > self.position
-            && (self.stalled_size != Some(self.size) || self.is_ended(now, half_line_after))
+            && (self.stalled_size != Some(self.size)
+                || self.is_ended(now, half_line_after)
+                || self.has_whole_event(now))
     }
 
     /// Whether the last line counts although its newline is missing.
     fn is_ended(&self, now: Micros, half_line_after: Duration) -> bool {
         self.content.is_packed() || (self.is_rotated && now >= self.grown_at + half_line_after)
+    }
+
+    /// Whether the last event counts although no other one has begun behind it.
+    fn has_whole_event(&self, now: Micros) -> bool {
+        let timeout = self.multiline.as_ref().map(|multiline| multiline.timeout);
+        timeout.is_some_and(|timeout| now >= self.grown_at + timeout)
     }
 
     /// The next lines, at most `limit` bytes.
@@ -244,7 +257,13 @@ impl TailFile {
             return Ok(self.lines(bytes, line_end, true));
         }
         if let Some(newline) = memchr::memrchr(b'\n', &bytes) {
-            return Ok(self.lines(bytes, newline + 1, is_full));
+            let is_whole = self.is_ended(now, half_line_after) || self.has_whole_event(now);
+            let length = self.whole_events(&bytes[..=newline], is_whole, is_full);
+            if length == 0 {
+                self.stalled_size = Some(end);
+                return Ok(ReadOutcome::Nothing);
+            }
+            return Ok(self.lines(bytes, length, is_full));
         }
         if is_full {
             return self.skip_overlong(bytes, self.is_ended(now, half_line_after));
@@ -313,6 +332,17 @@ impl TailFile {
         self.size.saturating_sub(self.acknowledged)
     }
 
+    /// The length of those of `lines` that make whole events. One that fills a chunk is whole.
+    fn whole_events(&self, lines: &[u8], is_whole: bool, is_full: bool) -> usize {
+        let Some(multiline) = &self.multiline else { return lines.len() };
+        let ends = multiline.ends(lines);
+        match ends.as_slice() {
+            [.., last, _] if is_full || !is_whole => *last,
+            [_] if !is_full && !is_whole => 0,
+            _ => lines.len(),
+        }
+    }
+
     fn lines(&mut self, mut bytes: Vec<u8>, length: usize, is_more: bool) -> ReadOutcome {
         bytes.truncate(length);
         let to = self.position + length as u64;
@@ -327,6 +357,7 @@ impl TailFile {
         if to == from + bytes.len() as u64 {
             self.last_bytes.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
         }
+        let events = self.multiline.as_ref().map(|multiline| multiline.ends(&bytes));
         Chunk {
             stream: self.stream,
             path: self.path.clone(),
@@ -335,6 +366,7 @@ impl TailFile {
             to,
             skipped_bytes: (to - from) - bytes.len() as u64,
             bytes,
+            events,
             is_first: !self.is_known,
         }
     }

@@ -13,6 +13,8 @@
 mod begin;
 mod contact;
 mod content;
+#[cfg(test)]
+mod event_tests;
 mod file;
 mod identified;
 mod identity;
@@ -34,6 +36,7 @@ use std::time::Duration;
 
 use weir_tables::{LogSource, Micros, StreamId};
 
+use super::multiline::Multiline;
 use contact::Contact;
 use content::Content;
 use file::{ReadOutcome, TailFile};
@@ -59,6 +62,8 @@ const BACKFILL_SHARE: u64 = 4;
 pub struct Tailer {
     options: TailOptions,
     sources: Vec<Arc<LogSource>>,
+    /// By path or glob: how lines make events.
+    multiline: Vec<(PathBuf, Arc<Multiline>)>,
     are_sources_new: bool,
     expanded_at: Option<Micros>,
     /// When the globs were last matched although no name had changed.
@@ -107,6 +112,7 @@ struct Watched {
     label: Arc<str>,
     /// Whether the path is a symbolic link: a change of its target's directory would not be seen in its own.
     is_link: bool,
+    multiline: Option<Arc<Multiline>>,
     existed_at_start: bool,
     is_from_glob: bool,
     is_met: bool,
@@ -152,6 +158,7 @@ impl Tailer {
         Self {
             options,
             sources: Vec::new(),
+            multiline: Vec::new(),
             are_sources_new: false,
             expanded_at: None,
             matched_at: None,
@@ -181,6 +188,11 @@ impl Tailer {
             lost: HashMap::new(),
             spare: Vec::new(),
         }
+    }
+
+    /// How lines of the logs at these paths or globs make events; for files that are begun from now on. The first counts.
+    pub fn set_multiline(&mut self, rules: Vec<(PathBuf, Multiline)>) {
+        self.multiline = rules.into_iter().map(|(path, rule)| (path, Arc::new(rule))).collect();
     }
 
     /// Replaces the sources; what is being read of sources that are gone is read to its end.

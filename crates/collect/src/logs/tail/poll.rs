@@ -22,6 +22,7 @@ use super::rotated::is_part_of_another;
 use super::types::{Gap, GapReason, ReadFrom, TailEvent};
 use super::{Live, Orphan, Tailer, Watched, cannot_read, label};
 use crate::logs::glob;
+use crate::logs::multiline::Multiline;
 
 const EXPAND_EVERY: Duration = Duration::from_secs(2);
 const PATH_EVERY: Duration = Duration::from_millis(500);
@@ -104,6 +105,7 @@ impl Tailer {
             at: path.into(),
             label: label(path),
             is_link: true,
+            multiline: self.multiline_of(path),
             existed_at_start: self.are_sources_new && path.exists(),
             is_from_glob: glob::is_pattern(&source.path),
             is_met: false,
@@ -116,6 +118,11 @@ impl Tailer {
             error: None,
         };
         self.paths.insert(path.to_owned(), watched);
+    }
+
+    fn multiline_of(&self, path: &Path) -> Option<Arc<Multiline>> {
+        let rule = self.multiline.iter().find(|(pattern, _)| glob::path_matches(pattern, path));
+        rule.map(|(_, rule)| rule.clone())
     }
 
     fn drop_paths(&mut self, is_kept: impl Fn(&Path, &Watched) -> bool) {

@@ -17,6 +17,7 @@ pub(super) struct Hub {
     pub(super) positions: HashMap<StreamId, u64>,
     pub(super) lines: Vec<String>,
     pub(super) skipped: u64,
+    pub(super) events: Vec<String>,
     /// Streams that had lines.
     pub(super) streams: HashSet<StreamId>,
     /// What happened, for the reader of a failure.
@@ -42,6 +43,11 @@ impl Hub {
             self.streams.insert(chunk.stream);
         }
         let text = String::from_utf8_lossy(&chunk.bytes);
+        let mut from = 0;
+        for end in chunk.events.iter().flatten() {
+            self.events.push(text[from..*end].to_owned());
+            from = *end;
+        }
         self.lines.extend(text.split_terminator('\n').map(str::to_owned));
         true
     }

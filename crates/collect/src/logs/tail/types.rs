@@ -91,6 +91,8 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
     /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole. They come last.
     pub skipped_bytes: u64,
+    /// Where events of several lines end in `bytes`; `None`: each line is one.
+    pub events: Option<Vec<usize>>,
     /// Whether the hub does not know the stream yet. Then a gap would go unnoticed there, and this chunk must be durable
     /// before the next one of the stream is sent.
     pub is_first: bool,

@@ -1,0 +1,323 @@
+//! Lines that belong together: stack traces of Java, Python, Go and Ruby by name, or a rule of one's own.
+//!
+//! Sources: `Throwable.printStackTrace`, Python's `traceback`, Go's `runtime.panic`, Ruby's `Exception#full_message`. An event is
+//! cut from its own lines alone, beginning with its first, so that a reader who begins anew at an event's start cuts
+//! the same events. The surprising thing: `logger.error("…", exception)` writes a line of its own and then the trace, so a
+//! trace joins the line before it if that line speaks of an error.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use regex::bytes::Regex;
+
+/// How lines of a log make events.
+#[derive(Clone, Debug)]
+pub struct Multiline {
+    rule: Rule,
+    /// An event to which nothing was added for this long is whole: 2 s.
+    pub timeout: Duration,
+    /// Lines of one event at most; what follows is the next event: 500.
+    pub max_lines: usize,
+    /// Bytes of one event at most, the same way; a single line may be longer: 256 KiB.
+    pub max_bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Start(Regex),
+    Continuation(Regex),
+    Indent,
+    Java,
+    Python,
+    Go,
+    Ruby,
+}
+
+/// Names of the rules that need no pattern.
+pub const PRESETS: [&str; 5] = ["java", "python", "go", "ruby", "indent"];
+
+impl Multiline {
+    fn new(rule: Rule) -> Self {
+        let (timeout, max_lines, max_bytes) = (Duration::from_secs(2), 500, 256 << 10);
+        Self { rule, timeout, max_lines, max_bytes }
+    }
+
+    /// One of [`PRESETS`]; `indent`: lines that begin with a space or tab belong to the line before.
+    pub fn preset(name: &str) -> Option<Self> {
+        Some(Self::new(match name {
+            "java" => Rule::Java,
+            "python" => Rule::Python,
+            "go" => Rule::Go,
+            "ruby" => Rule::Ruby,
+            "indent" => Rule::Indent,
+            _ => return None,
+        }))
+    }
+
+    /// A line that matches begins an event, every other one belongs to the event before.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern.
+    pub fn with_start(pattern: &str) -> Result<Self, String> {
+        pattern_of(pattern).map(|pattern| Self::new(Rule::Start(pattern)))
+    }
+
+    /// A line that matches belongs to the event before, every other one begins one.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern.
+    pub fn with_continuation(pattern: &str) -> Result<Self, String> {
+        pattern_of(pattern).map(|pattern| Self::new(Rule::Continuation(pattern)))
+    }
+
+    /// The ends of the events in `bytes`, which begin with an event and are whole lines. The last event may go on behind them.
+    pub(super) fn ends(&self, bytes: &[u8]) -> Vec<usize> {
+        let mut ends = Vec::new();
+        let (mut event, mut start, mut at) = (Event::default(), 0, 0);
+        while at < bytes.len() {
+            let length = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len() - at, |n| n + 1);
+            let line = bytes[at..at + length].trim_ascii_end();
+            let is_full =
+                event.lines >= self.max_lines || at + length - start > self.max_bytes.max(length);
+            if at > start && (is_full || !self.rule.continues(&mut event, line)) {
+                ends.push(at);
+                start = at;
+            }
+            if at == start {
+                event = Event::begun_with(line, &self.rule);
+            }
+            event.lines += 1;
+            at += length;
+        }
+        ends.push(bytes.len());
+        ends
+    }
+}
+
+fn pattern_of(pattern: &str) -> Result<Regex, String> {
+    regex::bytes::RegexBuilder::new(pattern)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| error.to_string().lines().last().unwrap_or_default().to_owned())
+}
+
+/// What is remembered of an event while its lines come.
+#[derive(Debug, Default)]
+struct Event {
+    lines: usize,
+    /// Its first line speaks of an error.
+    is_error: bool,
+    /// A stack trace has begun.
+    is_trace: bool,
+    /// Python: the line that names the exception was there.
+    is_named: bool,
+    is_after_blank: bool,
+}
+
+macro_rules! pattern {
+    ($name:ident, $pattern:literal) => {
+        static $name: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new($pattern).expect("a pattern that a test uses"));
+    };
+}
+
+pattern!(ERROR, r"(?i)error|exception|critical|fatal|severe|warn|panic|fail");
+pattern!(JAVA_CLASS, r"^[\w$]+(?:\.[\w$]+)*\.[\w$]*(?:Exception|Error|Throwable|Failure|Fault)\b");
+pattern!(PYTHON_NAME, r"^[A-Za-z_][\w.]*(?::|$)");
+pattern!(
+    GO_LINE,
+    r"^(?:goroutine \d+ .*\[|created by |\[signal |runtime stack:|exit status |\.\.\.|[\w./*()\-\[\]{}·]+\(.*\)$)"
+);
+pattern!(RUBY_CLASS, r"^[A-Z]\w*(?:::\w+)*(?:Error|Exception|Interrupt)\b");
+pattern!(RUBY_FRAME, r"^\S+:\d+:in ");
+
+impl Event {
+    fn begun_with(line: &[u8], rule: &Rule) -> Self {
+        let is_trace = match rule {
+            Rule::Java => JAVA_CLASS.is_match(line) || line.starts_with(b"Exception in thread "),
+            Rule::Python => line.starts_with(b"Traceback ("),
+            Rule::Go => [&b"panic: "[..], b"fatal error: ", b"goroutine "]
+                .iter()
+                .any(|start| line.starts_with(start)),
+            Rule::Ruby => RUBY_FRAME.is_match(line) || RUBY_CLASS.is_match(line),
+            Rule::Start(_) | Rule::Continuation(_) | Rule::Indent => false,
+        };
+        let is_error = !is_trace && ERROR.is_match(line);
+        Self { is_trace, is_error, ..Self::default() }
+    }
+}
+
+impl Rule {
+    /// Whether `line`, without the white space at its end, belongs to the event.
+    fn continues(&self, event: &mut Event, line: &[u8]) -> bool {
+        let is_indented = line.first().is_some_and(|byte| b" \t".contains(byte));
+        match self {
+            Self::Start(pattern) => !pattern.is_match(line),
+            Self::Continuation(pattern) => pattern.is_match(line),
+            Self::Indent => is_indented,
+            Self::Java => java(event, line, is_indented),
+            Self::Python => python(event, line, is_indented),
+            Self::Go => go(event, line, is_indented),
+            Self::Ruby => ruby(event, line, is_indented),
+        }
+    }
+}
+
+fn java(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+    if is_indented || line.starts_with(b"Caused by: ") || line.starts_with(b"Suppressed: ") {
+        event.is_trace = true;
+        return true;
+    }
+    let is_trace_of_it = event.is_error && !event.is_trace && JAVA_CLASS.is_match(line);
+    event.is_trace |= is_trace_of_it;
+    is_trace_of_it
+}
+
+fn python(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+    let is_after_blank = std::mem::replace(&mut event.is_after_blank, line.is_empty());
+    if line.starts_with(b"Traceback (") {
+        let is_its = (event.is_error && !event.is_trace) || (event.is_named && is_after_blank);
+        (event.is_trace, event.is_named) = (true, false);
+        return is_its;
+    }
+    if !event.is_trace {
+        return false;
+    }
+    let is_chained = line.starts_with(b"During handling of the above exception")
+        || line.starts_with(b"The above exception was the direct cause");
+    if is_indented || line.is_empty() || is_chained {
+        return true;
+    }
+    let is_name = !event.is_named && PYTHON_NAME.is_match(line);
+    event.is_named |= is_name;
+    is_name
+}
+
+fn go(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+    let is_goroutine = line.starts_with(b"goroutine ") && line.ends_with(b":");
+    if is_goroutine && (event.is_error || event.is_trace) {
+        event.is_trace = true;
+        return true;
+    }
+    event.is_trace && (line.is_empty() || is_indented || GO_LINE.is_match(line))
+}
+
+fn ruby(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+    let is_frame = RUBY_FRAME.is_match(line);
+    if is_indented || (event.is_trace && line.is_empty()) {
+        return true;
+    }
+    let is_class = event.is_error && !event.is_trace && RUBY_CLASS.is_match(line);
+    let is_its = is_class || (is_frame && event.is_trace) || (is_frame && event.is_error);
+    event.is_trace |= is_its;
+    is_its
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Events are separated by a line of `===`.
+    fn check(multiline: &Multiline, text: &str) {
+        let lines = text.replace("===\n", "");
+        let mut cut = String::new();
+        let mut from = 0;
+        for end in multiline.ends(lines.as_bytes()) {
+            cut += if from > 0 { "===\n" } else { "" };
+            cut += &lines[from..end];
+            from = end;
+        }
+        assert_eq!(cut, text);
+    }
+
+    fn preset(name: &str) -> Multiline {
+        Multiline::preset(name).unwrap()
+    }
+
+    #[test]
+    fn java_traces_join_the_line_that_reports_them() {
+        check(
+            &preset("java"),
+            "2026-11-21 12:00:00 INFO started\n===\n2026-11-21 12:00:01 ERROR cannot save\n\
+             java.lang.IllegalStateException: no room\n\tat com.example.Store.save(Store.java:12)\n\
+             \tat com.example.Main.main(Main.java:3)\nCaused by: java.io.IOException: disk\n\t... 2 more\n===\n\
+             2026-11-21 12:00:02 INFO next\n===\nException in thread \"main\" java.lang.NullPointerException\n\
+             \tat a.B.c(B.java:1)\n===\njava.lang.RuntimeException: alone\n\tat a.B.c(B.java:2)\n",
+        );
+    }
+
+    #[test]
+    fn python_traces_with_their_chain_are_one_event() {
+        check(
+            &preset("python"),
+            "INFO:root:fine\n===\nERROR:root:broken\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\n    g()\n\
+             KeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\n\
+             Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    f()\nValueError: bad\n===\n\
+             INFO:root:next\n===\nTraceback (most recent call last):\n  File \"b.py\", line 1\nKeyboardInterrupt\n===\nplain: line\n",
+        );
+    }
+
+    #[test]
+    fn go_panics_run_to_the_exit_status() {
+        check(
+            &preset("go"),
+            "2026/11/21 12:00:00 listening\n===\npanic: runtime error: index out of range [5] with length 3\n\n\
+             goroutine 1 [running]:\nmain.main()\n\t/src/main.go:8 +0x1d\ncreated by main.start in goroutine 1\n\
+             \t/src/main.go:4 +0x2f\nexit status 2\n===\n2026/11/21 12:00:01 http: panic serving 127.0.0.1:5: boom\n\
+             goroutine 20 [running]:\nnet/http.(*conn).serve.func1()\n\t/go/net/http/server.go:1 +0xbe\n===\n\
+             2026/11/21 12:00:02 next\n",
+        );
+    }
+
+    #[test]
+    fn ruby_backtraces_are_one_event() {
+        check(
+            &preset("ruby"),
+            "I, [2026] INFO -- : fine\n===\n/app/a.rb:3:in `save': no room (RuntimeError)\n\tfrom /app/a.rb:9:in `<main>'\n===\n\
+             F, [2026] FATAL -- : request failed\nActiveRecord::StatementInvalidError (boom):\n\
+             app/models/x.rb:12:in `y'\nlib/z.rb:3:in `block in z'\n===\nI, [2026] INFO -- : next\n",
+        );
+    }
+
+    #[test]
+    fn patterns_of_ones_own_cut_as_they_say() {
+        check(&Multiline::with_start(r"^\d{4}-").unwrap(), "2026-1 a\nb\n\nc\n===\n2026-2 d\n");
+        check(&Multiline::with_continuation(r"^(\||$)").unwrap(), "a\n| b\n\n===\nc\n===\nd\n");
+        check(&preset("indent"), "a\n b\n\tc\n===\nd\n");
+        assert!(Multiline::with_start("(").unwrap_err().contains("unclosed group"));
+    }
+
+    #[test]
+    fn event_over_a_limit_goes_on_as_the_next_one() {
+        let mut multiline = preset("indent");
+        multiline.max_lines = 3;
+        check(&multiline, "a\n b\n c\n===\n d\n e\n f\n===\n g\n");
+        (multiline.max_lines, multiline.max_bytes) = (100, 8);
+        check(&multiline, "a\n b\n c\n===\n long long line\n===\n d\n");
+    }
+
+    #[test]
+    fn events_are_cut_the_same_from_every_start() {
+        arbtest::arbtest(|random| {
+            let words =
+                ["ERROR x", "\tat a.b(c)", "a.b.Exception: x", "Traceback (", "ValueError: x"];
+            let more =
+                ["", "panic: x", "goroutine 1 [running]:", "main.f()", "a.rb:1:in `x'", "INFO x"];
+            let mut text = String::new();
+            for _ in 0..random.int_in_range(1..=30)? {
+                text += random.choose(&[words.as_slice(), &more].concat())?;
+                text += "\n";
+            }
+            let multiline = preset(random.choose(&PRESETS)?);
+            let all = multiline.ends(text.as_bytes());
+            for (at, end) in all.iter().enumerate() {
+                let rest: Vec<usize> = match &text.as_bytes()[*end..] {
+                    [] => Vec::new(),
+                    rest => multiline.ends(rest).into_iter().map(|n| n + end).collect(),
+                };
+                assert_eq!(rest, all[at + 1..]);
+            }
+            Ok(())
+        });
+    }
+}
