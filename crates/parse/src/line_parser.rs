@@ -176,7 +176,7 @@ impl LineParser {
         };
         let forms = self.pipeline.as_ref().map(|pipeline| pipeline.times()).unwrap_or_default();
         let times = TimeReader::new(observed, self.zone.clone(), forms);
-        let keys = std::mem::replace(&mut self.keys, KeyBudget::new(0));
+        let keys = std::mem::take(&mut self.keys);
         let mut record = Record::new(&self.arena, times, keys);
         record.names = self.format.names(&self.arena);
         let mut at = 0;

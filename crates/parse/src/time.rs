@@ -117,11 +117,12 @@ impl TimeReader {
             Some(year) => at(year),
             None => {
                 let year = year_of(self.observed);
-                // Eight years hold a 29th of February, also around 2100.
-                (year - 8..=year + 1)
+                let near = (year - 1..=year + 1)
                     .filter_map(at)
                     .filter(|time| time.0 <= self.observed.0.saturating_add(DAY))
-                    .min_by_key(|time| (time.0 - self.observed.0).abs())
+                    .min_by_key(|time| (time.0 - self.observed.0).abs());
+                // Eight years hold a 29th of February, also around 2100.
+                near.or_else(|| (year - 8..year - 1).rev().find_map(at))
             }
         }
     }
