@@ -14,4 +14,5 @@ mod query;
 mod torture;
 mod up;
 mod wire_compat;
+mod wire_peers;
 mod wire_truth;
