@@ -56,6 +56,9 @@ const FOR_TESTS: &[Package] = &[
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
     package("procps", &["ps"], "process figures"),
+    package("tcpdump", &["tcpdump"], "captures of real traffic, and text of every style"),
+    package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
+    package("tshark", &["tshark"], "another reader of the same captures, to agree with"),
     package("perl-base", &["perl"], "numbers that the old pt-tcp-model would print"),
     package("systemd", &["journalctl"], "reads the journal that the tests make"),
     package(

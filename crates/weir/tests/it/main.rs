@@ -20,4 +20,5 @@ mod torture;
 mod up;
 mod wire;
 mod wire_compat;
+mod wire_peers;
 mod wire_truth;

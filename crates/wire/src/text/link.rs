@@ -14,8 +14,8 @@ use super::cursor::Cursor;
 use super::{Names, Skip};
 use crate::packet::Direction;
 
-/// VLAN tags, one in the other, that are followed.
-const TAGS_MAX: usize = 8;
+/// Fields of VLAN tags, one tag in the other, that are passed over.
+const TAG_FIELDS_MAX: usize = 32;
 
 /// What the beginning of a packet's line says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,18 @@ fn way(line: &mut Cursor<'_>) -> Option<Direction> {
 
 /// The link header of `-e`, up to the IP header.
 fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
-    if !is_link(line.0) {
+    if line.eat(b"ifindex ") {
+        line.number().ok_or(Skip::Malformed)?;
+        let _ = line.eat(b" ");
+    }
+    let is_short = is_address(line.0) && line.0.get(ADDRESS) == Some(&b' ');
+    let behind = line.0.get(ADDRESS + 1..).unwrap_or_default();
+    if is_short && !behind.starts_with(b"> ") && !behind.starts_with(b"ethertype ") {
+        // `-q -e` of SLL: nothing but the address.
+        line.0 = behind;
+        return Ok(());
+    }
+    if !is_ip(line.0) {
         return Err(Skip::NotIp);
     }
     line.past(b"length ").ok_or(Skip::NotIp)?;
@@ -85,27 +96,34 @@ fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
     if !line.eat(b": ") {
         return Err(Skip::NotIp);
     }
-    for _ in 0..TAGS_MAX {
-        if !line.0.starts_with(b"vlan ") {
+    for _ in 0..TAG_FIELDS_MAX {
+        if !TAG_FIELDS.iter().any(|field| line.0.starts_with(field)) {
             break;
         }
-        line.past(b"ethertype ").ok_or(Skip::NotIp)?;
         line.past(b", ").ok_or(Skip::NotIp)?;
     }
     let _ = line.eat(b"IP ") || line.eat(b"IP6 ");
     Ok(())
 }
 
-/// `02:00:00:00:00:01 > …`, `ifindex 2 …`, `02:00:… ethertype …`, `AF IPv4 (2), …`.
-fn is_link(text: &[u8]) -> bool {
-    let is_address = text.get(2) == Some(&b':') && text.get(5) == Some(&b':');
-    let is_ip = |head: &[u8]| {
-        [&b"IPv4"[..], b"IPv6", b"802.1Q", b"AF I"]
-            .iter()
-            .any(|word| memchr::memmem::find(head, word).is_some())
-    };
-    let is_header = is_address || text.starts_with(b"ifindex ") || text.starts_with(b"AF ");
-    is_header && is_ip(&text[..text.len().min(120)])
+/// Bytes of `02:00:00:00:00:01`.
+const ADDRESS: usize = 17;
+
+/// What the fields of VLAN tags begin with: `vlan 5, p 0, DEI, ethertype IPv4 (0x0800), `, with `-q` `IPv4, `.
+const TAG_FIELDS: [&[u8]; 7] =
+    [b"vlan ", b"p ", b"DEI,", b"ethertype ", b"802.1", b"IPv4,", b"IPv6,"];
+
+/// `02:00:00:00:00:01`.
+fn is_address(text: &[u8]) -> bool {
+    text.get(2) == Some(&b':') && text.get(5) == Some(&b':') && text.get(14) == Some(&b':')
+}
+
+/// `02:00:00:00:00:01 > …, ethertype IPv4 …`, `… ethertype IPv4 …`, `AF IPv4 (2), …`.
+fn is_ip(text: &[u8]) -> bool {
+    let head = &text[..text.len().min(120)];
+    let words = [&b"IPv4"[..], b"IPv6", b"802.1Q", b"AF I"];
+    (is_address(text) || text.starts_with(b"AF "))
+        && words.iter().any(|word| memchr::memmem::find(head, word).is_some())
 }
 
 /// The IP header of `-v`: `(tos 0x0, ttl 64, id 7, offset 0, …)`, `(flowlabel …, hlim 64, …)`.

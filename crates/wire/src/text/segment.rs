@@ -1,7 +1,7 @@
 //! Addresses and the TCP header of one packet, as tcpdump 4 (`Flags [P.], seq 1:5, …`), tcpdump 3 (`P 1:5(4) ack 1 …`)
 //! and `-q` (`tcp 4`) print them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::cursor::Cursor;
 use super::sequence::Printed;
@@ -38,46 +38,46 @@ pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), S
 
 /// Address, a dot, port.
 fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
-    let dot = memchr::memrchr(b'.', text).ok_or(Skip::NotTcp)?;
-    let (address, port) = (&text[..dot], &text[dot + 1..]);
-    if let Some(address) = ipv4(address) {
-        return Ok(Endpoint { address, port: port_of(port)? });
-    }
-    let name = std::str::from_utf8(address).map_err(|_| Skip::Malformed)?;
-    // fe80::1%eth0
-    let name = name.split('%').next().unwrap_or(name);
-    match name.parse::<Ipv6Addr>() {
-        Ok(six) => Ok(Endpoint::new(six.into(), port_of(port)?)),
-        // An address of IPv4 or IPv6 and nothing behind it: not TCP, or a fragment.
-        Err(_) if ipv4(text).is_some() || std::str::from_utf8(text).is_ok_and(is_ipv6) => {
-            Err(Skip::NotTcp)
-        }
-        Err(_) => Err(Skip::HostName),
+    match ipv4_and_port(text) {
+        Some(endpoint) => Ok(endpoint),
+        None => other_endpoint(text),
     }
 }
 
-fn is_ipv6(text: &str) -> bool {
-    text.parse::<Ipv6Addr>().is_ok()
-}
-
-/// Mapped into IPv6, as packets have it.
-fn ipv4(text: &[u8]) -> Option<u128> {
+/// `10.0.0.1.80` in one go: most of all text.
+fn ipv4_and_port(text: &[u8]) -> Option<Endpoint> {
     let (mut address, mut part, mut digits, mut dots) = (0_u32, 0_u32, 0, 0);
     for byte in text {
         match byte {
-            b'0'..=b'9' if digits < 3 => {
+            b'0'..=b'9' if digits < 5 => {
                 part = part * 10 + u32::from(byte - b'0');
                 digits += 1;
             }
-            b'.' if digits > 0 && dots < 3 && part < 256 => {
+            b'.' if digits > 0 && dots < 4 && part < 256 => {
                 address = address << 8 | part;
                 (part, digits, dots) = (0, 0, dots + 1);
             }
             _ => return None,
         }
     }
-    (dots == 3 && digits > 0 && part < 256)
-        .then(|| Ipv4Addr::from_bits(address << 8 | part).to_ipv6_mapped().to_bits())
+    let port = u16::try_from(part).ok().filter(|_| dots == 4 && digits > 0)?;
+    Some(Endpoint { address: Ipv4Addr::from_bits(address).to_ipv6_mapped().to_bits(), port })
+}
+
+/// IPv6, and ports that are names.
+fn other_endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
+    let dot = memchr::memrchr(b'.', text).ok_or(Skip::NotTcp)?;
+    match address(&text[..dot]) {
+        Some(address) => Ok(Endpoint::new(address, port_of(&text[dot + 1..])?)),
+        // An address and nothing behind it: not TCP, or a fragment.
+        None if address(text).is_some() => Err(Skip::NotTcp),
+        None => Err(Skip::HostName),
+    }
+}
+
+/// `10.0.0.1`, `fe80::1%eth0`.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(text).ok()?.split('%').next()?.parse().ok()
 }
 
 fn port_of(text: &[u8]) -> Result<u16, Skip> {

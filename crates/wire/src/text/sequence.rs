@@ -1,11 +1,12 @@
 //! Sequence numbers as they were on the wire, out of those that tcpdump prints.
 //!
 //! Without `-S` tcpdump prints the first packet of a conversation and every SYN as they are; later ones as the distance
-//! from that. So the bases are remembered by conversation:
+//! from that. So the bases are remembered by conversation. What has no ACK flag (the first SYN, some RST) is printed as
+//! it is and remembered by neither side.
 //!
 //! ```text
-//! first packet or SYN: seq S, ack A     base of its direction = S, of the other = A - 1
-//! later:               seq s, ack a     on the wire: base + s, base of the other direction + a
+//! first packet or SYN-ACK: seq S, ack A     base of its direction = S, of the other = A - 1
+//! later:                   seq s, ack a     on the wire: base + s, base of the other direction + a
 //! ```
 //!
 //! A pure acknowledgement has no `seq` in text; it is given the byte after the last that its sender was seen to send.
@@ -71,6 +72,9 @@ impl Sequences {
         if printed.seq.is_none() && printed.ack.is_none() {
             return None;
         }
+        if !printed.flags.has(Flags::ACK) {
+            return Some(Numbers { seq: printed.seq?, ack: 0, ack_base: 0 });
+        }
         let own = usize::from(from > to);
         let key = if own == 0 { (from, to) } else { (to, from) };
         let is_full = self.conversations.len() >= CONVERSATIONS_MAX;
@@ -82,12 +86,15 @@ impl Sequences {
             None => self.conversations.entry(key).or_default(),
         };
         let base = if is_new {
+            let ack = printed.ack.unwrap_or(0);
             conversation.base[own] = printed.seq.unwrap_or(0);
-            conversation.base[1 - own] = printed.ack.unwrap_or(0).wrapping_sub(1);
+            conversation.base[1 - own] = ack.wrapping_sub(1);
             conversation.next[own] = conversation.base[own];
+            conversation.next[1 - own] = ack;
             [0, 0]
         } else {
-            self.style = self.style.after(conversation.base[own], printed);
+            let bases = [conversation.base[own], conversation.base[1 - own]];
+            self.style = self.style.after(bases, printed);
             if self.style == Style::Absolute { [0, 0] } else { conversation.base }
         };
         let seq = printed.seq.map(|seq| seq.wrapping_add(base[own]));
@@ -104,15 +111,23 @@ impl Sequences {
 }
 
 impl Style {
-    fn after(self, base: u32, printed: Printed) -> Style {
-        let Some(seq) = printed.seq.filter(|_| self == Style::Unknown) else { return self };
-        if seq >= NEAR && seq.wrapping_sub(base) < NEAR {
-            Style::Absolute
-        } else if seq < NEAR && base >= NEAR {
-            Style::Relative
-        } else {
-            Style::Unknown
+    /// What the numbers of a later packet say, given the bases of its direction and of the other one.
+    fn after(self, bases: [u32; 2], printed: Printed) -> Style {
+        if self != Style::Unknown {
+            return self;
         }
+        let numbers = bases.into_iter().zip([printed.seq, printed.ack]);
+        let mut told = numbers.filter_map(|(base, number)| {
+            let number = number?;
+            if number >= NEAR && number.wrapping_sub(base) < NEAR {
+                Some(Style::Absolute)
+            } else if number < NEAR && base >= NEAR {
+                Some(Style::Relative)
+            } else {
+                None
+            }
+        });
+        told.next().unwrap_or(Style::Unknown)
     }
 }
 
@@ -154,9 +169,13 @@ mod tests {
         // A retransmit does not move what the next pure acknowledgement says.
         assert_eq!(of(&mut all, there, data), (4_294_967_291, 1001));
         assert_eq!(of(&mut all, there, printed(Flags::ACK, None, Some(8), 0)), (100, 1008));
+        // A reset without ACK is printed as it was.
+        assert_eq!(of(&mut all, back, printed(Flags::RST, Some(1008), None, 0)), (1008, 0));
         // The port is used again.
         let again = printed(Flags::SYN, Some(77_000_000), None, 0);
         assert_eq!(of(&mut all, there, again), (77_000_000, 0));
+        let syn_ack = printed(Flags::SYN | Flags::ACK, Some(9), Some(77_000_001), 0);
+        assert_eq!(of(&mut all, back, syn_ack), (9, 77_000_001));
         assert_eq!(of(&mut all, there, printed(Flags::ACK, Some(1), Some(1), 3)).0, 77_000_001);
     }
 
@@ -167,6 +186,8 @@ mod tests {
         assert_eq!(of(&mut all, (9, 80), syn), (3_000_000_000, 0));
         let syn_ack = printed(Flags::SYN | Flags::ACK, Some(2_000_000_000), Some(3_000_000_001), 0);
         assert_eq!(of(&mut all, (80, 9), syn_ack), (2_000_000_000, 3_000_000_001));
+        let last = printed(Flags::ACK, None, Some(2_000_000_001), 0);
+        assert_eq!(of(&mut all, (9, 80), last), (3_000_000_001, 2_000_000_001));
         let data = printed(Flags::ACK, Some(3_000_000_001), Some(2_000_000_001), 10);
         assert_eq!(of(&mut all, (9, 80), data), (3_000_000_001, 2_000_000_001));
         let back = printed(Flags::ACK, Some(2_000_000_001), Some(3_000_000_011), 10);
