@@ -43,9 +43,8 @@ pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    runtime
-        .block_on(async { Up { values, token, judge }.run(socket, listening, is_watching).await })
-    runtime.block_on(async { Up { values, token, judge }.run(socket, intake, is_watching).await })
+    let doors = Doors { page: socket, agents: listening, intake };
+    runtime.block_on(async { Up { values, token, judge }.run(doors, is_watching).await })
 }
 
 fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
@@ -131,6 +130,13 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// Where others come in, bound before anything else starts.
+struct Doors {
+    page: TcpListener,
+    agents: Listening,
+    intake: intake::Bound,
+}
+
 struct Up<'a> {
     values: &'a Values,
     token: Option<String>,
@@ -138,13 +144,8 @@ struct Up<'a> {
 }
 
 impl Up<'_> {
-    async fn run(
-        self,
-        socket: TcpListener,
-        listening: Listening,
-        intake: intake::Bound,
-        is_watching: bool,
-    ) -> Result<(), Failure> {
+    async fn run(self, doors: Doors, is_watching: bool) -> Result<(), Failure> {
+        let Doors { page: socket, agents: listening, intake } = doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
         let options = store_options(values, Arc::clone(&clock));
@@ -183,9 +184,9 @@ impl Up<'_> {
             None
         };
         let addresses = (address, agents_address);
-        say(&greeting::text(values, addresses, &self.judge, is_watching.then_some(&*status)));
         let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
-        say(&greeting::text(values, address, &self.judge, is_watching.then_some(&*status), taken));
+        let watched = is_watching.then_some(&*status);
+        say(&greeting::text(values, addresses, &self.judge, watched, taken));
 
         signals.wait().await;
         tracing::info!("ending");

@@ -54,7 +54,7 @@ pub(super) fn read(
 
 fn of_preset(name: &str, place: &str) -> Result<Multiline, Failure> {
     Multiline::preset(name).ok_or_else(|| {
-        let near = nearest(name, PRESETS.into_iter());
+        let near = nearest(name, PRESETS);
         let hint = near.map_or_else(
             || {
                 format!(
