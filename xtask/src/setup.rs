@@ -72,6 +72,13 @@ const FOR_TESTS: &[Package] = &[
     package("npm", &["npm"], "fetches playwright-core for the UI tests"),
 ];
 
+/// Peers of `cargo xtask bench wire`.
+pub(crate) const FOR_WIRE_BENCH: &[Package] = &[
+    package("tcpdump", &["tcpdump"], "prints captures as text, for comparison"),
+    package("tcptrace", &["tcptrace"], "follows connections, for comparison"),
+    package("tshark", &["tshark"], "dissects captures, for comparison"),
+];
+
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Packages and npm packages for tests.
