@@ -140,6 +140,13 @@ impl Play {
     }
 }
 
+/// The report of what is played so far.
+fn view_alone(play: &Play) -> Report {
+    let mut model = Model::new(Options::default(), None);
+    play.packets.iter().for_each(|packet| model.packet(&view(packet)));
+    model.report()
+}
+
 fn view(owned: &Owned) -> Packet<'_> {
     Packet {
         ts_ns: owned.ts,
@@ -557,6 +564,24 @@ fn an_upstream_request_finds_the_request_it_was_made_for() {
     assert!((tier(80).evidence.upstream_coverage - 1.0).abs() < 1e-9);
     let stall = tier(80).evidence.stall_later_ms_p95;
     assert!((30.0..31.0).contains(&stall), "{stall}");
+}
+
+#[test]
+fn a_terminal_beside_requests_is_no_slow_application() {
+    let mut play = Play::default();
+    let terminal = &mut play.open(22, 0, 1);
+    for n in 0..30 {
+        play.data(terminal, CLIENT, 100 + n * 3000, b"sleep 2");
+        play.data(terminal, SERVER, 2100 + n * 3000, b"$ ");
+    }
+    let alone = view_alone(&play);
+    verdict(&alone, Verdict::SlowApp);
+    let line = &mut play.open(80, 3, 1);
+    (0..30).for_each(|n| play.exchange(line, 200 + n * 3000, "/a", 10));
+    let (report, _) = play.run(Options::default());
+    verdict(&report, Verdict::Smooth);
+    let terminal = report.tiers.iter().find(|tier| tier.port == 22).expect("a tier");
+    assert_eq!((terminal.protocol, terminal.requests), ("opaque", 30));
 }
 
 #[test]
