@@ -306,6 +306,7 @@ impl Talk<'_> {
             if *ts - fin_ts < rtt.map_or(CROSSING_NS, |rtt| rtt + rtt / 4 + 1_000_000) {
                 tier.races += 1;
                 slice.races += 1;
+                connection.has_raced = true;
             }
         }
     }
