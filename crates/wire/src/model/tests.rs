@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::{ConnectionSeen, End, Model, Options, RequestSeen, Sink};
 use crate::judge::{Report, Verdict};
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
+use crate::skip::Skip;
 
 const MS: i64 = 1_000_000;
 /// When plays begin.
@@ -588,6 +589,24 @@ fn a_terminal_beside_requests_is_no_slow_application() {
     verdict(&report, Verdict::Smooth);
     let terminal = report.tiers.iter().find(|tier| tier.port == 22).expect("a tier");
     assert_eq!((terminal.protocol, terminal.requests), ("opaque", 30));
+}
+
+#[test]
+fn times_that_cannot_be_are_counted_and_not_believed() {
+    let mut play = Play::default();
+    let mut line = play.line(80);
+    (0..6).for_each(|n| play.data(&mut line, CLIENT, n, get("/a")));
+    let times = [i64::MIN, BEGIN, i64::MAX, BEGIN - 3600 * 1_000 * MS, BEGIN - 5 * MS, -1];
+    for first in 0..times.len() {
+        let mut model = Model::new(Options::default(), None);
+        for (at, packet) in play.packets.iter().enumerate() {
+            let ts_ns = times[(first + at) % times.len()];
+            model.packet(&Packet { ts_ns, ..view(packet) });
+        }
+        let report = model.report();
+        let skipped = report.skipped.count(Skip::Time);
+        assert_eq!((report.packets + skipped, skipped >= 3), (6, true));
+    }
 }
 
 #[test]
