@@ -17,6 +17,7 @@ mod report;
 mod road;
 mod searchable;
 mod weir;
+mod wire;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,6 +91,15 @@ enum Name {
         #[arg(long, default_value_t = 20)]
         times: u32,
     },
+    /// Captures through `weir wire`, beside tcpdump, tcptrace and tshark.
+    Wire {
+        /// Seconds of simulated traffic.
+        #[arg(long, default_value_t = 30)]
+        seconds: u32,
+        /// Runs of each tool; the median is reported.
+        #[arg(long, default_value_t = 3)]
+        runs: u32,
+    },
     /// All of them with their defaults.
     All,
     /// Writes generated lines to a file, for measuring other programs.
@@ -132,9 +142,10 @@ fn run(name: Name) -> anyhow::Result<()> {
             report::say(&format!("{events} lines, {bytes} bytes"));
             Ok(())
         }
+        Name::Wire { seconds, runs } => wire::run(seconds.max(1), runs.max(1)),
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
-        Name::All => ["first-page", "host", "searchable", "ingest", "road", "queries"]
+        Name::All => ["first-page", "host", "searchable", "ingest", "road", "queries", "wire"]
             .into_iter()
             .try_for_each(|name| {
                 let args = Args::try_parse_from(["weir-bench", name])?;

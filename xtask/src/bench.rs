@@ -6,12 +6,15 @@ use std::process::ExitCode;
 
 use xshell::{Shell, cmd};
 
-use crate::{Result, run, target_dir};
+use crate::{Result, run, setup, target_dir};
 
 /// Runs `weir-bench` with the arguments; `--release` measures the release build instead of the one `run` uses.
 pub(crate) fn bench(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     let is_release = args.iter().any(|arg| arg == "--release");
     let passed_on: Vec<&String> = args.iter().filter(|arg| *arg != "--release").collect();
+    if passed_on.first().is_some_and(|name| ["wire", "all"].contains(&name.as_str())) {
+        setup::ensure(shell, setup::FOR_WIRE_BENCH)?;
+    }
     let weir = run::build(shell, is_release)?;
     let release = is_release.then_some("--release");
     cmd!(

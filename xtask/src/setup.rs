@@ -86,6 +86,13 @@ const FOR_TESTS: &[Package] = &[
 const VENV: Package =
     package("python3-venv", &["python3"], "client libraries of Elasticsearch and OpenTelemetry");
 
+/// Peers of `cargo xtask bench wire`.
+pub(crate) const FOR_WIRE_BENCH: &[Package] = &[
+    package("tcpdump", &["tcpdump"], "prints captures as text, for comparison"),
+    package("tcptrace", &["tcptrace"], "follows connections, for comparison"),
+    package("tshark", &["tshark"], "dissects captures, for comparison"),
+];
+
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Packages and npm packages for tests.

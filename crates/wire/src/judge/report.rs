@@ -231,10 +231,17 @@ impl Model {
     }
 }
 
-/// The tier whose verdict explains most: rules stand in their order.
+/// The tier whose verdict explains most: rules stand in their order. What a protocol without known framing does at the
+/// ends, such as a terminal that waits for its user, is no fault while there are requests to judge.
 fn overall(tiers: &[TierReport]) -> (Verdict, String) {
-    let first = tiers.iter().min_by_key(|tier| tier.verdict);
-    match first {
+    let is_of_ends = |verdict| {
+        use Verdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
+        matches!(verdict, SenderBursts | ClientReader | EdgeStall | SlowApp)
+    };
+    let is_known = |tier: &&TierReport| matches!(tier.protocol, "http" | "tls");
+    let has_known = tiers.iter().any(|tier| is_known(&tier) && tier.requests > 0);
+    let counts = |tier: &&TierReport| !has_known || is_known(tier) || !is_of_ends(tier.verdict);
+    match tiers.iter().filter(counts).min_by_key(|tier| tier.verdict) {
         None => (Verdict::Unknown, "the capture holds no TCP connection".to_owned()),
         Some(tier) => (tier.verdict, format!("port {}: {}", tier.port, tier.why)),
     }

@@ -67,6 +67,10 @@ impl Default for Options {
 pub(crate) const SLICES_MAX: i64 = 100_000;
 /// Slices of all tiers together in which something happened, at most.
 const FILLED_SLICES_MAX: u32 = 400_000;
+/// Packets may be so much older than the first: several processors write a capture.
+const DISORDER_NS: i64 = 10_000_000_000;
+/// The year 2223: what is later is no time, and sums of times stay far from the end of numbers.
+const LATEST_NS: i64 = 8_000_000_000_000_000_000;
 /// Ports that are told apart; the rest is one tier.
 const TIERS_MAX: usize = 64;
 /// How long a closed connection is remembered for what still comes.
@@ -248,6 +252,10 @@ impl World {
     #[inline]
     fn enter_slice(&mut self, ts: i64) -> bool {
         let width = self.options.slice_ns;
+        let earliest = self.first_ts.map_or(0, |first| first - DISORDER_NS);
+        if !(earliest..LATEST_NS).contains(&ts) {
+            return false;
+        }
         if self.first_ts.is_none() {
             self.first_ts = Some(ts);
             self.start_ns = ts.div_euclid(width).saturating_mul(width);

@@ -33,7 +33,6 @@ pub(crate) struct Slice {
     pub(crate) data_packets: u32,
     pub(crate) retransmits: u32,
     pub(crate) spurious: u32,
-    pub(crate) identified: u32,
     pub(crate) missing: u32,
     pub(crate) missed_by_tap: u32,
     pub(crate) zero_windows: u32,

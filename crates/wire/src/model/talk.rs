@@ -13,6 +13,8 @@ use crate::http::{
 };
 use crate::packet::Packet;
 
+/// Requests until which a second tier may show up.
+const UNPAIRED_MAX: u64 = 10_000;
 /// Without a measured round trip, a request so soon behind the server's FIN has crossed it.
 const CROSSING_NS: i64 = 50_000_000;
 
@@ -306,6 +308,7 @@ impl Talk<'_> {
             if *ts - fin_ts < rtt.map_or(CROSSING_NS, |rtt| rtt + rtt / 4 + 1_000_000) {
                 tier.races += 1;
                 slice.races += 1;
+                connection.has_raced = true;
             }
         }
     }
@@ -400,7 +403,8 @@ impl Listener for Talk<'_> {
         } else {
             head.target
         });
-        let has_tiers = self.world.tiers.len() > 2;
+        // Pairing costs as much as the rest of a request; with one tier for long, nobody needs it.
+        let has_tiers = self.world.tiers.len() > 2 || self.world.requests < UNPAIRED_MAX;
         self.connection.has_cut_requests |= is_cut;
         if let Some(exchange) = self.newest() {
             exchange.url = url;

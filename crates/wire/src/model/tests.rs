@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::{ConnectionSeen, End, Model, Options, RequestSeen, Sink};
 use crate::judge::{Report, Verdict};
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
+use crate::skip::Skip;
 
 const MS: i64 = 1_000_000;
 /// When plays begin.
@@ -138,6 +139,15 @@ impl Play {
         let rows = std::mem::take(&mut *rows.lock().expect("nobody panicked"));
         (report, rows)
     }
+}
+
+/// The report of what is played so far.
+fn view_with(play: &Play, options: Options) -> Report {
+    let mut packets: Vec<&Owned> = play.packets.iter().collect();
+    packets.sort_by_key(|packet| packet.ts);
+    let mut model = Model::new(options, None);
+    packets.into_iter().for_each(|packet| model.packet(&view(packet)));
+    model.report()
 }
 
 fn view(owned: &Owned) -> Packet<'_> {
@@ -476,9 +486,13 @@ fn a_full_accept_queue_shows_in_syns_a_second_apart() {
         play.ack(&mut line, CLIENT, at + 1);
         play.exchange(&mut line, at + 2, "/a", 10);
     }
+    let by_port = view_with(&play, Options { ports: vec![80], ..Options::default() });
     let (report, _) = play.run(Options::default());
     verdict(&report, Verdict::AcceptQueue);
-    assert_eq!((report.tiers[0].evidence.late_syns, report.tiers[0].evidence.syns), (20, 120));
+    for report in [&report, &by_port] {
+        let evidence = &report.tiers[0].evidence;
+        assert_eq!((evidence.late_syns, evidence.syns), (20, 120));
+    }
     assert_eq!(report.tiers[0].requests, 100);
 }
 
@@ -557,6 +571,42 @@ fn an_upstream_request_finds_the_request_it_was_made_for() {
     assert!((tier(80).evidence.upstream_coverage - 1.0).abs() < 1e-9);
     let stall = tier(80).evidence.stall_later_ms_p95;
     assert!((30.0..31.0).contains(&stall), "{stall}");
+}
+
+#[test]
+fn a_terminal_beside_requests_is_no_slow_application() {
+    let mut play = Play::default();
+    let terminal = &mut play.open(22, 0, 1);
+    for n in 0..30 {
+        play.data(terminal, CLIENT, 100 + n * 3000, b"sleep 2");
+        play.data(terminal, SERVER, 2100 + n * 3000, b"$ ");
+    }
+    let alone = view_with(&play, Options::default());
+    verdict(&alone, Verdict::SlowApp);
+    let line = &mut play.open(80, 3, 1);
+    (0..30).for_each(|n| play.exchange(line, 200 + n * 3000, "/a", 10));
+    let (report, _) = play.run(Options::default());
+    verdict(&report, Verdict::Smooth);
+    let terminal = report.tiers.iter().find(|tier| tier.port == 22).expect("a tier");
+    assert_eq!((terminal.protocol, terminal.requests), ("opaque", 30));
+}
+
+#[test]
+fn times_that_cannot_be_are_counted_and_not_believed() {
+    let mut play = Play::default();
+    let mut line = play.line(80);
+    (0..6).for_each(|n| play.data(&mut line, CLIENT, n, get("/a")));
+    let times = [i64::MIN, BEGIN, i64::MAX, BEGIN - 3600 * 1_000 * MS, BEGIN - 5 * MS, -1];
+    for first in 0..times.len() {
+        let mut model = Model::new(Options::default(), None);
+        for (at, packet) in play.packets.iter().enumerate() {
+            let ts_ns = times[(first + at) % times.len()];
+            model.packet(&Packet { ts_ns, ..view(packet) });
+        }
+        let report = model.report();
+        let skipped = report.skipped.count(Skip::Time);
+        assert_eq!((report.packets + skipped, skipped >= 3), (6, true));
+    }
 }
 
 #[test]

@@ -111,9 +111,6 @@ fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'
         if world.options.ports.contains(&connection.server().port) {
             give_tier(connection, world);
         }
-        if connection.has_tier {
-            count_syns(connection, world, 1);
-        }
         return;
     }
     let had_tier = connection.has_tier;
@@ -124,7 +121,6 @@ fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'
     }
     let waited = packet.ts_ns - connection.first_ts;
     if waited >= SYN_RETRY_NS && connection.synack_count == 0 {
-        connection.late_syn_count = connection.late_syn_count.saturating_add(1);
         world.tier_mut(tier).late_syns += 1;
         world.now(tier).late_syns += 1;
     }
@@ -207,7 +203,6 @@ fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
         if missing > 0 && side == Side::Client {
             slice.missing += u32::from(missing);
         }
-        slice.identified += u32::from(side == Side::Client);
     }
 }
 
@@ -356,8 +351,7 @@ fn reset(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
     world.now(tier).resets_in_flight += 1;
     let rtt = connection.client_rtt_us().map_or(0, |us| 2000 * i64::from(us));
     let was_idle = order > 1 || connection.server_fin_ts().is_some();
-    let is_counted = connection.late_requests > 0;
-    if was_idle && !is_counted && packet.ts_ns - asked <= RACE_NS.max(rtt) {
+    if was_idle && !connection.has_raced && packet.ts_ns - asked <= RACE_NS.max(rtt) {
         world.tier_mut(tier).races += 1;
         world.now(tier).races += 1;
     }
