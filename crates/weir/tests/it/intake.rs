@@ -408,7 +408,7 @@ fn fluentds_own_logger_is_understood_over_an_end_of_the_hub() {
     let running = hub.start();
     let sql = "select count(*), count(distinct body) from log where host = 'fluenthost' and source = 'fluent:app.web' \
         and severity = 'warn'";
-    let sender = script("fluent.py", &[&port.to_string(), "2000"]).spawn();
+    let sender = script("fluent_events.py", &[&port.to_string(), "2000"]).spawn();
     let mut sender = Shipper(sender.expect("it starts"));
     let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
     assert_eq!(lines.next().expect("it gets there").expect("text"), "half");

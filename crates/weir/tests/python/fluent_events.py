@@ -1,4 +1,4 @@
-"""Sends numbered events by Fluentd's own logger: fluent.py PORT COUNT.
+"""Sends numbered events by Fluentd's own logger: fluent_events.py PORT COUNT.
 
 In the middle it says so on stdout and waits for a line on stdin.
 """
