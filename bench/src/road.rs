@@ -41,8 +41,7 @@ impl Pair {
         let config = config.display().to_string();
         let on_loopback = ["--listen", "127.0.0.1:0", "--agents", "127.0.0.1:0"];
         let hub = Weir::serve(&[&["hub", "--data", &data][..], &on_loopback].concat())?;
-        let token = weir::output(&["hub", "invite", "--data", &data])?;
-        weir::output(&["agent", "--config", &config, "join", token.trim()])?;
+        join(&data, &config)?;
         Ok(Self { hub, config, tail: format!("{}/*.log", logs.display()) })
     }
 
@@ -148,4 +147,16 @@ fn steady(rate: u32, span: Duration) -> anyhow::Result<(Vec<Vec<String>>, f64)> 
         line("hub, peak RSS MiB", format!("{:.0}", memory[1]), "–"),
     ];
     Ok((rows, agent.stop()? + pair.hub.stop()?))
+}
+
+/// The hub says where agents find it a moment after it is up; until then an invitation names the usual port.
+fn join(data: &str, config: &str) -> anyhow::Result<()> {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let token = weir::output(&["hub", "invite", "--data", data])?;
+        match weir::output(&["agent", "join", token.trim(), "--config", config]) {
+            Err(_) if Instant::now() < end => data::pause(Duration::from_millis(200)),
+            joined => return joined.map(|_| ()),
+        }
+    }
 }
