@@ -1,0 +1,1 @@
+//! Copies chosen rows to other systems: Elasticsearch, Kafka, HTTP.
