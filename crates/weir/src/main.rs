@@ -76,6 +76,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_serve(&args.serve);
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
+            own_memory::use_small_pages();
             up::run(&config, true)?;
         }
         Command::Hub(args) => {
@@ -87,6 +88,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 config.apply_data(action.data());
                 fleet::command::hub(&config.values, action)?;
             } else {
+                own_memory::use_small_pages();
                 up::run(&config, false)?;
             }
         }
@@ -99,6 +101,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 config.apply_host(host.as_ref());
                 fleet::command::join(&config.values, token)?;
             } else {
+                own_memory::use_small_pages();
                 agent::run(&config, args.join.as_deref(), args.insecure)?;
             }
         }

@@ -25,7 +25,7 @@ use crate::config::Values;
 use crate::meter::{Run, Stage};
 
 /// How often files are looked at: the largest part of the way from a line's writing to its being found.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(200);
 /// The same when nothing was written for [`IDLE_AFTER`]: looking is most of what an idle tailer costs.
 const LOOK_IDLE: Duration = Duration::from_millis(250);
 const IDLE_AFTER: Duration = Duration::from_secs(10);
@@ -240,13 +240,22 @@ impl Follower {
         journals.find(|journal| journal.stream() == stream)
     }
 
+    /// Takes answers until the next look. Lines that come meanwhile wait for it, so that parcels are few and large: each
+    /// costs a record, a sync and a schema, however few rows it has. Only a full reader goes on as soon as there is room.
     fn wait(&mut self) {
         let is_idle = self.last_chunk.is_none_or(|at| at.elapsed() > IDLE_AFTER);
-        let mut waited = self.replies.recv_timeout(if is_idle { LOOK_IDLE } else { LOOK });
-        while let Ok(reply) = waited {
+        let next_look = Instant::now() + if is_idle { LOOK_IDLE } else { LOOK };
+        let is_full = self.tailer.is_full();
+        loop {
+            let left = next_look.saturating_duration_since(Instant::now());
+            let Ok(reply) = self.replies.recv_timeout(left) else { return };
             self.take(reply);
-            waited =
-                self.replies.try_recv().map_err(|_| std::sync::mpsc::RecvTimeoutError::Timeout);
+            while let Ok(reply) = self.replies.try_recv() {
+                self.take(reply);
+            }
+            if is_full {
+                return;
+            }
         }
     }
 

@@ -227,7 +227,7 @@ impl Tailer {
         if let Some(chunk) = self.next_registration() {
             return Some(chunk);
         }
-        while self.in_flight_bytes() < self.options.max_in_flight_bytes {
+        while !self.is_full() {
             let key = self.next_key_to_read(now)?;
             let Some(file) = self.files.get_mut(&key) else { continue };
             file.is_queued = false;
@@ -255,6 +255,11 @@ impl Tailer {
             }
         }
         None
+    }
+
+    /// Whether so much is in flight that nothing is read.
+    pub fn is_full(&self) -> bool {
+        self.in_flight_bytes() >= self.options.max_in_flight_bytes
     }
 
     /// Gives the buffer of a chunk back, so that the next one need not be allocated.
