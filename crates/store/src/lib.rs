@@ -6,6 +6,7 @@ mod data_file;
 mod directory;
 mod error;
 mod explain;
+mod functions;
 mod hot;
 mod maintenance;
 mod manifest;

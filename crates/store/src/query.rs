@@ -12,6 +12,7 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider};
 use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, TableProvider};
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::error::DataFusionError;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -28,6 +29,7 @@ use weir_tables::{TABLES, TableSpec};
 
 use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
+use crate::functions;
 use crate::hot::View;
 use crate::manifest::DataFile;
 use crate::options::{QueryLimits, StoreOptions};
@@ -206,11 +208,15 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         )
         .build_arc()
         .expect("nothing here touches the disk");
-    SessionStateBuilder::new()
+    let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
-        .build()
+        .build();
+    for function in functions::all() {
+        state.register_udf(Arc::new(function)).expect("this registry takes functions");
+    }
+    state
 }
 
 fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {
