@@ -122,7 +122,12 @@ impl Batch {
                 self.text.push(b'\n');
             }
             let host = self.host_number(hosts.value(taken));
-            self.docs.push(Doc { place: piece.places[taken], ts: Micros(ts.value(taken)), host, end });
+            self.docs.push(Doc {
+                place: piece.places[taken],
+                ts: Micros(ts.value(taken)),
+                host,
+                end,
+            });
             taken += 1;
         }
         if writer.is_none() && taken > 0 {

@@ -68,8 +68,11 @@ impl HttpClient {
             .connect_timeout(endpoint.timeout.min(Duration::from_secs(5)))
             .timeout(endpoint.timeout);
         if let Some(pem) = &endpoint.authority {
-            let certificates = Certificate::from_pem_bundle(pem).map_err(|error| describe(&error))?;
-            builder = certificates.into_iter().fold(builder, |builder, one| builder.add_root_certificate(one));
+            let certificates =
+                Certificate::from_pem_bundle(pem).map_err(|error| describe(&error))?;
+            builder = certificates
+                .into_iter()
+                .fold(builder, |builder, one| builder.add_root_certificate(one));
         }
         let client = builder.build().map_err(|error| describe(&error))?;
         Ok(Self { client, endpoint })
@@ -94,7 +97,9 @@ impl HttpClient {
         }
         let mut answer = request.send().await.map_err(|error| describe(&error.without_url()))?;
         let mut bytes = Vec::new();
-        while let Some(part) = answer.chunk().await.map_err(|error| describe(&error.without_url()))? {
+        while let Some(part) =
+            answer.chunk().await.map_err(|error| describe(&error.without_url()))?
+        {
             if bytes.len() + part.len() > ANSWER_BYTES_MAX {
                 return Err(format!("the answer is longer than {ANSWER_BYTES_MAX} bytes"));
             }

@@ -6,10 +6,10 @@
 use serde_json::Value;
 use weir_tables::Micros;
 
+use crate::Endpoint;
 use crate::batch::Batch;
 use crate::client::{HttpClient, unexpected};
 use crate::target::Pending;
-use crate::Endpoint;
 
 /// One cluster and the index that rows go to.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ pub struct Elastic {
 }
 
 /// Only what is looked at comes back.
-const PATH: &str = "/_bulk?filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason";
+const PATH: &str =
+    "/_bulk?filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason";
 
 /// What an item's status means.
 enum Verdict {
@@ -51,7 +52,11 @@ impl Elastic {
         Ok(Self { client: HttpClient::new(endpoint)?, index, rows_max: usize::MAX })
     }
 
-    pub(crate) async fn send(&mut self, batch: &Batch, pending: &mut Pending) -> Result<(), String> {
+    pub(crate) async fn send(
+        &mut self,
+        batch: &Batch,
+        pending: &mut Pending,
+    ) -> Result<(), String> {
         while !pending.docs.is_empty() {
             let part = Batch::parts(&pending.docs, self.rows_max).swap_remove(0);
             let docs: Vec<usize> = pending.docs[part.clone()].to_vec();
@@ -84,7 +89,10 @@ impl Elastic {
         let mut body = Vec::with_capacity(batch.byte_count() + docs.len() * 100);
         for doc in docs {
             let index = self.index_of(batch.docs[*doc].ts);
-            let action = format!("{{\"create\":{{\"_index\":\"{index}\",\"_id\":\"{}\"}}}}\n", batch.id(*doc));
+            let action = format!(
+                "{{\"create\":{{\"_index\":\"{index}\",\"_id\":\"{}\"}}}}\n",
+                batch.id(*doc)
+            );
             body.extend_from_slice(action.as_bytes());
             body.extend_from_slice(batch.json(*doc));
             body.push(b'\n');
@@ -109,7 +117,9 @@ fn settle(
     let items = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
     if items.len() != docs.len() {
         let (rows, answers) = (docs.len(), items.len());
-        return Err(format!("the answer to {rows} rows has {answers} items; is `url` an Elasticsearch?"));
+        return Err(format!(
+            "the answer to {rows} rows has {answers} items; is `url` an Elasticsearch?"
+        ));
     }
     let (mut left, mut why) = (Vec::new(), None);
     for (doc, item) in docs.iter().zip(items) {
@@ -121,14 +131,21 @@ fn settle(
             Verdict::Repeat => pending.repeats += 1,
             Verdict::Refused => {
                 if pending.refused.is_empty() {
-                    tracing::warn!("a row was refused: {kind}: {}", error["reason"].as_str().unwrap_or_default());
+                    tracing::warn!(
+                        "a row was refused: {kind}: {}",
+                        error["reason"].as_str().unwrap_or_default()
+                    );
                 }
                 pending.refuse(kind);
             }
             Verdict::Later => {
                 left.push(*doc);
                 why.get_or_insert_with(|| {
-                    format!("{} {kind}: {}", result["status"], error["reason"].as_str().unwrap_or_default())
+                    format!(
+                        "{} {kind}: {}",
+                        result["status"],
+                        error["reason"].as_str().unwrap_or_default()
+                    )
                 });
             }
         }

@@ -22,7 +22,11 @@ impl Http {
         Ok(Self { client: HttpClient::new(endpoint)?, rows_max: usize::MAX })
     }
 
-    pub(crate) async fn send(&mut self, batch: &Batch, pending: &mut Pending) -> Result<(), String> {
+    pub(crate) async fn send(
+        &mut self,
+        batch: &Batch,
+        pending: &mut Pending,
+    ) -> Result<(), String> {
         while let Some(part) = Batch::parts(&pending.docs, self.rows_max).into_iter().next() {
             let docs = &pending.docs[part.clone()];
             let (first, last) = (docs[0], docs[docs.len() - 1]);

@@ -35,7 +35,8 @@ impl Encoder {
     /// A writer of rows of `batch`, which has the table's schema.
     pub(crate) fn over<'a>(&'a self, batch: &'a RecordBatch) -> RowWriter<'a> {
         let columns = self.columns.iter().zip(&self.kinds);
-        let cells = columns.map(|((at, key), kind)| (key.as_slice(), Cells::new(batch, *at, *kind)));
+        let cells =
+            columns.map(|((at, key), kind)| (key.as_slice(), Cells::new(batch, *at, *kind)));
         let ts = batch.column(0).as_primitive::<TimestampMicrosecondType>();
         RowWriter { cells: cells.collect(), ts: self.has_timestamp.then_some(ts) }
     }
@@ -193,7 +194,12 @@ mod tests {
         let mut rows = MetricRows::default();
         for value in [f64::NAN, 1.5, f64::INFINITY] {
             let labels = [("le", "0.1")];
-            rows.push(&Metric { name: "m", value: Some(value), labels: &labels, ..Default::default() });
+            rows.push(&Metric {
+                name: "m",
+                value: Some(value),
+                labels: &labels,
+                ..Default::default()
+            });
         }
         let batch = rows.finish();
         let columns: Vec<usize> = ["name", "labels", "value"]

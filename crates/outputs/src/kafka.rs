@@ -68,7 +68,11 @@ impl Kafka {
         Ok(Self { options, tls, partitions: Vec::new(), rows_max: usize::MAX })
     }
 
-    pub(crate) async fn send(&mut self, batch: &Batch, pending: &mut Pending) -> Result<(), String> {
+    pub(crate) async fn send(
+        &mut self,
+        batch: &Batch,
+        pending: &mut Pending,
+    ) -> Result<(), String> {
         if self.partitions.is_empty() {
             self.partitions = self.connect().await?;
         }
@@ -99,8 +103,13 @@ impl Kafka {
         };
         let brokers = options.brokers.join(",");
         match tokio::time::timeout(options.timeout, connect).await {
-            Ok(outcome) => outcome.map_err(|why: String| format!("cannot use Kafka at `{brokers}`: {why}")),
-            Err(_) => Err(format!("no answer from Kafka at `{brokers}` within {} s", options.timeout.as_secs())),
+            Ok(outcome) => {
+                outcome.map_err(|why: String| format!("cannot use Kafka at `{brokers}`: {why}"))
+            }
+            Err(_) => Err(format!(
+                "no answer from Kafka at `{brokers}` within {} s",
+                options.timeout.as_secs()
+            )),
         }
     }
 
@@ -182,7 +191,8 @@ fn record(batch: &Batch, doc: usize) -> Record {
 fn tls(authority: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority) {
-        let certificate = certificate.map_err(|error| format!("the authority is no PEM: {error}"))?;
+        let certificate =
+            certificate.map_err(|error| format!("the authority is no PEM: {error}"))?;
         // One that rustls cannot use stands in many systems' bundles.
         let _ = roots.add(certificate);
     }
@@ -190,7 +200,8 @@ fn tls(authority: &[u8]) -> Result<Arc<ClientConfig>, String> {
         return Err("the authority's file has no certificate".into());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| format!("cannot use TLS: {error}"))?;
     Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }

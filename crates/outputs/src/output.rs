@@ -166,7 +166,8 @@ impl Work {
     fn run(mut self) {
         while !self.is_ended() {
             self.mark();
-            let outcome = if self.output.source.is_over(100) { self.give_up(None) } else { self.step() };
+            let outcome =
+                if self.output.source.is_over(100) { self.give_up(None) } else { self.step() };
             if let Err(why) = outcome {
                 tracing::warn!("output `{}`: {why}", self.output.settings.name);
                 self.output.status.failed(&why);
@@ -201,7 +202,8 @@ impl Work {
             }
         }
         let wait = self.output.settings.limits.wait;
-        let is_due = self.until.is_none() && self.since.is_some_and(|since| since.elapsed() >= wait);
+        let is_due =
+            self.until.is_none() && self.since.is_some_and(|since| since.elapsed() >= wait);
         if is_full || is_due {
             self.send()
         } else if self.batch.is_empty() && self.saved.elapsed() > IDLE_SAVE {
@@ -287,7 +289,10 @@ impl Work {
                 }
                 Some(Err(why)) => {
                     let name = &self.output.settings.name;
-                    tracing::warn!("output `{name}`: {why}; trying again in {:.1} s", pause.as_secs_f64());
+                    tracing::warn!(
+                        "output `{name}`: {why}; trying again in {:.1} s",
+                        pause.as_secs_f64()
+                    );
                     self.output.status.failed(&why);
                     self.pause(pause, true);
                     pause = (pause * 2).min(PAUSE_MAX);

@@ -70,7 +70,11 @@ impl Target {
     ///
     /// # Errors
     /// Something is still pending, and why.
-    pub(crate) async fn send(&mut self, batch: &Batch, pending: &mut Pending) -> Result<(), String> {
+    pub(crate) async fn send(
+        &mut self,
+        batch: &Batch,
+        pending: &mut Pending,
+    ) -> Result<(), String> {
         match self {
             Self::Elasticsearch(elastic) => elastic.send(batch, pending).await,
             Self::Kafka(kafka) => kafka.send(batch, pending).await,

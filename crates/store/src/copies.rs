@@ -40,14 +40,19 @@ impl Copies {
     ///
     /// # Errors
     /// `Io`, `Full`, `Corrupt`.
-    pub(crate) fn open(directory: &Directory, known: Option<&[String]>) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        directory: &Directory,
+        known: Option<&[String]>,
+    ) -> Result<Self, StoreError> {
         let positions = CopyPositions::open(&directory.manifest())?;
         let mut needs = BTreeMap::new();
         for (name, state) in positions.load()? {
             if known.is_none_or(|known| known.contains(&name)) {
                 needs.insert(name, state.done.sequence);
             } else {
-                tracing::warn!("the output `{name}` is not configured any more: its position is forgotten");
+                tracing::warn!(
+                    "the output `{name}` is not configured any more: its position is forgotten"
+                );
                 positions.forget(&name)?;
             }
         }
@@ -79,7 +84,8 @@ impl Store {
     /// `BadQuery` for a condition that is none, and for a store without files; `Io`, `Full`, `Corrupt`.
     pub fn copy(&self, options: &CopyOptions) -> Result<Copy, StoreError> {
         let condition = options.condition.as_deref();
-        let condition = condition.map(|sql| self.engine.condition(options.table, sql)).transpose()?;
+        let condition =
+            condition.map(|sql| self.engine.condition(options.table, sql)).transpose()?;
         let copies = self.copies.as_ref().ok_or_else(|| {
             StoreError::new(ErrorKind::BadQuery, "rows without files cannot be copied")
         })?;

@@ -66,7 +66,11 @@ impl Copy {
         loop {
             let rows = self.advance()?;
             let is_dry = !self.is_ready(Duration::ZERO);
-            if rows.rows.num_rows() > 0 || rows.lost_records > 0 || is_dry || start.elapsed() > SEARCH {
+            if rows.rows.num_rows() > 0
+                || rows.lost_records > 0
+                || is_dry
+                || start.elapsed() > SEARCH
+            {
                 return Ok(Some(rows));
             }
         }
@@ -93,7 +97,12 @@ impl Copy {
         let rows = rows.unwrap_or_else(|| RecordBatch::new_empty(self.table.schema()));
         let (rows, numbers) = self.choose(rows)?;
         let place = |number| LogPosition { sequence, row: first + number };
-        Ok(CopiedRows { rows, places: numbers.into_iter().map(place).collect(), next, lost_records })
+        Ok(CopiedRows {
+            rows,
+            places: numbers.into_iter().map(place).collect(),
+            next,
+            lost_records,
+        })
     }
 
     /// Reads one record; gives how many before it are lost.
@@ -131,6 +140,16 @@ impl Copy {
         let numbers = numbers.map(|(number, _)| number).collect();
         let rows = filter_record_batch(&rows, &chosen).expect("as long as the rows");
         Ok((rows, numbers))
+    }
+
+    /// The number of the record behind the log's last.
+    pub fn end(&self) -> u64 {
+        self.log.segments.end()
+    }
+
+    /// Everything before is copied.
+    pub fn position(&self) -> LogPosition {
+        self.state.done
     }
 
     /// Names this copy's rows together with their places, for ever.

@@ -83,8 +83,9 @@ impl CopyPositions {
         let CopyState { epoch, done, planned } = *state;
         let number = u64::cast_signed;
         self.with(|connection| {
-            let mut statement = connection
-                .prepare_cached("INSERT OR REPLACE INTO copy_position VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+            let mut statement = connection.prepare_cached(
+                "INSERT OR REPLACE INTO copy_position VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?;
             statement.execute(params![
                 name,
                 epoch,

@@ -53,7 +53,8 @@ impl Bucket {
             .with_timeout(options.timeout)
             .with_connect_timeout(options.timeout.min(Duration::from_secs(5)))
             .with_allow_http(is_plain);
-        for authority in options.authority.iter().flat_map(|pem| Certificate::from_pem_bundle(pem)) {
+        for authority in options.authority.iter().flat_map(|pem| Certificate::from_pem_bundle(pem))
+        {
             for certificate in authority {
                 client = client.with_root_certificate(certificate);
             }
@@ -119,5 +120,52 @@ pub fn parquet_file(rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
         }
         writer.into_inner()
     };
-    write().map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
+    write()
+        .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use weir_tables::{Micros, Rows, Sysctl, SysctlRows};
+
+    use super::*;
+
+    #[test]
+    fn rows_of_several_batches_are_one_file_of_parquet() {
+        let batch = |names: &[&str]| {
+            let mut rows = SysctlRows::default();
+            for name in names {
+                rows.push(&Sysctl { ts: Micros(7), name, ..Default::default() });
+            }
+            rows.finish()
+        };
+        let bytes = parquet_file(&[batch(&["a", "b"]), batch(&["c"])]).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        assert_eq!(reader.metadata().file_metadata().num_rows(), 3);
+        let name = Sysctl::SPEC.columns.iter().position(|column| column.name == "name").unwrap();
+        let rows = reader.get_row_iter(None).unwrap();
+        let names: Vec<String> =
+            rows.map(|row| row.unwrap().get_string(name).unwrap().clone()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert!(parquet_file(&[]).unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_service_that_is_not_there_is_told_in_one_line() {
+        let options = BucketOptions {
+            bucket: "rows".into(),
+            endpoint: Some("http://127.0.0.1:1".into()),
+            keys: Some(("key".into(), "secret-word".into())),
+            timeout: Duration::from_secs(5),
+            ..BucketOptions::default()
+        };
+        let bucket = Bucket::new(&options).unwrap();
+        let error = bucket.put("a/b", vec![1]).await.unwrap_err().message;
+        assert!(error.starts_with("cannot write `a/b` to `rows`: "), "{error}");
+        assert!(error.contains("onnection refused") && !error.contains("secret-word"), "{error}");
+    }
 }

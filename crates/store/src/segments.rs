@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::wal::path_of;
+use crate::wal::{SEGMENT_HEAD_BYTES, path_of};
 
 /// Shared by the log, which grows it, and by copies, which read it.
 #[derive(Debug, Default)]
@@ -135,11 +135,12 @@ impl Segments {
         next.map(|(number, one)| Place { segment: *number, first_sequence: one.first_sequence })
     }
 
-    /// Bytes of the log behind byte `offset` of segment `number`.
+    /// Bytes of records behind byte `offset` of segment `number`.
     pub(crate) fn bytes_behind(&self, number: u64, offset: u64) -> u64 {
         let state = self.state();
-        let total: u64 = state.segments.range(number..).map(|(_, one)| one.bytes).sum();
-        total.saturating_sub(offset)
+        let own = state.segments.get(&number).map_or(0, |one| one.bytes.saturating_sub(offset));
+        let later = state.segments.range(number + 1..).map(|(_, one)| one.bytes);
+        own + later.map(|bytes| bytes.saturating_sub(SEGMENT_HEAD_BYTES as u64)).sum::<u64>()
     }
 
     /// Bytes of segments that only copies hold.

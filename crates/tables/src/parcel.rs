@@ -246,7 +246,10 @@ mod tests {
     #[test]
     fn one_table_is_read_without_the_others() {
         let bytes = parcel().encode(true);
-        assert_eq!(Parcel::decode_table(&bytes, SysctlRows::SPEC).expect("own bytes").row_count(), 1);
+        assert_eq!(
+            Parcel::decode_table(&bytes, SysctlRows::SPEC).expect("own bytes").row_count(),
+            1
+        );
         let other = Parcel::decode_table(&bytes, &crate::Log::SPEC).expect("own bytes");
         assert_eq!((other.row_count(), other.range), (0, parcel().range));
     }
