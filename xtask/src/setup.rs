@@ -77,9 +77,17 @@ const FOR_TESTS: &[Package] = &[
     package("rsyslog-elasticsearch", &["omelasticsearch.so"], "rsyslog's bulk requests"),
     package("rsyslog-openssl", &["lmnsd_ossl.so"], "rsyslog over TLS"),
     daemon("prometheus", &["prometheus"], "prometheus", "writes samples to the intake"),
+    daemon(
+        "prometheus-node-exporter",
+        &["prometheus-node-exporter"],
+        "prometheus-node-exporter",
+        "figures that weir scrapes",
+    ),
     package("bsdutils", &["logger"], "sends syslog frames"),
     package("openssl", &["openssl"], "certificates of the intake's tests"),
     package("curl", &["curl"], "posts lines to the intake"),
+    package("default-jre-headless", &["java"], "runs the Kafka that outputs write to"),
+    package("maven", &["mvn"], "fetches that Kafka"),
 ];
 
 /// Recognised by its module `ensurepip`, not by a program.
@@ -99,7 +107,8 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 pub(crate) fn everything(shell: &Shell) -> Result {
     ensure(shell, FOR_TESTS)?;
     npm(shell)?;
-    python(shell)
+    python(shell)?;
+    kafka(shell)
 }
 
 /// Installs those of `packages` that are missing, or says the one line that does.
@@ -212,6 +221,26 @@ fn python(shell: &Shell) -> Result {
     let python = venv.join("bin/python");
     cmd!(shell, "{python} -m pip install --quiet --disable-pip-version-check --require-virtualenv -r {wanted}")
         .run()?;
+    Ok(std::fs::write(&installed, text)?)
+}
+
+/// Kafka's own jars, in a directory of their own beside what is built.
+fn kafka(shell: &Shell) -> Result {
+    let wanted = "crates/weir/tests/kafka/pom.xml";
+    let dir = crate::target_dir()?.join("tmp/kafka");
+    let (libs, installed) = (dir.join("libs"), dir.join("pom.xml"));
+    let text = shell.read_file(wanted)?;
+    if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    println!("missing: Kafka for the tests of outputs");
+    shell.remove_path(&libs)?;
+    shell.create_dir(&dir)?;
+    cmd!(
+        shell,
+        "mvn --quiet --batch-mode --file {wanted} dependency:copy-dependencies -DoutputDirectory={libs} -DincludeScope=runtime"
+    )
+    .run()?;
     Ok(std::fs::write(&installed, text)?)
 }
 

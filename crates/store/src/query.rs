@@ -27,6 +27,7 @@ use object_store::local::LocalFileSystem;
 use tokio::runtime::Runtime;
 use weir_tables::{TABLES, TableSpec};
 
+use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
 use crate::functions;
@@ -127,6 +128,18 @@ impl QueryEngine {
         let outcome = task.await.map_err(|error| crash(&error))?;
         let (schema, batches, is_truncated) = outcome.map_err(|_| timed_out(limits))??;
         Ok(QueryResult { schema, batches, is_truncated, elapsed: started.elapsed() })
+    }
+
+    /// A condition on rows of `table`.
+    ///
+    /// # Errors
+    /// `BadQuery`.
+    pub(crate) fn condition(
+        &self,
+        table: &'static TableSpec,
+        sql: &str,
+    ) -> Result<Condition, StoreError> {
+        Condition::new(table, sql, &SessionContext::new_with_state(self.template.clone()))
     }
 
     fn context(&self, view: View) -> SessionContext {

@@ -147,14 +147,11 @@ pub(crate) struct InviteArgs {
 /// Where each log file stands is known by the hub, so an agent can be killed and started again at any time. It keeps its
 /// certificate, and the samples that no hub has in its tables yet.
 #[derive(Args, Debug)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:
+#[command(after_help = "Examples:
   weir agent join TOKEN                          once; `weir hub invite` on the hub prints the token
   weir agent                                     send to the hub that was joined
   weir agent --hub a.example.net:4771 --hub b.example.net:4771    these hubs, the next when one dies
-  weir agent --tail '/srv/app/log/*.json'"
-)]
+  weir agent --tail '/srv/app/log/*.json'")]
 pub(crate) struct AgentArgs {
     /// Join instead of watching.
     #[command(subcommand)]
@@ -171,6 +168,20 @@ pub(crate) struct AgentArgs {
     pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
+}
+
+impl AgentArgs {
+    /// A flag that says how to watch, which `join` does not do.
+    pub(crate) fn flag_of_watching(&self) -> Option<&'static str> {
+        let flags = [
+            ("--hub", !self.hub.is_empty()),
+            ("--join", self.join.is_some()),
+            ("--insecure", self.insecure),
+            ("--tail", !self.watch.tail.is_empty()),
+            ("--root", self.watch.root.is_some()),
+        ];
+        flags.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
 }
 
 /// What an agent can do besides watching.

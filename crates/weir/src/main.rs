@@ -21,6 +21,7 @@ mod judge;
 mod local;
 mod meter;
 mod nearest;
+mod outputs;
 mod own_limits;
 mod own_memory;
 mod parcel_link;
@@ -42,7 +43,9 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Parser;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use cli::{AgentAction, Cli, Command};
 use config::Config;
@@ -98,6 +101,12 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
             if let Some(AgentAction::Join { token, host }) = &args.action {
+                if let Some(flag) = args.flag_of_watching() {
+                    let what = format!("`weir agent join` has no flag `{flag}`");
+                    return Err(Failure::new(what)
+                        .hint("weir agent join TOKEN [--host NAME]")
+                        .code(EXIT_USAGE));
+                }
                 config.apply_host(host.as_ref());
                 fleet::command::join(&config.values, token)?;
             } else {
@@ -147,11 +156,13 @@ fn start_log(level: &str) -> Result<(), Failure> {
     })?;
     let is_colourful = std::io::IsTerminal::is_terminal(&std::io::stderr())
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+    // What Kafka's client goes through is told as the output's own failure, unless somebody looks closely.
+    let kafka = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
+    let targets = Targets::new().with_default(level).with_target("rskafka", kafka);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(is_colourful)
-        .with_target(false)
-        .init();
+        .with_target(false);
+    tracing_subscriber::registry().with(lines).with(targets).init();
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use toml::Value;
 
 use super::logs::NamedLog;
+use super::outputs::NamedOutput;
+use super::scrape::ScrapeTarget;
 use super::setting::Setting;
 
 /// What docs, `weir config` and messages need to know of one key.
@@ -44,6 +46,10 @@ macro_rules! keys {
             $($(#[doc = $section_doc])+ pub(crate) $section: $Section,)+
             /// Logs that the user names one by one, with what is to be known of each.
             pub(crate) logs: Vec<NamedLog>,
+            /// What is copied to other systems.
+            pub(crate) outputs: Vec<NamedOutput>,
+            /// What is fetched from exporters.
+            pub(crate) scrape: Vec<ScrapeTarget>,
         }
 
         /// Every key, in the order of the docs.
