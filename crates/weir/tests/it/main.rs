@@ -8,6 +8,7 @@ mod doctor;
 mod faults;
 mod fleet;
 mod fleet_torture;
+mod haproxy_tcp;
 mod harness;
 mod intake;
 mod journal;
