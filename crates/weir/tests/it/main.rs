@@ -4,6 +4,7 @@
 
 mod audit;
 mod bad_input;
+mod deleted;
 mod doctor;
 mod faults;
 mod fleet;
@@ -12,11 +13,13 @@ mod haproxy_tcp;
 mod harness;
 mod intake;
 mod journal;
+mod limits;
 mod link;
 mod logs;
 mod netns;
 mod parse;
 mod query;
+mod rotating;
 mod torture;
 mod up;
 mod wire;
