@@ -354,9 +354,10 @@ pub(crate) struct AuditArgs {
     /// Seconds to wait until the hub has what is on disk; what it does not have by then is not compared.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u64,
-    /// Several lines may be one event: a line without a row belongs to the event above it.
-    #[arg(long)]
-    pub(crate) multiline: bool,
+    /// How lines make events: java, python, go, ruby, indent, start=PATTERN or continuation=PATTERN. Default: what `[[logs]]` of the
+    /// configuration says of the file; without that each line is one.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) multiline: Option<String>,
     /// text for a person, json for a program.
     #[arg(long, value_enum, default_value_t = AuditFormat::Text)]
     pub(crate) format: AuditFormat,

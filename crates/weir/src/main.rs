@@ -19,6 +19,7 @@ mod idle_io;
 mod intake;
 mod judge;
 mod local;
+mod memory_cap;
 mod meter;
 mod nearest;
 mod outputs;
@@ -120,7 +121,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Parse(args) => parse_command::run(&args, &load()?)?,
         Command::Query(args) => ask::run(&args)?,
-        Command::Audit(args) => return audit::run(&args),
+        Command::Audit(args) => return audit::run(&args, &load()?.values),
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
         Command::Wire(args) => captured(&args)?,

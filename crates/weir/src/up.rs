@@ -32,6 +32,7 @@ const THREADS: usize = 2;
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
     let values = &config.values;
+    crate::own_limits::raise_open_files();
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
     let socket = listen(&values.api.listen, token.is_some())?;
     let listening = Listening::new(config, !is_watching)?;
@@ -277,7 +278,7 @@ pub(crate) fn context(
 }
 
 async fn start_watch(context: Context, values: Values) -> Result<Watch, Failure> {
-    tokio::task::spawn_blocking(move || Watch::start(context, &values))
+    tokio::task::spawn_blocking(move || Watch::start(context, &values, None))
         .await
         .map_err(|error| Failure::new(format!("cannot watch: {error}")))?
 }

@@ -4,13 +4,16 @@
 
 mod audit;
 mod bad_input;
+mod deleted;
 mod doctor;
 mod faults;
 mod fleet;
 mod fleet_torture;
+mod haproxy_tcp;
 mod harness;
 mod intake;
 mod journal;
+mod limits;
 mod link;
 mod logs;
 mod netns;
@@ -18,6 +21,7 @@ mod outputs;
 mod parse;
 mod query;
 mod scrape;
+mod rotating;
 mod torture;
 mod up;
 mod wire;
