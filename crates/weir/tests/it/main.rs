@@ -12,6 +12,8 @@ mod harness;
 mod intake;
 mod journal;
 mod link;
+mod live;
+mod live_faults;
 mod logs;
 mod netns;
 mod parse;
