@@ -7,6 +7,7 @@
 
 const QUERIES_AT_ONCE = 4;
 const TIMEOUT_MS = 20_000;
+const CAPTURE_TIMEOUT_MS = 120_000;
 const STATUS_EVERY_MS = 5_000;
 
 /** An answer of the API that is not a success; `hint` says what to do. */
@@ -33,9 +34,9 @@ function release() {
   waiting.shift()?.();
 }
 
-/** @param {string} path @param {RequestInit} [init] @returns {Promise<Response>} */
-async function request(path, init = {}) {
-  const signals = [AbortSignal.timeout(TIMEOUT_MS)];
+/** @param {string} path @param {RequestInit} [init] @param {number} [timeout] @returns {Promise<Response>} */
+async function request(path, init = {}, timeout = TIMEOUT_MS) {
+  const signals = [AbortSignal.timeout(timeout)];
   if (init.signal) signals.push(init.signal);
   let response;
   try {
@@ -69,6 +70,13 @@ export const runCsv = async sql => (await post(sql, 100_000, '?format=csv')).blo
 
 /** What lines become. @param {{lines: string, pattern?: string, pipeline?: string}} question @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const parseLines = async (question, signal) => (await postJson('/api/parse', question, signal)).json();
+
+/** A capture, understood; its rows are kept only when asked. @param {File} file @param {boolean} keep @returns {Promise<any>} */
+export async function readCapture(file, keep) {
+  const headers = { 'content-type': 'application/octet-stream' };
+  const path = `/api/wire?${new URLSearchParams({ name: file.name, keep: String(keep) })}`;
+  return (await request(path, { method: 'POST', headers, body: file }, CAPTURE_TIMEOUT_MS)).json();
+}
 
 const post = (sql, limit, suffix, signal) => postJson(`/api/sql${suffix}`, { sql, limit }, signal);
 

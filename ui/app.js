@@ -14,11 +14,13 @@ import { Logs } from './views/logs.js';
 import { Parse } from './views/parse.js';
 import { Sql } from './views/sql.js';
 import { Tier } from './views/tier.js';
+import { Wire } from './views/wire.js';
 
 const VIEWS = [
   { id: 'overview', key: 'o', title: 'Overview', view: Overview },
   { id: 'findings', key: 'f', title: 'Findings', view: Findings },
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
+  { id: 'wire', key: 'w', title: 'Wire', view: Wire },
   { id: 'sql', key: 's', title: 'SQL', view: Sql },
   { id: 'parse', key: 'p', title: 'Parse', view: Parse },
 ];

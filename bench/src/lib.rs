@@ -2,6 +2,7 @@
 //!
 //! Run as `cargo xtask bench NAME`, which builds weir first. What the figures must reach stands in each page.
 
+mod blaster;
 pub mod capture;
 mod capture_command;
 mod data;
@@ -9,6 +10,7 @@ mod first_page;
 mod generate;
 mod host;
 mod ingest;
+mod live;
 mod meter;
 mod peer;
 mod queries;
@@ -116,6 +118,18 @@ enum Name {
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
+    /// A live tap: drops, its own cost, and what it costs the traffic.
+    Live {
+        /// Packets a second.
+        #[arg(long, default_value_t = 300_000)]
+        rate: u64,
+        /// How long to send them.
+        #[arg(long, default_value_t = 15)]
+        seconds: u64,
+        /// Turns with and without the tap.
+        #[arg(long, default_value_t = 3)]
+        runs: u32,
+    },
     /// All of them with their defaults.
     All,
     /// Writes generated lines to a file, for measuring other programs.
@@ -162,15 +176,24 @@ fn run(name: Name) -> anyhow::Result<()> {
             Ok(())
         }
         Name::Wire { seconds, runs } => wire::run(seconds.max(1), runs.max(1)),
+        Name::Live { rate, seconds, runs } => live::run(rate.max(1), seconds.max(1), runs.max(1)),
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
-        Name::All => {
-            ["first-page", "host", "searchable", "ingest", "road", "tail-many", "queries", "wire"]
-                .into_iter()
-                .try_for_each(|name| {
-                    let args = Args::try_parse_from(["weir-bench", name])?;
-                    run(args.name)
-                })
-        }
+        Name::All => [
+            "first-page",
+            "host",
+            "searchable",
+            "ingest",
+            "road",
+            "tail-many",
+            "queries",
+            "wire",
+            "live",
+        ]
+        .into_iter()
+        .try_for_each(|name| {
+            let args = Args::try_parse_from(["weir-bench", name])?;
+            run(args.name)
+        }),
     }
 }

@@ -57,6 +57,7 @@ const FOR_TESTS: &[Package] = &[
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
     package("procps", &["ps"], "process figures"),
     package("zstd", &["zstd"], "packs rotated logs, as logrotate does"),
+    package("util-linux", &["setpriv"], "programs of another user with one capability"),
     package("tcpdump", &["tcpdump"], "captures of real traffic, and text of every style"),
     package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
     package("tshark", &["tshark"], "another reader of the same captures, to agree with"),
@@ -94,6 +95,13 @@ const FOR_TESTS: &[Package] = &[
 /// Recognised by its module `ensurepip`, not by a program.
 const VENV: Package =
     package("python3-venv", &["python3"], "client libraries of Elasticsearch and OpenTelemetry");
+
+/// Traffic of `cargo xtask bench live`.
+pub(crate) const FOR_LIVE_BENCH: &[Package] = &[
+    daemon("nginx", &["nginx"], "nginx", "serves the traffic that is watched"),
+    package("wrk", &["wrk"], "asks for it"),
+    package("iproute2", &["ip"], "network namespaces of the benchmark's own"),
+];
 
 /// Peers of `cargo xtask bench wire`.
 pub(crate) const FOR_WIRE_BENCH: &[Package] = &[

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::capture::CaptureArgs;
 use crate::wire::ModelArgs;
 use crate::wire_compat::CompatArgs;
 
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Tables(TablesArgs),
     Rules(RulesArgs),
     Wire(WireArgs),
+    Capture(CaptureArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
     /// Print the version.
@@ -472,6 +474,7 @@ pub(crate) enum RulesAction {
   weir wire web.pcap --port 80,8080 --slice 100ms
   tcpdump -i any -w - tcp port 80 | weir wire    from a pipe
   weir wire web.pcap --format json | jq .verdict
+  weir wire -i eth0 --port 80 --for 10s          what passes now; needs CAP_NET_RAW
   weir wire --compat pt-tcp-model --watch-server :80 web.pcap > requests
   sort -n -k1,1 requests | weir wire --compat pt-tcp-model --type requests --run-time 0.1")]
 pub(crate) struct WireArgs {

@@ -33,6 +33,11 @@ impl Failure {
         self
     }
 
+    /// Message and hint.
+    pub(crate) fn into_parts(self) -> (String, Option<String>) {
+        (self.message, self.hint)
+    }
+
     /// The exit code.
     pub(crate) fn exit_code(&self) -> u8 {
         self.code

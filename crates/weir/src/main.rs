@@ -5,6 +5,7 @@
 mod agent;
 mod ask;
 mod audit;
+mod capture;
 mod cells;
 mod cli;
 mod client;
@@ -125,6 +126,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
         Command::Wire(args) => captured(&args)?,
+        Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => show::config(&load()?, args.format),
         Command::Completions(args) => show::completions(args.shell),
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),

@@ -20,14 +20,17 @@ pub(crate) enum Stage {
     Discover,
     /// Samples into the agent's spool.
     Spool,
+    /// Packets of a live tap.
+    Wire,
 }
 
-const STAGES: [(Stage, &str); 5] = [
+const STAGES: [(Stage, &str); 6] = [
     (Stage::Tail, "tail"),
     (Stage::Parse, "parse"),
     (Stage::Store, "store"),
     (Stage::Discover, "discover"),
     (Stage::Spool, "spool"),
+    (Stage::Wire, "wire"),
 ];
 
 #[derive(Debug, Default)]
@@ -67,7 +70,8 @@ impl Run {
     }
 }
 
-fn thread_cpu() -> Duration {
+/// Processor time of this thread.
+pub(crate) fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or_default(),
@@ -105,6 +109,15 @@ impl Meter {
             figures.has_cpu = true;
         });
         self.took(stage, run.started.elapsed(), rows);
+    }
+
+    /// A run of a part that mostly waits: what counts is its processor time.
+    pub(crate) fn spent(&self, stage: Stage, cpu: Duration, rows: usize) {
+        self.with(stage, |figures| {
+            figures.cpu += cpu;
+            figures.has_cpu = true;
+        });
+        self.took(stage, cpu, rows);
     }
 
     /// A run that was measured elsewhere; its processor time is not known.

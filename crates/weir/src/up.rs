@@ -254,6 +254,7 @@ impl Up<'_> {
             ),
             query_timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
             parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),
+            capture_bytes: usize::try_from(api.capture_bytes).unwrap_or(usize::MAX),
         }))
     }
 }

@@ -48,6 +48,14 @@ impl<const BITS: u32> Histogram<BITS> {
         self.max = self.max.max(value);
     }
 
+    /// With every count halved: the past counts less and less.
+    pub(crate) fn halved(mut self) -> Self {
+        self.counts.iter_mut().for_each(|count| *count /= 2);
+        self.count = self.counts.iter().map(|count| u64::from(*count)).sum();
+        self.sum /= 2;
+        self
+    }
+
     /// How many values there are.
     pub(crate) fn count(&self) -> u64 {
         self.count

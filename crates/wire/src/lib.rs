@@ -16,6 +16,7 @@ mod flow;
 mod histogram;
 mod http;
 mod judge;
+pub mod live;
 mod model;
 pub mod packet;
 mod rows;
@@ -27,7 +28,8 @@ pub use decode::{Decoder, LinkType};
 pub use error::WireError;
 pub use flow::Protocol;
 pub use judge::{
-    Evidence, Quantiles, Report, SliceReport, TierReport, UrlReport, Usl, UslAnswer, Verdict,
+    Evidence, Quantiles, Report, RipeSlice, SliceReport, TierReport, UrlReport, Usl, UslAnswer,
+    Verdict,
 };
 pub use model::{ConnectionSeen, End, Model, Options, RequestSeen, Sink, WireTier};
 pub use rows::{Origin, TableSink, slices};

@@ -38,7 +38,7 @@ impl<F: FnMut(Vec<Batch>) + Send> TableSink<F> {
         Self { origin, requests, details, connections: TcpConnRows::default(), take }
     }
 
-    fn flush(&mut self) {
+    fn hand_on(&mut self) {
         let mut batches = Vec::new();
         push(&mut batches, &mut self.requests);
         push(&mut batches, &mut self.details);
@@ -52,11 +52,11 @@ impl<F: FnMut(Vec<Batch>) + Send> TableSink<F> {
 /// What is left goes when the model does.
 impl<F: FnMut(Vec<Batch>) + Send> Drop for TableSink<F> {
     fn drop(&mut self) {
-        self.flush();
+        self.hand_on();
     }
 }
 
-fn push<R: Rows>(batches: &mut Vec<Batch>, rows: &mut R) {
+pub(crate) fn push<R: Rows>(batches: &mut Vec<Batch>, rows: &mut R) {
     if !rows.is_empty() {
         batches.push(Batch { table: R::SPEC, rows: rows.finish() });
     }
@@ -71,7 +71,7 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for TableSink<F> {
         self.requests.push(&row);
         self.details.push(&detail(seen, host, source));
         if self.details.len() >= ROWS_MAX {
-            self.flush();
+            self.hand_on();
         }
     }
 
@@ -82,7 +82,7 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for TableSink<F> {
         (row.client_address, row.server_address) = (&client, &server);
         self.connections.push(&row);
         if self.connections.len() >= ROWS_MAX {
-            self.flush();
+            self.hand_on();
         }
     }
 }
@@ -113,7 +113,7 @@ fn ended(seen: &RequestSeen<'_>) -> i64 {
     seen.answered.map_or(seen.asked[1], |[_, last]| last)
 }
 
-fn request<'a>(
+pub(crate) fn request<'a>(
     seen: &RequestSeen<'a>,
     host: &'a str,
     source: &'a str,
@@ -147,7 +147,11 @@ fn request<'a>(
     }
 }
 
-fn detail<'a>(seen: &RequestSeen<'a>, host: &'a str, source: &'a str) -> WireRequest<'a> {
+pub(crate) fn detail<'a>(
+    seen: &RequestSeen<'a>,
+    host: &'a str,
+    source: &'a str,
+) -> WireRequest<'a> {
     let answered = seen.answered;
     let end_and_ack = answered.zip(seen.acknowledged);
     let parent_match = if seen.is_matched_by_header { "header" } else { "time" };
@@ -177,11 +181,12 @@ fn detail<'a>(seen: &RequestSeen<'a>, host: &'a str, source: &'a str) -> WireReq
         parent_match: seen.parent.map(|_| parent_match),
         end: seen.end.as_str(),
         is_truncated: seen.is_cut,
+        sampled_ratio: 1.0,
     }
 }
 
 /// All but the addresses, which need text of their own.
-fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a str) -> TcpConn<'a> {
+pub(crate) fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a str) -> TcpConn<'a> {
     let span = |us: Option<u32>| us.map(|us| seconds_of(us.into()));
     TcpConn {
         ts: micros(seen.last_ts),
@@ -222,6 +227,7 @@ fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a str) -> TcpC
         is_reset_in_flight: seen.is_rst_in_flight,
         requests_after_fin: seen.late_requests.into(),
         interface_index: seen.interface.into(),
+        sampled_ratio: 1.0,
         ..TcpConn::default()
     }
 }
@@ -240,7 +246,11 @@ pub fn slices(report: &Report, origin: &Origin) -> Batch {
     Batch { table: WireSliceRows::SPEC, rows: rows.finish() }
 }
 
-fn slice_row<'a>(slice: &SliceReport, width_ns: i64, origin: &'a Origin) -> WireSlice<'a> {
+pub(crate) fn slice_row<'a>(
+    slice: &SliceReport,
+    width_ns: i64,
+    origin: &'a Origin,
+) -> WireSlice<'a> {
     let at = |quantiles: Option<[u64; 3]>, at: usize| {
         quantiles.map(|quantiles| seconds_of(quantiles[at]))
     };
@@ -285,6 +295,8 @@ fn slice_row<'a>(slice: &SliceReport, width_ns: i64, origin: &'a Origin) -> Wire
         dispersion_100ms: slice.dispersion[1],
         little_error_ratio: slice.little_error,
         verdict: slice.verdict.map(crate::judge::Verdict::as_str),
+        sampled_ratio: 1.0,
+        is_lossy: slice.missed_by_tap > 0,
         ..WireSlice::default()
     }
 }

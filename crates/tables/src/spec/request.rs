@@ -4,7 +4,7 @@ table! {
     /// Every request as one tier saw it; two rows of different `tier` never measure the same thing.
     Request, RequestRows = "request";
     grain: "one row per request and tier that recorded it";
-    source: "access logs of nginx, HAProxy and Apache, captures that `weir wire` reads; later the edge and the beacon";
+    source: "access logs of nginx, HAProxy and Apache, captures that `weir wire` reads, live taps; later the edge and the beacon";
     sort: [ts];
     1 ts: Time = "When the tier wrote the record: at completion for proxies' logs.";
     2 host: Text = "The host that recorded it.";
@@ -46,4 +46,5 @@ table! {
     38 repair: OptText = "What was mended to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), `implausible_time` (the time in the line cannot be; it is in attrs as `weir.time`), joined by `,`; else NULL.";
     39 attrs: Attrs = "Fields of the line that have no column.";
     40 stream: OptInt = "Which file it was read from, or journal: the first 52 bits of the stream's identity. With source_offset it names the line; NULL when the source cannot be read again.";
+    41 sampled_ratio: OptFloat = "The share of connections that has rows, where not all have: live taps over their limits. NULL when every request has a row.";
 }

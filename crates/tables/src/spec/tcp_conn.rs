@@ -4,7 +4,7 @@ table! {
     /// Connections in packets: handshake, round trips, what was sent again, lost, held, and who ended them.
     TcpConn, TcpConnRows = "tcp_conn";
     grain: "one row per connection in a capture, when it is over or the capture is";
-    source: "captures";
+    source: "captures, and live taps (`live:eth0`)";
     sort: [ts];
     1 ts: Time = "The last packet.";
     2 host: Text = "The host that captured it.";
@@ -46,4 +46,5 @@ table! {
     38 is_reset_in_flight: Flag = "Whether the server reset it while a request waited.";
     39 requests_after_fin: Int = "Requests behind the server's FIN.";
     40 interface_index: Int = "The interface, as the capture numbers it.";
+    41 sampled_ratio: Float = "The share of connections that has rows; counts divided by it are those of all.";
 }

@@ -4,7 +4,7 @@ table! {
     /// Requests in packets: when their bytes were seen, what was sent again, and which edge request asked an upstream.
     WireRequest, WireRequestRows = "wire_request";
     grain: "one row per request in a capture; the row of `request` with the same source and `source_offset` belongs to it";
-    source: "captures";
+    source: "captures, and live taps (`live:eth0`)";
     sort: [ts];
     1 ts: Time = "When the last byte of the response was seen, or of the request if there was no response.";
     2 host: Text = "The host that captured it.";
@@ -31,4 +31,5 @@ table! {
     23 parent_match: OptText = "How the parent was found: by `header` or by `time`; NULL without one.";
     24 end: Text = "`ok`, `reset`, `closed`, `unanswered`, `unseen` (only the client has the response) or `cut`.";
     25 is_truncated: Flag = "Whether the snap length cut a head, so that fields or sizes may be missing.";
+    26 sampled_ratio: Float = "The share of connections that has rows; counts divided by it are those of all.";
 }

@@ -4,7 +4,7 @@ table! {
     /// Slices of time of one server port: arrivals, completions, concurrency, response times, what TCP did, a verdict.
     WireSlice, WireSliceRows = "wire_slice";
     grain: "one row per capture, server port and slice; slices without a packet have one too";
-    source: "captures";
+    source: "captures, and live taps (`live:eth0`)";
     sort: [ts];
     1 ts: Time = "When the slice begins.";
     2 host: Text = "The host that captured it.";
@@ -47,5 +47,10 @@ table! {
     39 dispersion_10ms: Float = "Variance over mean of arrivals in bins of 10 ms; 1 is chance.";
     40 dispersion_100ms: Float = "Variance over mean of arrivals in bins of 100 ms; 1 is chance.";
     41 little_error_ratio: OptFloat = "How far throughput times response time is from concurrency; NULL when idle.";
-    42 verdict: OptText = "What stands out in this slice alone; NULL when idle.";
+    42 verdict: OptText = "What stands out in this slice alone; NULL when idle, `unknown` when something was lost.";
+    43 sampled_ratio: Float = "The share of connections that was looked at; counts divided by it are those of all.";
+    44 tap_drops: OptInt = "Packets that the tap lost since its ring was full; NULL in captures, which do not say when.";
+    45 ring_freezes: OptInt = "How often the ring was full; NULL in captures.";
+    46 softnet_drops: OptInt = "Packets that the kernel of the host dropped before any tap; NULL in captures.";
+    47 is_lossy: Flag = "Whether packets of this slice may be missing: then loss, waits and arrivals prove nothing.";
 }

@@ -120,6 +120,8 @@ keys! {
         query_memory_bytes: u64 = 512 << 20, "B";
         /// Largest body of a parcel that an agent may send.
         parcel_bytes: u64 = 64 << 20, "B";
+        /// Largest capture that may be dropped on the page. It is held in memory while it is read, and not kept.
+        capture_bytes: u64 = 64 << 20, "B";
     }
     /// Where rows are kept, and for how long.
     store: Store {
@@ -295,6 +297,26 @@ keys! {
         known_seconds: u64 = 3600, "s";
         /// The version that Elasticsearch's shippers are told. Beats refuse to send to one that is older than they are.
         elasticsearch_version: String = "8.19.0".into(), "";
+    }
+    /// Packets that are watched all the time (docs/wire.md). Needs CAP_NET_RAW; nothing is watched unless an interface is named.
+    wire: Wire {
+        /// Interfaces: `eth0`, `lo`, `any` for all of them, or `NETNS/eth0` in a named network namespace. They are not made
+        /// promiscuous.
+        interfaces: Vec<String> = Vec::new(), "";
+        /// Ports of servers on this host and of the upstreams that it asks, at most 32. Empty watches all of TCP.
+        ports: Vec<u16> = vec![80, 443, 8080], "";
+        /// Bytes kept of each packet from its IP header on: enough for the head of a request. Of what is read, only method,
+        /// host, path, status and request id get into rows.
+        snap_bytes: u64 = 512, "B";
+        /// Memory that the kernel fills with packets, for each interface.
+        ring_bytes: u64 = 16 << 20, "B";
+        /// Connections that are followed at one time, for each interface; 400 bytes each. Idle ones are given up first.
+        connections: u64 = 100_000, "connections";
+        /// Processor time that each interface may cost, of one processor. Above, fewer connections are followed, each of them
+        /// whole; rows say of which share they are (`sampled_ratio`).
+        cpu_percent: u64 = 25, "%";
+        /// Requests that get rows of their own, for each interface. Above, fewer connections get rows; slices still count all.
+        requests_per_second: u64 = 1_000, "requests/s";
     }
     /// What weir says about itself.
     log: Log {

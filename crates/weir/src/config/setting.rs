@@ -81,6 +81,22 @@ impl Setting for bool {
     }
 }
 
+impl Setting for Vec<u16> {
+    const KIND: &'static str = "list of whole numbers";
+    fn from_toml(value: &Value) -> Option<Self> {
+        let number = |item: &Value| item.as_integer().and_then(|number| u16::try_from(number).ok());
+        value.as_array()?.iter().map(number).collect()
+    }
+    /// Separated by commas.
+    fn from_text(text: &str) -> Option<Self> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(|part| part.parse().ok()).collect()
+    }
+    fn to_toml(&self) -> Option<Value> {
+        Some(Value::Array(self.iter().map(|number| Value::Integer((*number).into())).collect()))
+    }
+}
+
 impl Setting for Vec<String> {
     const KIND: &'static str = "list of texts";
     fn from_toml(value: &Value) -> Option<Self> {

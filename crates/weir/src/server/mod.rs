@@ -12,6 +12,7 @@ mod rules;
 mod schema;
 mod sql;
 mod status;
+mod wire;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,6 +64,7 @@ pub(crate) struct App {
     pub(crate) queries: Semaphore,
     pub(crate) query_timeout: Duration,
     pub(crate) parcel_bytes: usize,
+    pub(crate) capture_bytes: usize,
 }
 
 /// The app as handlers hold it.
@@ -105,6 +107,9 @@ fn router(app: Shared) -> Router {
     let parcels = Router::new()
         .route("/api/link/parcel", post(link::parcel))
         .layer(DefaultBodyLimit::max(app.parcel_bytes));
+    let captures = Router::new()
+        .route("/api/wire", post(wire::post))
+        .layer(DefaultBodyLimit::max(app.capture_bytes));
     Router::new()
         .route("/api/sql", post(sql::post).get(sql::get))
         .route("/api/parse", post(parse::post))
@@ -118,6 +123,7 @@ fn router(app: Shared) -> Router {
         .route("/api/link/positions", post(link::positions))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .merge(parcels)
+        .merge(captures)
         .fallback(page::serve)
         .layer(from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)

@@ -54,6 +54,9 @@ const FILES: &[(&str, &[u8])] = files! {
     "views/tiers.js"
     "views/tiers_below.js"
     "views/watched.js"
+    "views/wire.js"
+    "views/wire_request.js"
+    "views/wire_sql.js"
 };
 
 /// Everything that is not the API.

@@ -110,6 +110,9 @@ impl Watch {
         })?;
         let follower = follow::Follower::new(watch.context.clone(), jobs, values, limits);
         watch.spawn("weir-tail", move |_| follower.run())?;
+        for collector in crate::capture::Collector::configured(values) {
+            watch.spawn("weir-wire", move |context| collector.run(&context))?;
+        }
         for _ in 0..2 {
             let _ = first.recv_timeout(Duration::from_millis(750));
         }

@@ -8,8 +8,14 @@ use weir_wire::{
     ConnectionSeen, Quantiles, Report, Skipped, SliceReport, TierReport, UrlReport, UslAnswer,
 };
 
-/// The whole answer.
+/// The whole answer as text.
 pub(super) fn object(report: &Report, files: &[PathBuf]) -> String {
+    serde_json::to_string_pretty(&value(report, files))
+        .expect("numbers, text and arrays become JSON")
+}
+
+/// The whole answer.
+pub(super) fn value(report: &Report, files: &[PathBuf]) -> Value {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let ends = report.span_ns.map(|span| span.map(instant));
     let slices = report.tiers.iter().flat_map(|tier| {
@@ -17,7 +23,7 @@ pub(super) fn object(report: &Report, files: &[PathBuf]) -> String {
     });
     let mut slices: Vec<Value> = slices.collect();
     slices.sort_by(|a, b| a["ts"].as_str().cmp(&b["ts"].as_str()));
-    let value = json!({
+    json!({
         "verdict": report.verdict.as_str(),
         "why": report.why,
         "answer": report.verdict.answer(),
@@ -33,8 +39,7 @@ pub(super) fn object(report: &Report, files: &[PathBuf]) -> String {
         "slices": slices,
         "worst_connections": report.worst.iter().map(connection).collect::<Vec<_>>(),
         "skipped": skipped(&report.skipped),
-    });
-    serde_json::to_string_pretty(&value).expect("numbers, text and arrays become JSON")
+    })
 }
 
 fn instant(ns: i64) -> String {

@@ -7,6 +7,7 @@ mod html;
 mod json;
 mod rows;
 mod text;
+mod upload;
 mod when;
 
 use std::hash::BuildHasher;
@@ -18,14 +19,25 @@ use clap::{Args, ValueEnum};
 use weir_wire::text::{Lines, TextReader};
 use weir_wire::{Capture, Format, Input, Model, Options, Report, Sink, Skipped, WireError};
 
+use crate::capture::{self, Place};
 use crate::failure::{EXIT_USAGE, Failure, read_failure};
 use crate::terminal::{Paint, complain, say};
 use crate::time_zone;
 use rows::Rows;
 
+pub(crate) use rows::fingerprint;
+pub(crate) use upload::{Question, answer as upload};
+pub(crate) use when::{parse_span, parse_width};
+
 /// Flags that say what to look at and how to show it.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArgs {
+    /// Look at what passes now instead of a file: an interface, `any`, or `NETNS/INTERFACE`.
+    #[arg(long, short, value_name = "INTERFACE", conflicts_with = "files")]
+    pub(crate) interface: Option<String>,
+    /// For how long; Ctrl-C ends it earlier.
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_span, requires = "interface")]
+    pub(crate) span: i64,
     /// text for a person; json, one object; csv or ndjson, the rows of one table.
     #[arg(long, value_enum, default_value_t = WireFormat::Text)]
     pub(crate) format: WireFormat,
@@ -96,9 +108,18 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
             .code(EXIT_USAGE));
     }
     let stdin = [PathBuf::from("-")];
-    let files = if files.is_empty() { &stdin } else { files };
+    let place = args.interface.as_deref().map(Place::parse);
+    let live = place.iter().map(|place| PathBuf::from(place.source())).collect::<Vec<_>>();
+    let files = match (live.as_slice(), files) {
+        ([], []) => &stdin,
+        ([], files) => files,
+        (live, _) => live,
+    };
     let rows = Rows::new(args, files)?;
-    let report = read(args, files, rows.sink())?;
+    let report = match &place {
+        Some(place) => watch(args, place, rows.sink())?,
+        None => read(args, files, rows.sink())?,
+    };
     rows.finish(&report)?;
     if let Some(path) = &args.html {
         html::write(path, &json::object(&report, files))?;
@@ -111,12 +132,7 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All files are one capture, in the order that is given.
-fn read(
-    args: &ModelArgs,
-    files: &[PathBuf],
-    sink: Option<Box<dyn Sink>>,
-) -> Result<Report, Failure> {
+fn model(args: &ModelArgs, sink: Option<Box<dyn Sink>>) -> Model {
     let options = Options {
         slice_ns: args.slice,
         ports: args.port.clone(),
@@ -127,7 +143,28 @@ fn read(
         seed: std::hash::RandomState::new().hash_one(0),
         ..Options::default()
     };
-    let mut model = Model::new(options, sink);
+    Model::new(options, sink)
+}
+
+/// What passes at `place` is the capture.
+fn watch(args: &ModelArgs, place: &Place, sink: Option<Box<dyn Sink>>) -> Result<Report, Failure> {
+    let mut model = model(args, sink);
+    let is_over = capture::end_at_signal()?;
+    let span = std::time::Duration::from_nanos(args.span.cast_unsigned());
+    let seen = capture::watch_for(place, &args.port, span, &is_over, &mut model)?;
+    let mut report = model.report();
+    report.skipped.merge(&seen.skipped);
+    report.tap_drops = Some(seen.tap_drops);
+    Ok(report)
+}
+
+/// All files are one capture, in the order that is given.
+fn read(
+    args: &ModelArgs,
+    files: &[PathBuf],
+    sink: Option<Box<dyn Sink>>,
+) -> Result<Report, Failure> {
+    let mut model = model(args, sink);
     let (mut skipped, mut tap_drops) = (Skipped::default(), None);
     for file in files {
         let input = open(file).map_err(failure)?;

@@ -238,7 +238,7 @@ const IDENTITY_BYTES: u64 = 1 << 20;
 
 /// The same for the same captures and the same questions; new each time for a pipe.
 fn identity(args: &ModelArgs, files: &[PathBuf]) -> Result<StreamId, Failure> {
-    if files.iter().any(|file| file == Path::new("-")) {
+    if args.interface.is_some() || files.iter().any(|file| file == Path::new("-")) {
         let half = |n: u8| u128::from(RandomState::new().hash_one(n));
         return Ok(StreamId(half(1) << 64 | half(2)));
     }
@@ -257,7 +257,7 @@ fn identity(args: &ModelArgs, files: &[PathBuf]) -> Result<StreamId, Failure> {
 }
 
 /// FNV-1a with a seed: stable between versions and machines, which the standard library's hashes are not.
-fn fingerprint(bytes: &[u8], seed: u64) -> u64 {
+pub(crate) fn fingerprint(bytes: &[u8], seed: u64) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -5,7 +5,7 @@ const WIDTH_MIN_NS: i64 = 1_000_000;
 const WIDTH_MAX_NS: i64 = 86_400_000_000_000;
 
 /// A width in nanoseconds.
-pub(super) fn parse_width(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_width(text: &str) -> Result<i64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit_ns = match unit.trim() {
@@ -22,6 +22,15 @@ pub(super) fn parse_width(text: &str) -> Result<i64, String> {
         Ok(width)
     } else {
         Err("a slice is between 1ms and 24h wide".to_owned())
+    }
+}
+
+/// How long to capture, in nanoseconds: 10s, 1m.
+pub(crate) fn parse_span(text: &str) -> Result<i64, String> {
+    match parse_width(text) {
+        Ok(span) if span >= 100_000_000 => Ok(span),
+        Err(why) if why.starts_with("write") => Err("write it as 10s, 1m or 1h".to_owned()),
+        _ => Err("it is between 100ms and 24h".to_owned()),
     }
 }
 

@@ -49,6 +49,24 @@ impl Netns {
         })
     }
 
+    /// A pair of interfaces, `veth` on both sides, with addresses of both families: this side's, then the other's.
+    pub(crate) fn join(&self, other: &Self, ours: [&str; 2], theirs: [&str; 2]) {
+        let ip = |args: &[&str]| {
+            let status = Command::new("ip").args(args).status().expect("iproute2 is there");
+            assert!(status.success(), "ip {args:?}");
+        };
+        let (one, two) = (&self.name, &other.name);
+        ip(&["-n", one, "link", "add", "veth", "type", "veth", "peer", "veth", "netns", two]);
+        for (name, addresses) in [(one, ours), (two, theirs)] {
+            for address in addresses {
+                let flag = address.contains(':').then_some("nodad");
+                let add = ["-n", name, "address", "add", address, "dev", "veth"];
+                ip(&add.into_iter().chain(flag).collect::<Vec<_>>());
+            }
+            ip(&["-n", name, "link", "set", "veth", "up"]);
+        }
+    }
+
     /// A command that runs inside the namespace.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
@@ -103,8 +121,29 @@ http {{
             dir = dir.display()
         );
         std::fs::write(&config, text).expect("it can be written");
+        Self::run(netns, dir, &config)
+    }
+
+    /// Serves `site` by itself, where `listen` says; its log is `access.log`.
+    pub(crate) fn serve(netns: &Netns, dir: &Path, listen: &str, site: &str) -> Self {
+        let config = dir.join("nginx.conf");
+        let dir_name = dir.display();
+        let text = format!(
+            "daemon off; worker_processes 1; pid {dir_name}/nginx.pid; error_log {dir_name}/error.log;
+             events {{ worker_connections 1024; }}
+             http {{ access_log {dir_name}/access.log; keepalive_requests 1000000;
+               client_body_temp_path {dir_name}/body; proxy_temp_path {dir_name}/proxy;
+               fastcgi_temp_path {dir_name}/fastcgi; uwsgi_temp_path {dir_name}/uwsgi;
+               scgi_temp_path {dir_name}/scgi;
+               server {{ {listen} {site} }} }}"
+        );
+        std::fs::write(&config, text).expect("it can be written");
+        Self::run(netns, dir, &config)
+    }
+
+    fn run(netns: &Netns, dir: &Path, config: &Path) -> Self {
         let mut command = netns.command("nginx");
-        command.arg("-c").arg(&config).arg("-p").arg(dir).stdin(Stdio::null());
+        command.arg("-c").arg(config).arg("-p").arg(dir).stdin(Stdio::null());
         Self(command.spawn().expect("nginx can be started"))
     }
 }
@@ -125,6 +164,8 @@ pub(crate) struct Manner {
     pub(crate) is_stalled: Arc<AtomicBool>,
     /// Milliseconds before the first byte of an answer.
     pub(crate) think_millis: Arc<AtomicU64>,
+    /// The same for requests below `/search`, on top.
+    pub(crate) search_millis: Arc<AtomicU64>,
     /// Bytes of an answer's body.
     pub(crate) body_bytes: Arc<AtomicU64>,
     /// Everything ends.
@@ -171,7 +212,11 @@ fn answer(mut stream: TcpStream, manner: &Manner) {
     if !matches!(stream.read(&mut request), Ok(length) if length > 0) {
         return;
     }
-    pause(Duration::from_millis(manner.think_millis.load(Ordering::Relaxed)));
+    let mut millis = manner.think_millis.load(Ordering::Relaxed);
+    if request.starts_with(b"GET /search") {
+        millis += manner.search_millis.load(Ordering::Relaxed);
+    }
+    pause(Duration::from_millis(millis));
     let length = usize::try_from(manner.body_bytes.load(Ordering::Relaxed)).expect("it is small");
     let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n");
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'z'; length]));

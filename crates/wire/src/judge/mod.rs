@@ -1,11 +1,13 @@
 //! What the numbers mean: a verdict for each tier and for all of it, with the numbers behind it.
 
 mod evidence;
+mod live;
 mod report;
 mod rules;
 mod usl;
 
 pub use evidence::Evidence;
+pub use live::RipeSlice;
 pub use report::{Quantiles, Report, SliceReport, TierReport, UrlReport};
 pub use rules::Verdict;
 pub use usl::{Usl, UslAnswer};

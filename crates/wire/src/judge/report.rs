@@ -353,9 +353,9 @@ fn report_slices(tier: &Tier, world: &World) -> Vec<SliceReport> {
 }
 
 /// What is normal for the tier.
-struct Usual {
-    delay_us: u64,
-    think_us: u64,
+pub(super) struct Usual {
+    pub(super) delay_us: u64,
+    pub(super) think_us: u64,
 }
 
 fn us(ns: i64) -> u64 {
@@ -363,7 +363,7 @@ fn us(ns: i64) -> u64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
-fn report_slice(
+pub(super) fn report_slice(
     slice: &Slice,
     start_ns: i64,
     observed_ns: i64,

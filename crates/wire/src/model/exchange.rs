@@ -82,6 +82,11 @@ impl Pool {
         self.free.push(slot);
     }
 
+    /// All that are under way.
+    pub(crate) fn in_use(&mut self) -> impl Iterator<Item = &mut Exchange> {
+        self.items.iter_mut().filter(|item| item.is_in_use)
+    }
+
     pub(crate) fn get(&mut self, slot: u32) -> &mut Exchange {
         &mut self.items[slot as usize]
     }

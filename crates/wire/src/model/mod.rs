@@ -5,6 +5,7 @@
 
 mod exchange;
 mod pair;
+mod ripe;
 mod seen;
 mod slice;
 mod talk;
@@ -14,6 +15,7 @@ mod urls;
 
 pub use seen::{ConnectionSeen, End, RequestSeen, Sink, WireTier};
 
+pub(crate) use ripe::Ripe;
 pub(crate) use slice::{Sealed, Slice};
 pub(crate) use tier::{Tier, Traffic};
 
@@ -111,6 +113,8 @@ pub(crate) struct World {
     pub(crate) connections: u64,
     pub(crate) given_up: u64,
     pub(crate) worst: Vec<ConnectionSeen>,
+    /// Slices that were taken out, for numbers that stay their own.
+    pub(crate) taken: u32,
 }
 
 impl Model {
@@ -122,24 +126,15 @@ impl Model {
 
     /// Takes in the next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        let Self { connections, closing, world } = self;
+        let world = &mut self.world;
         if !world.is_asked_for(packet) {
             return world.skipped.add(Skip::Filter);
         }
         if !world.enter_slice(packet.ts_ns) {
             return world.skipped.add(Skip::Time);
         }
-        while let Some((until, slot, number)) = closing.front().copied() {
-            if until > packet.ts_ns {
-                break;
-            }
-            closing.pop_front();
-            let connection = connections.get(slot);
-            if connection.is_live() && connection.number == number {
-                track::finish(connection, world, false);
-                connections.remove(slot);
-            }
-        }
+        self.forget_closed(packet.ts_ns);
+        let Self { connections, closing, world } = self;
         let slot = match connections.find(packet.from, packet.to) {
             Some(slot) => {
                 let connection = connections.get(slot);
@@ -165,6 +160,23 @@ impl Model {
         track::packet(connection, world, packet);
         if connection.is_closing_now() {
             closing.push_back((packet.ts_ns + LINGER_NS, slot, connection.number));
+        }
+    }
+
+    /// Closed connections are over when nothing more can come for them.
+    #[inline]
+    fn forget_closed(&mut self, now: i64) {
+        let Self { connections, closing, world } = self;
+        while let Some((until, slot, number)) = closing.front().copied() {
+            if until > now {
+                break;
+            }
+            closing.pop_front();
+            let connection = connections.get(slot);
+            if connection.is_live() && connection.number == number {
+                track::finish(connection, world, false);
+                connections.remove(slot);
+            }
         }
     }
 
@@ -232,6 +244,7 @@ impl World {
             connections: 0,
             given_up: 0,
             worst: Vec::new(),
+            taken: 0,
         }
     }
 

@@ -175,4 +175,6 @@ pub trait Sink: Send {
     fn request(&mut self, request: &RequestSeen<'_>);
     /// A connection is over.
     fn connection(&mut self, connection: &ConnectionSeen);
+    /// What waits is wanted now.
+    fn flush(&mut self) {}
 }

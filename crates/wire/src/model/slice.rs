@@ -44,6 +44,8 @@ pub(crate) struct Slice {
     pub(crate) bytes: u64,
     /// Sums of squares of arrivals in bins of 10 and of 100 ms.
     pub(crate) squares: [u64; 2],
+    /// Whether it holds the duration of a request that arrived in a slice that had been taken out.
+    pub(crate) has_late: bool,
 }
 
 /// p50, p95 and p99 in microseconds; `None` where nothing was measured.
@@ -92,6 +94,9 @@ pub(crate) struct Slices {
 /// Slices older than this many seconds are sealed.
 const SEAL_AFTER_NS: i64 = 120_000_000_000;
 
+/// Slices that are taken out at once, those in which nothing happened included.
+const SLICES_AT_ONCE: u32 = 10_000;
+
 impl Slices {
     /// The slice with this number; made when there is none.
     #[inline]
@@ -117,6 +122,16 @@ impl Slices {
             }
             self.sealed_to += 1;
         }
+    }
+
+    /// Takes out the first `count`; those in which nothing happened are empty. The rest moves to the front.
+    pub(crate) fn take(&mut self, count: u32) -> Vec<(u32, Box<Slice>)> {
+        let taken = (count as usize).min(self.items.len());
+        self.sealed_to = self.sealed_to.saturating_sub(taken);
+        let mut items = self.items.drain(..taken);
+        (0..count.min(SLICES_AT_ONCE))
+            .map(|number| (number, items.next().flatten().unwrap_or_default()))
+            .collect()
     }
 
     pub(crate) fn seal_all(&mut self) {
@@ -174,6 +189,23 @@ impl Idle {
                 (true, false) => self.holes[at] = before,
                 (false, true) => self.holes[at] = after,
                 (false, false) => drop(self.holes.remove(at)),
+            }
+        }
+    }
+
+    /// What is not filled before `cut` is final.
+    pub(crate) fn settle(&mut self, cut: i64, finish: &mut impl FnMut(i64, i64)) {
+        if self.reach != 0 && self.reach < cut {
+            self.holes.push_back((self.reach, cut));
+            self.reach = cut;
+        }
+        while let Some((from, to)) = self.holes.pop_front() {
+            if from >= cut {
+                return self.holes.push_front((from, to));
+            }
+            finish(from, to.min(cut));
+            if to > cut {
+                return self.holes.push_front((cut, to));
             }
         }
     }

@@ -613,6 +613,7 @@ fn count(world: &mut World, slot: u32, end: End) {
     url.total.add(total);
     let slice = tier.slices.at(began);
     slice.timed += 1;
+    slice.has_late |= asked < start_ns;
     slice.sum_us += total;
     #[expect(clippy::cast_precision_loss, reason = "a variance needs no more than 53 bits")]
     {

@@ -103,6 +103,11 @@ const PAUSES_MAX: usize = 10_000;
 const SECONDS_MAX: usize = 100_000;
 
 impl Rhythm {
+    /// Nothing counted yet, but the last arrival is known, so that the next pause is measured whole.
+    pub(crate) fn anew(&self) -> Self {
+        Self { last: self.last, ..Self::default() }
+    }
+
     /// A request arrived; `slice` is its slice, `since` how long after the capture's begin.
     pub(crate) fn arrive(&mut self, ts: i64, since: i64, slice: &mut Slice) {
         for (at, width) in BIN_NS.into_iter().enumerate() {

@@ -172,7 +172,8 @@ fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
     world.packets += 1;
     world.bytes += u64::from(packet.payload_length);
     connection.half(side).packets += 1;
-    let (number, tier) = (world.slice, usize::from(connection.tier));
+    let (number, taken) = (world.slice, world.taken);
+    let (number, tier) = (number, usize::from(connection.tier));
     let tier = &mut world.tiers[tier];
     let slice = tier.slices.at(number);
     tier.packets += 1;
@@ -190,8 +191,9 @@ fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
     {
         tier.delay.add(delay_us);
         slice.delay.add(delay_us);
-        if connection.delay_slice != number {
-            connection.delay_slice = number;
+        let lasting = taken.wrapping_add(number);
+        if connection.delay_slice != lasting {
+            connection.delay_slice = lasting;
             slice.delayed_connections += 1;
         }
     }

@@ -65,6 +65,11 @@ impl Urls {
         number
     }
 
+    /// How many templates there are.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     pub(crate) fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", String::as_str)
     }

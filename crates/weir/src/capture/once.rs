@@ -1,0 +1,56 @@
+//! A tap for a person: packets of some seconds into a model.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use weir_tables::Clock;
+use weir_wire::live::{Tap, TapOptions};
+use weir_wire::{Decoder, Model, Skipped};
+
+use super::Place;
+use crate::clock::SystemClock;
+use crate::failure::Failure;
+use crate::wire::failure;
+
+/// Bytes of a packet that are looked at: heads of requests, not bodies.
+const SNAP_BYTES: u32 = 1024;
+const RING_BYTES: usize = 32 << 20;
+/// How long a wait may keep the end from being noticed.
+const STEP: Duration = Duration::from_millis(100);
+
+/// What the tap says beside packets.
+pub(crate) struct Seen {
+    pub(crate) skipped: Skipped,
+    pub(crate) tap_drops: u64,
+}
+
+/// Fills `model` for `span`, or until `is_over`.
+pub(crate) fn watch_for(
+    place: &Place,
+    ports: &[u16],
+    span: Duration,
+    is_over: &AtomicBool,
+    model: &mut Model,
+) -> Result<Seen, Failure> {
+    let options = TapOptions {
+        interface: place.interface.clone(),
+        ports: ports.to_vec(),
+        snap_bytes: SNAP_BYTES,
+        ring_bytes: RING_BYTES,
+    };
+    place.inside(|| {
+        let mut tap = Tap::open(options).map_err(failure)?;
+        let (mut decoder, mut skipped) = (Decoder::default(), Skipped::default());
+        let end = SystemClock.now() + span;
+        while SystemClock.now() < end && !is_over.load(Ordering::Relaxed) {
+            tap.step(STEP, &mut |frame| {
+                if let Some(packet) = frame.packet(&mut decoder, &mut skipped) {
+                    model.packet(&packet);
+                }
+            })
+            .map_err(failure)?;
+        }
+        let tap_drops = tap.counts().map_err(failure)?.drops;
+        Ok(Seen { skipped, tap_drops })
+    })
+}

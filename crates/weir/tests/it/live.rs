@@ -1,0 +1,247 @@
+//! The live tap against a real nginx and real visitors: nothing twice, nothing missing, and what is missing is said.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::harness::{WEIR, Weir, can_run, is_root, quiet, serve, text, wait_for};
+use super::netns::{Netns, Nginx};
+
+/// For what takes a moment on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CONNECTIONS: i64 = 8;
+
+/// A server's namespace with nginx on port 8080, and a visitors' namespace on the other side of a pair of interfaces.
+struct Scene {
+    server: Netns,
+    visitors: Netns,
+    _nginx: Nginx,
+    dir: tempfile::TempDir,
+}
+
+impl Scene {
+    fn set(purpose: &str) -> Option<Self> {
+        let has_nginx = Path::new("/usr/sbin/nginx").exists();
+        let made = if is_root() && has_nginx {
+            Netns::make(purpose).zip(Netns::make(&format!("{purpose}-c")))
+        } else {
+            None
+        };
+        if !can_run(purpose, "root, nginx, wrk and iproute2", made.is_some()) {
+            return None;
+        }
+        let (server, visitors) = made?;
+        server.join(&visitors, ["10.77.0.1/24", "fd77::1/64"], ["10.77.0.2/24", "fd77::2/64"]);
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).expect("it is ours");
+        let site = "location / { return 200 hello; }";
+        let nginx = Nginx::serve(&server, dir.path(), "listen 8080; listen [::]:8080;", site);
+        wait_for("nginx listens", PATIENCE, || {
+            let found = server.command("ss").args(["-Htln", "sport", "=", ":8080"]).output();
+            (!found.expect("iproute2 is there").stdout.is_empty()).then_some(())
+        });
+        Some(Self { server, visitors, _nginx: nginx, dir })
+    }
+
+    /// A weir whose tap is on `interface` of the server's namespace, without limits that a busy machine would meet.
+    fn watch(&self, interface: &str) -> Weir {
+        let mut command = serve("up", &self.dir.path().join("data"));
+        quiet(&mut command);
+        command
+            .env("WEIR_WIRE_INTERFACES", format!("{}/{interface}", self.server.name))
+            .env("WEIR_WIRE_PORTS", "8080")
+            .env("WEIR_WIRE_CPU_PERCENT", "400")
+            .env("WEIR_WIRE_RING_BYTES", "67108864")
+            .env("WEIR_WIRE_REQUESTS_PER_SECOND", "10000000");
+        let weir = Weir::start(command);
+        let ran = "select count(*) from collector_run where collector = 'wire' and is_success";
+        wait_for("the tap is open", PATIENCE, || (weir.number(ran) > 0).then_some(()));
+        weir
+    }
+
+    /// wrk for two seconds; how many answers it counted.
+    fn load(&self, from: &Netns, url: &str) -> i64 {
+        let connections = CONNECTIONS.to_string();
+        let output = from
+            .command("wrk")
+            .args(["-t1", "-c", &connections, "-d2s", url])
+            .output()
+            .expect("wrk can be started");
+        let said = text(&output.stdout);
+        let count = said.lines().find_map(|line| line.trim().split_once(" requests in"));
+        count.and_then(|(count, _)| count.parse().ok()).unwrap_or_else(|| panic!("{said}"))
+    }
+
+    /// Lines of nginx's log, once no more are written.
+    fn logged(&self) -> i64 {
+        let lines = || {
+            let log = std::fs::read_to_string(self.dir.path().join("access.log"));
+            log.unwrap_or_default().lines().count()
+        };
+        let mut before = 0;
+        let count = wait_for("the log is quiet", PATIENCE, || {
+            let now = lines();
+            super::harness::pause(Duration::from_millis(300));
+            (std::mem::replace(&mut before, now) == now && now > 0).then_some(now)
+        });
+        i64::try_from(count).expect("few")
+    }
+}
+
+fn requests(weir: &Weir) -> i64 {
+    weir.number("select count(*) from request where source like 'live:%' and http_response_status_code = 200")
+}
+
+/// All rows of `logged` requests, and none that is not one.
+fn agree(weir: &Weir, logged: i64) {
+    wait_for("all requests have rows", PATIENCE, || (requests(weir) >= logged).then_some(()));
+    wait_for("all slices are finished", PATIENCE, || {
+        let arrived = "select coalesce(sum(arrivals), 0) from wire_slice";
+        (weir.number(arrived) >= logged).then_some(())
+    });
+    super::harness::pause(Duration::from_secs(1));
+    assert_eq!(requests(weir), logged, "one row a request");
+    let slices = weir.rows(
+        "select sum(arrivals), sum(completions), sum(tap_drops),
+           cast(max(sampled_ratio) as bigint), cast(min(sampled_ratio) as bigint)
+         from wire_slice",
+    );
+    assert_eq!(slices[0], [logged, logged, 0, 1, 1].map(Value::from), "slices count the same");
+    let details = weir.number("select count(*) from wire_request where \"end\" = 'ok'");
+    assert_eq!(details, logged);
+}
+
+#[test]
+fn live_requests_are_those_of_the_visitors_and_of_the_log_in_both_families() {
+    let Some(scene) = Scene::set("live") else { return };
+    let weir = scene.watch("veth");
+    let mut asked = scene.load(&scene.visitors, "http://10.77.0.1:8080/item/7");
+    asked += scene.load(&scene.visitors, "http://[fd77::1]:8080/six");
+    let logged = scene.logged();
+    // wrk leaves in the middle of its last requests.
+    assert!((asked..=asked + 2 * CONNECTIONS).contains(&logged), "{asked} asked, {logged} logged");
+    agree(&weir, logged);
+    let paths = weir.rows(
+        "select url_template, count(*) > 0, min(think_seconds) >= 0 from wire_request group by 1 order by 1",
+    );
+    let expected = |name: &str| vec![Value::from(name), true.into(), true.into()];
+    assert_eq!(paths, vec![expected("/item/{id}"), expected("/six")]);
+    let six = "select count(*) from request where client_address = 'fd77::2' and url_path = '/six'";
+    assert!(weir.number(six) > 0);
+    wait_for("connections that ended have rows", PATIENCE, || {
+        (weir.number("select count(*) from tcp_conn where client_syns > 0") >= 2 * CONNECTIONS)
+            .then_some(())
+    });
+    assert_eq!(weir.terminate(), Some(0));
+}
+
+#[test]
+fn loopback_is_counted_once() {
+    let Some(scene) = Scene::set("live-lo") else { return };
+    let weir = scene.watch("lo");
+    scene.load(&scene.server, "http://127.0.0.1:8080/");
+    agree(&weir, scene.logged());
+}
+
+#[test]
+fn a_person_sees_what_passes_now() {
+    let Some(scene) = Scene::set("live-once") else { return };
+    let place = format!("{}/lo", scene.server.name);
+    let watching = Command::new(WEIR)
+        .args(["wire", "-i", &place, "--for", "6s", "--port", "8080", "--format", "json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("weir can be started");
+    wait_for("the tap is open", PATIENCE, || {
+        let open =
+            scene.server.command("ss").args(["-H", "-0"]).output().expect("iproute2 is there");
+        text(&open.stdout).contains(":lo").then_some(())
+    });
+    scene.load(&scene.server, "http://127.0.0.1:8080/now");
+    let logged = scene.logged();
+    let output = watching.wait_with_output().expect("it was started");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert_eq!(answer["tiers"][0]["requests"], logged, "{answer}");
+    assert_eq!(answer["tap_drops"], 0);
+}
+
+#[test]
+fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
+    let Some(scene) = Scene::set("burst") else { return };
+    let place = format!("{}/lo", scene.server.name);
+    for is_payload in [false, true] {
+        let file = scene.dir.path().join(format!("{is_payload}.pcapng"));
+        let mut command = Command::new(WEIR);
+        command.args(["capture", "4s", "-i", &place, "--port", "8080", "--out"]).arg(&file);
+        command.args(is_payload.then_some("--payload")).stdout(Stdio::piped());
+        let capturing = command.spawn().expect("weir can be started");
+        wait_for("the tap is open", PATIENCE, || {
+            let open = scene.server.command("ss").args(["-H", "-0"]).output().expect("iproute2");
+            text(&open.stdout).contains(":lo").then_some(())
+        });
+        let curl = ["-s", "-H", "Cookie: secret", "http://127.0.0.1:8080/private"];
+        scene.server.command("curl").args(curl).output().expect("curl can be started");
+        let said = text(&capturing.wait_with_output().expect("it was started").stdout);
+        let packets: usize = said.split(' ').next().and_then(|n| n.parse().ok()).expect("a count");
+        assert!(packets >= 8, "{said}");
+        let bytes = std::fs::read(&file).expect("it was written");
+        let holds = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+        assert_eq!(holds(b"secret"), is_payload);
+        let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "nobody else reads it");
+        let path = file.to_str().expect("text");
+        let dump = Command::new("tcpdump").args(["-nn", "-r", path]).output().expect("tcpdump");
+        assert_eq!(text(&dump.stdout).lines().count(), packets, "{}", text(&dump.stderr));
+        let fields = ["-n", "-r", path, "-T", "fields", "-e", "frame.interface_name"];
+        let shark = Command::new("tshark").args(fields).output().expect("tshark");
+        let names = text(&shark.stdout);
+        assert!(names.lines().count() == packets && names.lines().all(|name| name == "lo"));
+        let wire = super::harness::weir(&["wire", path, "--format", "json"]);
+        let answer: Value = serde_json::from_slice(&wire.stdout).expect("an object");
+        assert_eq!((&answer["tiers"][0]["requests"], &answer["tap_drops"]), (&1.into(), &0.into()));
+        let again = super::harness::weir(&["capture", "1s", "-i", "lo", "--out", path]);
+        assert!(text(&again.stderr).contains("--out"), "what exists is not written over");
+    }
+}
+
+#[test]
+fn a_capability_is_enough_and_its_lack_is_named() {
+    let Some(scene) = Scene::set("live-cap") else { return };
+    // Nobody may look into the directory that programs are built in.
+    let program = scene.dir.path().join("weir");
+    std::fs::copy(WEIR, &program).expect("there is room");
+    let run = |capability: &str, out: &str| {
+        let mut command = scene.server.command("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.args(["--inh-caps", capability, "--ambient-caps", capability]).arg(&program);
+        command.args(["capture", "200ms", "-i", "lo", "--out"]).arg(scene.dir.path().join(out));
+        command.output().expect("setpriv can be started")
+    };
+    let refused = run("-all", "no.pcapng");
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(said.contains("cannot take packets of `lo`"), "{said}");
+    assert!(
+        said.contains("setcap cap_net_raw+ep") && said.contains("AmbientCapabilities"),
+        "{said}"
+    );
+    let allowed = run("-all,+net_raw", "yes.pcapng");
+    assert!(allowed.status.success(), "{}", text(&allowed.stderr));
+    assert!(scene.dir.path().join("yes.pcapng").exists());
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named_with_those_that_are() {
+    if !can_run("live-none", "root", is_root()) {
+        return;
+    }
+    let output = super::harness::weir(&["wire", "-i", "nosuch0", "--for", "1s"]);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("`nosuch0`: there is no such interface") && said.contains("lo"),
+        "{said}"
+    );
+}

@@ -1,0 +1,235 @@
+//! The kernel's filter: classic BPF that lets TCP packets of the wanted ports through, of a share of the connections.
+//!
+//! Instruction set: Documentation/networking/filter.rst, linux/filter.h. Packets begin at their network header (the
+//! socket is SOCK_DGRAM); what is known of them besides is read at negative offsets. Dropping a packet here costs the
+//! kernel tens of nanoseconds; handing it over costs ten times that, and this program as much again. That is why
+//! sampling happens here: by a hash of both ends that is the same for both directions, so a connection is seen whole
+//! or not at all. The hash has a seed, since strangers choose their ports.
+
+use std::collections::HashMap;
+
+/// One instruction, as the kernel takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Instruction {
+    pub(super) code: u16,
+    pub(super) jump_true: u8,
+    pub(super) jump_false: u8,
+    pub(super) k: u32,
+}
+
+/// What is let through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted<'a> {
+    /// Either end's port; all when empty. [`PORTS_MAX`] at most.
+    pub(super) ports: &'a [u16],
+    /// Bytes of a packet that are kept, from the network header on.
+    pub(super) snap_bytes: u32,
+    /// Of 65,536 connections so many.
+    pub(super) share: u32,
+    /// Seeds the hash of connections.
+    pub(super) seed: u64,
+}
+
+/// Ports that a filter can tell: jumps reach 255 instructions far.
+pub(super) const PORTS_MAX: usize = 32;
+/// The share of all connections.
+pub(super) const ALL: u32 = 65_536;
+
+const LOAD_WORD: u16 = 0x20;
+const LOAD_HALF: u16 = 0x28;
+const LOAD_BYTE: u16 = 0x30;
+const LOAD_HALF_X: u16 = 0x48;
+const LOAD_X_HEADER: u16 = 0xb1;
+const LOAD_X_MEMORY: u16 = 0x61;
+const STORE: u16 = 0x02;
+const MULTIPLY: u16 = 0x24;
+const SHIFT_RIGHT: u16 = 0x74;
+const XOR_X: u16 = 0xac;
+const JUMP: u16 = 0x05;
+const IF_EQUAL: u16 = 0x15;
+const IF_NOT_BELOW: u16 = 0x35;
+const IF_BITS: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+/// `SKF_AD_OFF` and what lies there: EtherType, way, hardware type.
+const PROTOCOL: u32 = 0xffff_f000;
+const WAY: u32 = 0xffff_f004;
+const HARDWARE: u32 = 0xffff_f01c;
+/// `ARPHRD_LOOPBACK` and `PACKET_OUTGOING`.
+const LOOPBACK: u32 = 772;
+const OUTGOING: u32 = 4;
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+const VLAN: [u32; 2] = [0x8100, 0x88a8];
+const TCP: u32 = 6;
+
+/// A place to jump to.
+type Label = u32;
+
+/// Instructions whose jumps are still names.
+#[derive(Default)]
+struct Program {
+    code: Vec<Instruction>,
+    /// For each instruction where it goes when true, when false; 0 for the next one.
+    jumps: Vec<[Label; 2]>,
+    places: HashMap<Label, usize>,
+    labels: Label,
+}
+
+impl Program {
+    fn label(&mut self) -> Label {
+        self.labels += 1;
+        self.labels
+    }
+
+    fn here(&mut self, label: Label) {
+        self.places.insert(label, self.code.len());
+    }
+
+    fn add(&mut self, code: u16, k: u32) {
+        self.branch(code, k, 0, 0);
+    }
+
+    fn branch(&mut self, code: u16, k: u32, when_true: Label, when_false: Label) {
+        self.code.push(Instruction { code, jump_true: 0, jump_false: 0, k });
+        self.jumps.push([when_true, when_false]);
+    }
+
+    /// With labels as distances.
+    fn finish(mut self) -> Vec<Instruction> {
+        for (at, instruction) in self.code.iter_mut().enumerate() {
+            let distance = |label: Label| match label {
+                0 => 0,
+                label => self.places[&label] - at - 1,
+            };
+            let [when_true, when_false] = self.jumps[at].map(distance);
+            let short = |far: usize| u8::try_from(far).expect("few ports keep jumps short");
+            if instruction.code == JUMP {
+                instruction.k = u32::try_from(when_true).expect("programs are short");
+            } else {
+                instruction.jump_true = short(when_true);
+                instruction.jump_false = short(when_false);
+            }
+        }
+        self.code
+    }
+}
+
+/// The program for `wanted`.
+pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
+    let mut p = Program::default();
+    let (begin, next, outer_tag, none) = (p.label(), p.label(), p.label(), p.label());
+    let bodies = [(IPV4, 0), (IPV6, 0), (IPV4, 4), (IPV6, 4)].map(|body| (body, p.label()));
+    // Loopback shows each packet twice: going out and coming in. The second is kept.
+    p.add(LOAD_WORD, HARDWARE);
+    p.branch(IF_EQUAL, LOOPBACK, 0, begin);
+    p.add(LOAD_WORD, WAY);
+    p.branch(IF_EQUAL, OUTGOING, none, begin);
+    p.here(begin);
+    p.add(LOAD_WORD, PROTOCOL);
+    dispatch(&mut p, [IPV4, IPV6], [bodies[0].1, bodies[1].1]);
+    p.branch(IF_EQUAL, VLAN[0], outer_tag, 0);
+    p.branch(IF_EQUAL, VLAN[1], outer_tag, none);
+    p.here(none);
+    p.add(RETURN, 0);
+    // A tag that is still there: coming in it stands before the header, going out the kernel points behind it.
+    p.here(outer_tag);
+    p.add(LOAD_WORD, WAY);
+    p.branch(IF_EQUAL, OUTGOING, 0, next);
+    p.add(LOAD_BYTE, 0);
+    p.add(SHIFT_RIGHT, 4);
+    dispatch(&mut p, [4, 6], [bodies[0].1, bodies[1].1]);
+    p.add(RETURN, 0);
+    p.here(next);
+    p.add(LOAD_HALF, 2);
+    dispatch(&mut p, [IPV4, IPV6], [bodies[2].1, bodies[3].1]);
+    p.add(RETURN, 0);
+    for ((protocol, base), label) in bodies {
+        p.here(label);
+        body(&mut p, wanted, protocol == IPV4, base);
+    }
+    p.finish()
+}
+
+/// Goes to one of two places, which may be far.
+fn dispatch(p: &mut Program, values: [u32; 2], places: [Label; 2]) {
+    for (value, place) in values.into_iter().zip(places) {
+        let other = p.label();
+        p.branch(IF_EQUAL, value, 0, other);
+        p.branch(JUMP, 0, place, 0);
+        p.here(other);
+    }
+}
+
+/// The IP header stands at `base`.
+fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
+    let (accept, refuse) = (p.label(), p.label());
+    p.add(LOAD_BYTE, base + if is_ipv4 { 9 } else { 6 });
+    p.branch(IF_EQUAL, TCP, 0, refuse);
+    if is_ipv4 {
+        // Fragments have no ports, or not all of their bytes.
+        p.add(LOAD_HALF, base + 6);
+        p.branch(IF_BITS, 0x3fff, refuse, 0);
+        p.add(LOAD_X_HEADER, base);
+    }
+    let load_port = |p: &mut Program, at: u32| match is_ipv4 {
+        true => p.add(LOAD_HALF_X, base + at),
+        false => p.add(LOAD_HALF, base + 40 + at),
+    };
+    if !wanted.ports.is_empty() {
+        for at in [0, 2] {
+            load_port(p, at);
+            for port in wanted.ports.iter().take(PORTS_MAX) {
+                p.branch(IF_EQUAL, u32::from(*port), accept, 0);
+            }
+        }
+        p.here(refuse);
+        p.add(RETURN, 0);
+    }
+    p.here(accept);
+    if wanted.share < ALL {
+        load_port(p, 0);
+        p.add(STORE, 0);
+        load_port(p, 2);
+        sample(p, wanted, is_ipv4, base);
+    }
+    p.add(RETURN, wanted.snap_bytes);
+    if wanted.ports.is_empty() {
+        p.here(refuse);
+        p.add(RETURN, 0);
+    }
+}
+
+/// One port is in memory 0, the other in the accumulator: goes on with the share of connections that is wanted.
+fn sample(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
+    let odd = |shift: u32| {
+        let word = u32::try_from((wanted.seed >> shift) & 0xffff_ffff).expect("32 bits");
+        (word ^ 0x9e37_79b9) | 1
+    };
+    let mix = |p: &mut Program| {
+        p.add(LOAD_X_MEMORY, 0);
+        p.add(XOR_X, 0);
+    };
+    mix(p);
+    p.add(MULTIPLY, odd(0));
+    let words = if is_ipv4 { (12..20).step_by(4) } else { (8..40).step_by(4) };
+    for at in words {
+        p.add(STORE, 0);
+        p.add(LOAD_WORD, base + at);
+        mix(p);
+    }
+    p.add(MULTIPLY, odd(32));
+    p.add(STORE, 0);
+    p.add(SHIFT_RIGHT, 15);
+    mix(p);
+    p.add(MULTIPLY, odd(16));
+    p.add(SHIFT_RIGHT, 16);
+    let kept = p.label();
+    p.branch(IF_NOT_BELOW, wanted.share, 0, kept);
+    p.add(RETURN, 0);
+    p.here(kept);
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

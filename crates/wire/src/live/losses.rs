@@ -1,0 +1,101 @@
+//! What a tap lost, and in which slices: the kernel's counters are read now and then, so a loss lies somewhere between
+//! two looks.
+
+use std::collections::VecDeque;
+
+/// What was lost in a stretch of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Packets that the ring had no room for.
+    pub tap_drops: u64,
+    /// How often the ring was full.
+    pub ring_freezes: u64,
+    /// Packets that the kernel dropped before the tap: `/proc/net/softnet_stat`, second column.
+    pub softnet_drops: u64,
+    /// Whether something may have been lost in this stretch, although it is counted in another.
+    pub is_touched: bool,
+}
+
+impl Lost {
+    /// Whether what was seen in this stretch may be less than what was.
+    pub fn is_any(&self) -> bool {
+        self.is_touched || self.tap_drops + self.ring_freezes + self.softnet_drops > 0
+    }
+}
+
+/// Losses, oldest first.
+#[derive(Debug, Default)]
+pub struct Losses {
+    looks: VecDeque<(i64, i64, Lost)>,
+    since: Option<i64>,
+}
+
+/// Losses that are remembered: one look a quarter of a second makes an hour.
+const LOOKS_MAX: usize = 16_384;
+
+impl Losses {
+    /// The counters rose by `lost` since the last look; `now` is nanoseconds since 1970.
+    pub fn note(&mut self, now: i64, lost: Lost) {
+        let since = self.since.replace(now).unwrap_or(now);
+        if lost.is_any() {
+            if self.looks.len() == LOOKS_MAX {
+                self.looks.pop_front();
+            }
+            self.looks.push_back((since.min(now), now, lost));
+        }
+    }
+
+    /// What was lost in `[from, to)`: a loss is counted where its stretch ends and touches all that it reaches into.
+    pub fn between(&self, from: i64, to: i64) -> Lost {
+        let mut sum = Lost::default();
+        for (begin, end, lost) in &self.looks {
+            sum.is_touched |= *begin < to && *end >= from;
+            if (from..to).contains(end) {
+                sum.tap_drops += lost.tap_drops;
+                sum.ring_freezes += lost.ring_freezes;
+                sum.softnet_drops += lost.softnet_drops;
+            }
+        }
+        sum
+    }
+
+    /// Forgets what ended before `ts`.
+    pub fn forget_before(&mut self, ts: i64) {
+        while self.looks.front().is_some_and(|(_, end, _)| *end < ts) {
+            self.looks.pop_front();
+        }
+    }
+}
+
+/// Packets that all processors together dropped before any tap, in the text of `/proc/net/softnet_stat`.
+pub fn softnet_drops(text: &str) -> u64 {
+    let column = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
+    text.lines().filter_map(column).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_counted_once_and_touches_every_slice_that_it_may_lie_in() {
+        let mut losses = Losses::default();
+        losses.note(900, Lost::default());
+        losses.note(1_100, Lost { tap_drops: 5, ..Lost::default() });
+        losses.note(1_300, Lost::default());
+        let (first, second, third) =
+            (losses.between(0, 1_000), losses.between(1_000, 2_000), losses.between(2_000, 3_000));
+        assert_eq!((first.tap_drops, first.is_any()), (0, true));
+        assert_eq!((second.tap_drops, second.is_any()), (5, true));
+        assert!(!third.is_any());
+        losses.forget_before(2_000);
+        assert!(!losses.between(0, 2_000).is_any());
+    }
+
+    #[test]
+    fn softnet_drops_are_the_second_column_of_all_processors() {
+        let text = "00001a2b 0000000a 00000000 0\n00001a2b 00000010 00000000 0\n";
+        assert_eq!(softnet_drops(text), 26);
+        assert_eq!(softnet_drops("no numbers"), 0);
+    }
+}

@@ -1,0 +1,274 @@
+//! Packets as they pass: a tap on an interface, what it loses, and a capture file of what it sees.
+//!
+//! The tap is a packet socket with a ring ([`ring`]), behind a filter of the wanted ports ([`filter`]); interfaces are
+//! not made promiscuous. It belongs to the network namespace of the thread that opens it. What it cannot take is counted
+//! by the kernel and given to the slices in which it happened ([`Losses`]): a slice with losses has no verdict.
+
+mod filter;
+mod losses;
+mod pcapng;
+mod ring;
+mod rows;
+mod throttle;
+
+pub use losses::{Losses, Lost, softnet_drops};
+pub use pcapng::{Cut, PcapngWriter};
+pub use rows::{LiveSink, Shares, live_slices};
+pub use throttle::{Load, Throttle};
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::time::Duration;
+
+use crate::capture::Record;
+use crate::decode::{Decoder, LinkType};
+use crate::error::WireError;
+use crate::packet::{Direction, Packet};
+use crate::skip::Skipped;
+use filter::Wanted;
+use ring::{Raw, Ring};
+
+/// What a tap takes.
+#[derive(Debug, Clone)]
+pub struct TapOptions {
+    /// The interface; all of the namespace when `None`.
+    pub interface: Option<String>,
+    /// Ports of either end, at most 32; all of TCP when empty.
+    pub ports: Vec<u16>,
+    /// Bytes kept of each packet from its network header on.
+    pub snap_bytes: u32,
+    /// Memory of the ring.
+    pub ring_bytes: usize,
+}
+
+/// One packet as it passed.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<'a> {
+    /// Nanoseconds since 1970, UTC.
+    pub ts_ns: i64,
+    /// The interface's index.
+    pub interface: u32,
+    /// Whether this host received or sent it.
+    pub direction: Direction,
+    /// From the IP header on: at most the snap length.
+    pub bytes: &'a [u8],
+    /// How many there were.
+    pub wire_length: u32,
+}
+
+/// A tap on an interface.
+pub struct Tap {
+    ring: Ring,
+    options: TapOptions,
+    seed: u64,
+    share: u32,
+}
+
+/// What the kernel counted since it was last asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TapCounts {
+    /// Packets that were wanted, those lost included.
+    pub packets: u64,
+    /// Of these, lost because the ring was full.
+    pub drops: u64,
+    /// How often the ring was full.
+    pub freezes: u64,
+}
+
+/// All connections, as a share: [`Tap::keep`].
+pub const ALL_CONNECTIONS: u32 = filter::ALL;
+/// Ports that one tap can tell.
+pub const TAP_PORTS_MAX: usize = filter::PORTS_MAX;
+
+impl Tap {
+    /// Begins to take packets.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the right to see packets is missing.
+    pub fn open(options: TapOptions) -> Result<Self, WireError> {
+        let name = options.interface.as_deref();
+        if options.ports.len() > TAP_PORTS_MAX {
+            return Err(WireError::new(
+                format!("cannot watch {} ports with one tap", options.ports.len()),
+                format!("{TAP_PORTS_MAX} ports are the most; without any, all of TCP is watched"),
+            ));
+        }
+        let failed = |error: io::Error| refused(name, &error);
+        let ring = Ring::open(options.ring_bytes).map_err(failed)?;
+        let index = match name {
+            Some(name) => ring.index(name).map_err(|_| no_interface(name))?,
+            None => 0,
+        };
+        // Unknown to those who choose ports.
+        let seed = RandomState::new().hash_one(0);
+        let mut tap = Self { ring, options, seed, share: ALL_CONNECTIONS };
+        tap.set_filter()?;
+        tap.ring.bind(index).map_err(|error| refused(tap.options.interface.as_deref(), &error))?;
+        Ok(tap)
+    }
+
+    /// From now on only so many of 65,536 connections are seen, each of them whole.
+    ///
+    /// # Errors
+    /// When the kernel does not take the filter.
+    pub fn keep(&mut self, share: u32) -> Result<(), WireError> {
+        self.share = share.clamp(1, ALL_CONNECTIONS);
+        self.set_filter()
+    }
+
+    fn set_filter(&mut self) -> Result<(), WireError> {
+        let Self { ring, options, seed, share } = self;
+        let wanted = Wanted {
+            ports: &options.ports,
+            snap_bytes: options.snap_bytes.max(1),
+            share: *share,
+            seed: *seed,
+        };
+        ring.set_filter(&filter::program(&wanted))
+            .map_err(|error| WireError::new(format!("cannot set a filter of packets: {error}"), ""))
+    }
+
+    /// Waits for packets, `timeout` at most, and hands what is there to `each`; how many there were.
+    ///
+    /// # Errors
+    /// When the interface is gone or down.
+    pub fn step(
+        &mut self,
+        timeout: Duration,
+        each: &mut impl FnMut(&Frame<'_>),
+    ) -> Result<u64, WireError> {
+        let name = self.options.interface.as_deref();
+        self.ring.wait(timeout).map_err(|error| refused(name, &error))?;
+        let mut count = 0;
+        let mut take = |raw: &Raw<'_>| {
+            count += 1;
+            if let Some(frame) = frame(raw) {
+                each(&frame);
+            }
+        };
+        // More than a round of the ring would keep the caller from its other work.
+        for _ in 0..BLOCKS_AT_ONCE {
+            if !self.ring.next_block(&mut take) {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// What the kernel counted since the last call.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub fn counts(&self) -> Result<TapCounts, WireError> {
+        let failed = |error: io::Error| {
+            WireError::new(format!("cannot read what the tap lost: {error}"), "")
+        };
+        let found = self.ring.statistics().map_err(failed)?;
+        Ok(TapCounts {
+            packets: found.packets.into(),
+            drops: found.drops.into(),
+            freezes: found.freezes.into(),
+        })
+    }
+}
+
+/// Blocks handed over before the caller has a say again: 8 MiB.
+const BLOCKS_AT_ONCE: usize = 8;
+
+impl Frame<'_> {
+    /// The TCP segment in it; what is none is counted in `skipped`.
+    pub fn packet<'a>(
+        &'a self,
+        decoder: &'a mut Decoder,
+        skipped: &mut Skipped,
+    ) -> Option<Packet<'a>> {
+        let record = Record {
+            ts_ns: self.ts_ns,
+            link: LinkType::Raw,
+            interface: self.interface,
+            wire_length: self.wire_length,
+            bytes: self.bytes,
+        };
+        match decoder.decode(&record, skipped) {
+            Ok(packet) => Some(Packet { direction: self.direction, ..packet }),
+            Err(reason) => {
+                reason.into_iter().for_each(|reason| skipped.add(reason));
+                None
+            }
+        }
+    }
+}
+
+/// A packet from its IP header on: an inner VLAN tag stands before it when the packet came in.
+fn frame<'a>(raw: &Raw<'a>) -> Option<Frame<'a>> {
+    let is_tagged = matches!(raw.protocol, 0x8100 | 0x88a8) && raw.direction == Direction::In;
+    let before = if is_tagged { 4 } else { 0 };
+    Some(Frame {
+        ts_ns: raw.ts_ns,
+        interface: raw.interface,
+        direction: raw.direction,
+        bytes: raw.bytes.get(before..)?,
+        wire_length: raw.length.checked_sub(u32::try_from(before).ok()?)?,
+    })
+}
+
+fn refused(interface: Option<&str>, error: &io::Error) -> WireError {
+    let what = match interface {
+        Some(name) => format!("cannot take packets of `{name}`: {error}"),
+        None => format!("cannot take packets: {error}"),
+    };
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "packets are seen with CAP_NET_RAW only: `setcap cap_net_raw+ep $(command -v weir)`, \
+             `AmbientCapabilities=CAP_NET_RAW` in the unit of systemd, or root"
+        }
+        Some(libc::ENETDOWN) => "the interface is down: `ip link set NAME up`",
+        Some(libc::ENOMEM | libc::ENOBUFS) => "there is no memory for the ring; take a smaller one",
+        Some(libc::EAFNOSUPPORT) => {
+            "this kernel, or what confines weir here, has no packet sockets"
+        }
+        _ => "",
+    };
+    WireError::new(what, hint)
+}
+
+fn no_interface(name: &str) -> WireError {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let names: Vec<&str> =
+        table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).take(20).collect();
+    WireError::new(
+        format!("cannot take packets of `{name}`: there is no such interface"),
+        format!("interfaces here: {}; `any` is all of them", names.join(", ")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_what_is_missing() {
+        let denied = io::Error::from_raw_os_error(libc::EPERM);
+        let error = refused(Some("eth0"), &denied);
+        assert!(error.message().contains("`eth0`") && error.hint().contains("cap_net_raw+ep"));
+        let error = no_interface("eth99");
+        assert!(error.hint().contains("lo"), "{}", error.hint());
+    }
+
+    #[test]
+    fn a_tag_before_the_header_is_taken_off() {
+        let bytes = [0, 7, 8, 0, 0x45, 0];
+        let raw = Raw {
+            ts_ns: 1,
+            interface: 2,
+            protocol: 0x8100,
+            direction: Direction::In,
+            bytes: &bytes,
+            length: 64,
+        };
+        let found = frame(&raw).expect("it is long enough");
+        assert_eq!((found.bytes, found.wire_length), (&bytes[4..], 60));
+        let going = Raw { direction: Direction::Out, bytes: &bytes[4..], ..raw };
+        assert_eq!(frame(&going).expect("nothing is taken off").wire_length, 64);
+    }
+}

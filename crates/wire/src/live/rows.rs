@@ -1,0 +1,174 @@
+//! Rows of a tap that goes on: as those of a capture, with the share of connections that they stand for.
+//!
+//! Numbers of requests and connections begin at the tap's start in microseconds since 1970, so that they do not come
+//! again when it is started anew. Above the limit of rows, connections are left out whole, by a hash of their number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use weir_tables::{Batch, Micros, RequestRows, Rows, TcpConnRows, WireRequestRows, WireSliceRows};
+
+use super::{ALL_CONNECTIONS, Lost};
+use crate::judge::{RipeSlice, Verdict};
+use crate::model::{ConnectionSeen, RequestSeen, Sink};
+use crate::rows::{Origin, connection, detail, request, slice_row};
+
+/// What the sink is told while it works; and how many rows it made.
+#[derive(Debug)]
+pub struct Shares {
+    /// Of 65,536 connections how many pass the tap, and how many of those have rows.
+    connections: AtomicU32,
+    rows: AtomicU32,
+    now: AtomicI64,
+    made: AtomicU32,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self {
+            connections: AtomicU32::new(ALL_CONNECTIONS),
+            rows: AtomicU32::new(ALL_CONNECTIONS),
+            now: AtomicI64::new(0),
+            made: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Shares {
+    /// From now on so many of 65,536 connections are seen, and so many of those have rows.
+    pub fn set(&self, connections: u32, rows: u32) {
+        self.connections.store(connections, Ordering::Relaxed);
+        self.rows.store(rows, Ordering::Relaxed);
+    }
+
+    /// The time that rows carry as that of their reading.
+    pub fn set_now(&self, now: Micros) {
+        self.now.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Requests that got rows since the last call.
+    pub fn take_made(&self) -> u32 {
+        self.made.swap(0, Ordering::Relaxed)
+    }
+
+    fn ratio(&self) -> f64 {
+        let share = |share: &AtomicU32| f64::from(share.load(Ordering::Relaxed));
+        share(&self.connections) / f64::from(ALL_CONNECTIONS) * share(&self.rows)
+            / f64::from(ALL_CONNECTIONS)
+    }
+}
+
+/// A sink for a tap.
+pub struct LiveSink<F: FnMut(Vec<Batch>) + Send> {
+    origin: Origin,
+    shares: Arc<Shares>,
+    base: i64,
+    requests: RequestRows,
+    details: WireRequestRows,
+    connections: TcpConnRows,
+    take: F,
+}
+
+/// Rows of one table that wait at most; normally they are fetched every second.
+const ROWS_MAX: usize = 16_384;
+
+impl<F: FnMut(Vec<Batch>) + Send> LiveSink<F> {
+    /// A sink that gives its batches to `take` when it is flushed.
+    pub fn new(origin: Origin, shares: Arc<Shares>, take: F) -> Self {
+        let base = origin.observed.0;
+        let (requests, details) = (RequestRows::default(), WireRequestRows::default());
+        Self { origin, shares, base, requests, details, connections: TcpConnRows::default(), take }
+    }
+
+    fn is_kept(&self, connection: u64) -> bool {
+        let hash = connection.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        hash < u64::from(self.shares.rows.load(Ordering::Relaxed))
+    }
+}
+
+impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
+    fn request(&mut self, seen: &RequestSeen<'_>) {
+        if !self.is_kept(seen.connection) {
+            return;
+        }
+        let Origin { host, source, .. } = &self.origin;
+        let ratio = self.shares.ratio();
+        let observed = Micros(self.shares.now.load(Ordering::Relaxed));
+        let client = seen.client.ip().to_string();
+        let mut row = request(seen, host, source, observed);
+        row.client_address = Some(&client);
+        row.source_offset = row.source_offset.map(|number| self.base + number);
+        row.sampled_ratio = (ratio < 1.0).then_some(ratio);
+        self.requests.push(&row);
+        let mut row = detail(seen, host, source);
+        row.source_offset += self.base;
+        row.connection_number += self.base;
+        row.parent_source_offset = row.parent_source_offset.map(|number| self.base + number);
+        row.sampled_ratio = ratio;
+        self.details.push(&row);
+        self.shares.made.fetch_add(1, Ordering::Relaxed);
+        if self.details.len() >= ROWS_MAX {
+            self.flush();
+        }
+    }
+
+    fn connection(&mut self, seen: &ConnectionSeen) {
+        if !self.is_kept(seen.number) {
+            return;
+        }
+        let Origin { host, source, .. } = &self.origin;
+        let (client, server) = (seen.client.ip().to_string(), seen.server.ip().to_string());
+        let mut row = connection(seen, host, source);
+        (row.client_address, row.server_address) = (&client, &server);
+        row.connection_number += self.base;
+        row.sampled_ratio = self.shares.ratio();
+        self.connections.push(&row);
+        if self.connections.len() >= ROWS_MAX {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut batches = Vec::new();
+        crate::rows::push(&mut batches, &mut self.requests);
+        crate::rows::push(&mut batches, &mut self.details);
+        crate::rows::push(&mut batches, &mut self.connections);
+        if !batches.is_empty() {
+            (self.take)(batches);
+        }
+    }
+}
+
+/// What is left goes when the model does.
+impl<F: FnMut(Vec<Batch>) + Send> Drop for LiveSink<F> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Rows of finished slices; `of` says for each stretch `[from, to)` what was lost and which share was seen.
+pub fn live_slices(
+    slices: &[RipeSlice],
+    width_ns: i64,
+    origin: &Origin,
+    of: impl Fn(i64, i64) -> (Lost, f64),
+) -> Batch {
+    let mut rows = WireSliceRows::default();
+    for RipeSlice { port, is_upstream, slice } in slices {
+        let (lost, ratio) = of(slice.start_ns, slice.start_ns + width_ns);
+        let count = |value: u64| i64::try_from(value).ok();
+        let mut row = slice_row(slice, width_ns, origin);
+        row.tier = if *is_upstream { "wire_upstream" } else { "wire_edge" };
+        row.server_port = i64::from(*port);
+        row.sampled_ratio = ratio;
+        row.tap_drops = count(lost.tap_drops);
+        row.ring_freezes = count(lost.ring_freezes);
+        row.softnet_drops = count(lost.softnet_drops);
+        row.is_lossy |= lost.is_any();
+        if row.is_lossy {
+            row.verdict = row.verdict.map(|_| Verdict::Unknown.as_str());
+        }
+        rows.push(&row);
+    }
+    Batch { table: WireSliceRows::SPEC, rows: rows.finish() }
+}

@@ -1,0 +1,49 @@
+/*---
+id = "wire.slow_reader"
+title = "Clients shut their receive window: they take answers slowly"
+tier = "client"
+class = "note"
+for = "2s"
+every = "5s"
+clear = "20s"
+key = ["server_port"]
+needs = ["wire_slice", "wire_request"]
+when = "select 1 from wire_slice where zero_windows > 0 and not is_lossy and ts > $now - interval '35 seconds' and ts <= $now limit 1"
+subject = "clients of port {server_port} of {host}"
+summary = "{slow} of {requests} answers of port {server_port} take a second and more to be taken (p95 {transfer_p95:duration}); clients shut their receive window {zero_windows} times in 30 s, the first byte is there after {think_p95:duration}"
+why = "A client that shuts its receive window tells the server to wait. The answer was ready: neither the application nor the network is slow, the reader is. In a log by completion the same requests look like a slow site."
+look_at = "`select client_address, sum(client_zero_windows), sum(client_zero_window_seconds) from tcp_conn where ts > now() - interval '10 minutes' group by 1 order by 3 desc`: one network, one kind of client, or large downloads?"
+silent_when = "Fewer than 20 answers or 5 slow ones in 30 s, fewer than 3 shut windows, or less than 80 % of the slow answers' time is after their first byte. Slices in which the tap lost packets do not count. Large downloads are slow readers by nature: it is only a note."
+fix = "Nothing at the servers is slow: leave workers and time-outs of the application alone. Let the proxy hold the answer so that no application worker waits for the client (nginx `proxy_buffering on;`), end dead ones (`send_timeout 30s;`), send less: compression, a CDN near them. Check: nothing to do here; app.slow_url would name the application."
+source = "fault lab 7_slow_reader (181 shut windows, median transfer 1.9 s); RFC 9293 §3.8.6"
+[chart]
+title = "Shut windows"
+unit = ""
+sql = """
+select ts, sum(zero_windows) as zero_windows from wire_slice
+where host = {host} and server_port = {server_port} and ts > $now - interval '10 minutes' and ts <= $now
+group by ts order by ts"""
+---*/
+with windows as (
+  select host, server_port, sum(zero_windows) as zero_windows
+  from wire_slice
+  where ts > $now - interval '35 seconds' and ts <= $now and not is_lossy and tier = 'wire_edge'
+  group by host, server_port having sum(zero_windows) >= 3
+),
+answers as (
+  select w.host, r.server_port, w.think_seconds as think, w.transfer_seconds as transfer
+  from wire_request w join request r
+    on r.host = w.host and r.source = w.source and r.source_offset = w.source_offset and r.ts = w.ts
+    and r.ts > $now - interval '35 seconds' and r.ts <= $now and r.tier = 'wire_edge'
+  where w.ts > $now - interval '35 seconds' and w.ts <= $now and w.tier = 'wire_edge' and w.transfer_seconds is not null
+),
+sums as (
+  select host, server_port, count(*) as requests, count(*) filter (where transfer >= 1.0) as slow,
+    approx_percentile_cont(transfer, 0.95) as transfer_p95, approx_percentile_cont(think, 0.95) as think_p95,
+    sum(transfer) filter (where transfer >= 1.0) as slow_transfer,
+    sum(transfer + think) filter (where transfer >= 1.0) as slow_total
+  from answers group by host, server_port
+)
+select s.host, s.server_port, s.requests, s.slow, s.transfer_p95, s.think_p95, w.zero_windows
+from sums s join windows w on w.host = s.host and w.server_port = s.server_port
+where s.requests >= 20 and s.slow >= 5 and s.slow_transfer >= 0.8 * s.slow_total
