@@ -1,9 +1,9 @@
 //! A writer of numbered lines whose log is rotated in every way that logrotate and people know.
 //!
-//! What no reader could survive is left out: a file that is deleted while no agent has it open is gone, so it is deleted
-//! once its lines are at the hub.
+//! What no reader could survive is left out (`docs/formats/stream-identity.md`). A file that is deleted while no agent has it
+//! open is gone, so it is deleted once its lines are at the hub. Then there is no part beside the next one by which an
+//! agent that starts could tell it from the past, so that one is not rotated before the hub has heard of it.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,10 @@ pub(super) struct Writer {
     hub: String,
     born: Instant,
     written: u64,
-    /// How often it was rotated in each way.
-    rotations: BTreeMap<&'static str, u32>,
+    /// Lines that had to be at the hub before the log was deleted, until the hub has heard of the next file.
+    deleted_at: Option<u64>,
+    /// How it was rotated, behind which line.
+    rotations: Vec<(&'static str, u64)>,
 }
 
 fn open(log: &Path) -> File {
@@ -35,7 +37,7 @@ impl Writer {
     /// `hub` is asked whether lines have arrived.
     pub(super) fn new(log: &Path, choose: Seeded, hub: String) -> Self {
         let (log, file, born) = (log.to_owned(), open(log), Instant::now());
-        Self { log, file, choose, hub, born, written: 0, rotations: BTreeMap::new() }
+        Self { log, file, choose, hub, born, written: 0, deleted_at: None, rotations: Vec::new() }
     }
 
     /// Gives how many lines it wrote.
@@ -70,9 +72,15 @@ impl Writer {
 
     fn rotate(&mut self) {
         let way = ["rename", "copytruncate", "gzip", "zstd", "delete"][self.choose.index(5)];
-        let way = if way == "delete" && !self.is_all_at_the_hub() { "rename" } else { way };
-        *self.rotations.entry(way).or_default() += 1;
+        if self.deleted_at.is_some_and(|at| !self.are_at_the_hub(at + 1)) {
+            return;
+        }
+        self.deleted_at = None;
+        let way =
+            if way == "delete" && !self.are_at_the_hub(self.written) { "rename" } else { way };
+        self.rotations.push((way, self.written));
         if way == "delete" {
+            self.deleted_at = Some(self.written);
             std::fs::remove_file(&self.log).expect("it is there");
             self.file = open(&self.log);
             return;
@@ -121,12 +129,13 @@ impl Writer {
         PathBuf::from(format!("{}.{number}{end}", self.log.display()))
     }
 
-    fn is_all_at_the_hub(&self) -> bool {
+    /// Whether so many lines are there soon.
+    fn are_at_the_hub(&self, lines: u64) -> bool {
         let end = Instant::now() + Duration::from_secs(15);
         let sql = "select count(*) from log where body like 'line %'";
         while Instant::now() < end {
             let rows = try_rows(&self.hub, sql).unwrap_or_default();
-            if rows.first().is_some_and(|row| row[0].as_u64() == Some(self.written)) {
+            if rows.first().is_some_and(|row| row[0].as_u64() >= Some(lines)) {
                 return true;
             }
             pause(Duration::from_millis(100));

@@ -97,7 +97,9 @@ impl Tailer {
         let is_settled = !watched.is_link && watched.retry_at.is_none();
         let is_left_alone = is_settled
             && match &watched.live {
-                Live::Following(_) => self.directories.is_quiet(directory, now),
+                Live::Following(_) | Live::Resolving(_) => {
+                    self.directories.is_quiet(directory, now)
+                }
                 Live::Waiting(content, _) if now >= watched.entered_at + QUIET_AFTER => {
                     self.directories.is_quiet(directory, now) && {
                         let key = self.next_waiting;

@@ -29,11 +29,10 @@ const ESTALE: i32 = 116;
 impl Tailer {
     /// Begins reading where every answer is there.
     pub(super) fn resolve(&mut self, now: Micros) {
-        for (id, mut contact) in std::mem::take(&mut self.contacts) {
-            if !contact.has_answers(&self.options.host) {
-                self.contacts.insert(id, contact);
-                continue;
-            }
+        let host = &self.options.host;
+        let is_complete = |contact: &mut Contact| contact.has_news && contact.has_answers(host);
+        let complete = self.contacts.extract_if(.., |_, contact| is_complete(contact));
+        for (_, mut contact) in complete.collect::<Vec<_>>() {
             let path = contact.path.clone();
             self.in_contact.remove(&path);
             let stale = contact.take_stale_live();
@@ -96,6 +95,7 @@ impl Tailer {
         if self.keys.contains_key(&stream) || self.by_inode.contains_key(&place.inode()) {
             if is_live {
                 watched.live = Live::Absent;
+                self.hasten_path(path, now);
             }
             return;
         }
@@ -371,7 +371,8 @@ impl Tailer {
     /// What is not yet asked of the hub.
     pub(super) fn questions(&mut self) -> Vec<NewStream> {
         let mut new = self.rest_questions();
-        for (id, contact) in &self.contacts {
+        for (id, contact) in self.contacts.iter_mut().filter(|(_, contact)| contact.has_news) {
+            contact.has_news = false;
             let Some(watched) = self.paths.get(&*contact.path) else { continue };
             for stream in contact.questions(&self.options.host) {
                 let by = self.asked.entry(stream).or_default();

@@ -215,6 +215,8 @@ pub(super) struct Contact {
     pub(super) seen_age: Option<Age>,
     /// The hub's, as they come.
     pub(super) answers: HashMap<StreamId, Option<u64>>,
+    /// Whether an answer came since the questions were last looked through.
+    pub(super) has_news: bool,
     directories: Vec<Directory>,
 }
 
@@ -284,6 +286,7 @@ impl Contact {
             wanted_since_ns,
             seen_age,
             answers,
+            has_news: true,
             directories,
         }
     }

@@ -260,6 +260,7 @@ impl Tailer {
         for id in self.asked.remove(&stream).unwrap_or_default() {
             if let Some(contact) = self.contacts.get_mut(&id) {
                 contact.answers.insert(stream, position);
+                contact.has_news = true;
             }
         }
     }
