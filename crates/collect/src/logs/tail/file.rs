@@ -217,11 +217,11 @@ impl TailFile {
         timeout.is_some_and(|timeout| now >= self.seen.grown_at + timeout)
     }
 
-    /// The next lines, at most `limit` bytes.
+    /// The next lines: at most `usual` bytes of them, or one line or event of at most `longest`.
     pub(super) fn read(
         &mut self,
         now: Micros,
-        limit: usize,
+        (usual, longest): (usize, usize),
         half_line_after: Duration,
         buffer: Vec<u8>,
     ) -> io::Result<ReadOutcome> {
@@ -232,7 +232,12 @@ impl TailFile {
             chunk.is_lost = true;
             return Ok(ReadOutcome::Lines { chunk, is_more });
         }
-        let bytes = self.fill(limit, buffer)?;
+        let mut limit = if self.multiline.is_some() { usual.max(longest) } else { usual };
+        let mut bytes = self.fill(limit, buffer)?;
+        if bytes.len() == limit && limit < longest && memchr::memrchr(b'\n', &bytes).is_none() {
+            limit = longest;
+            bytes = self.fill(limit, bytes)?;
+        }
         if self.is_replaced()? {
             return Ok(ReadOutcome::Replaced);
         }

@@ -14,6 +14,7 @@ fn waiting(limit_bytes: u64, used_percent: u64) -> (Bench, Vec<String>) {
     let after = Duration::from_secs(60);
     bench.options.rests = Some(RestOptions { dir, limit_bytes, after, used_percent });
     bench.options.chunk_bytes = 4096;
+    bench.options.line_bytes = 4096;
     bench.restart();
     bench.append("a.log", "line first\n");
     bench.check(&["line first"]);

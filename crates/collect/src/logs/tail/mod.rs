@@ -276,7 +276,8 @@ impl Tailer {
             file.seen.is_queued = false;
             let buffer = std::mem::take(&mut self.spare);
             let half_line_after = self.options.half_line_after;
-            match file.read(now, self.options.chunk_bytes, half_line_after, buffer) {
+            let sizes = (self.options.chunk_bytes, self.options.line_bytes);
+            match file.read(now, sizes, half_line_after, buffer) {
                 Ok(ReadOutcome::Lines { chunk, is_more }) => {
                     file.seen.error = None;
                     self.in_flight[usize::from(file.is_backfill)] += chunk.to - chunk.from;

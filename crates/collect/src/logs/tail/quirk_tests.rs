@@ -124,6 +124,7 @@ fn bytes_that_are_no_text_arrive_as_they_are() {
 fn rest_of_an_overlong_line_is_a_gap() {
     let mut bench = tail();
     bench.options.chunk_bytes = 100;
+    bench.options.line_bytes = 100;
     bench.restart();
     bench.append("a.log", &format!("{}\ntwo\n", "x".repeat(150)));
     bench.meet();
@@ -264,6 +265,7 @@ fn past_is_read_if_it_is_wanted_oldest_first_and_once() {
 fn past_does_not_starve_what_is_followed() {
     let mut bench = past(Some(Duration::from_secs(3600)));
     bench.options.chunk_bytes = 16;
+    bench.options.line_bytes = 16;
     bench.restart();
     bench.append("a.log.2", &"old line 123456\n".repeat(50));
     bench.append("a.log", &"new line 123456\n".repeat(50));

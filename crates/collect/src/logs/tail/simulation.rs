@@ -63,6 +63,7 @@ impl World {
         let mut chance = Chance(seed | 1);
         let mut bench = tail();
         bench.options.chunk_bytes = 256;
+        bench.options.line_bytes = 256;
         bench.options.keep_rotated = Duration::from_secs(1_000_000);
         bench.restart();
         let shape =

@@ -351,6 +351,7 @@ fn deleted_file_is_read_to_its_end_and_a_new_one_is_another() {
 fn overlong_line_is_cut_and_counted_and_the_next_line_is_whole() {
     let mut bench = tail();
     bench.options.chunk_bytes = 100;
+    bench.options.line_bytes = 100;
     bench.restart();
     let long = "x".repeat(1000);
     bench.append("a.log", &format!("one\n{long}"));
@@ -430,6 +431,7 @@ fn symlink_that_moves_is_a_rotation() {
 fn reading_stops_when_too_much_is_in_flight_and_goes_on_after_the_acknowledgement() {
     let mut bench = tail();
     bench.options.chunk_bytes = 8;
+    bench.options.line_bytes = 8;
     bench.options.max_in_flight_bytes = 16;
     bench.restart();
     bench.append("a.log", &"1234567\n".repeat(5));
@@ -448,6 +450,7 @@ fn reading_stops_when_too_much_is_in_flight_and_goes_on_after_the_acknowledgemen
 fn streams_are_read_in_turn() {
     let mut bench = Bench::new("*.log", "--tail");
     bench.options.chunk_bytes = 8;
+    bench.options.line_bytes = 8;
     bench.restart();
     for name in ["a.log", "b.log", "c.log"] {
         bench.append(name, &format!("{name}12\n").repeat(3));

@@ -27,8 +27,11 @@ pub struct TailOptions {
     pub host: String,
     /// For sources that were found, not named by the user (those begin at the start).
     pub first_contact: ReadFrom,
-    /// Bytes of one chunk at most, and of one line: 1 MiB.
+    /// Bytes of one chunk at most, unless one line is longer: 256 KiB. A chunk is in memory several times on its way: as
+    /// bytes, as rows, encoded.
     pub chunk_bytes: usize,
+    /// Bytes of one line, or of one event of several lines, at most: 1 MiB.
+    pub line_bytes: usize,
     /// Bytes handed out and not yet acknowledged, over all streams, at most: 32 MiB. One chunk may exceed it.
     pub max_in_flight_bytes: u64,
     /// After this long without growth the unfinished last line of a rotated file counts as a line: 5 s.
@@ -54,7 +57,8 @@ impl Default for TailOptions {
         Self {
             host: String::new(),
             first_contact: ReadFrom::Recent(64 << 20),
-            chunk_bytes: 1 << 20,
+            chunk_bytes: 256 << 10,
+            line_bytes: 1 << 20,
             max_in_flight_bytes: 32 << 20,
             half_line_after: Duration::from_secs(5),
             keep_rotated: Duration::from_secs(300),
