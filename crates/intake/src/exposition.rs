@@ -215,7 +215,8 @@ fn push(
 }
 
 /// Parts of a family that have a name of their own.
-const PARTS: [&str; 7] = ["_bucket", "_sum", "_count", "_total", "_created", "_gsum", "_gcount"];
+const PARTS: [&str; 8] =
+    ["_bucket", "_sum", "_count", "_total", "_created", "_info", "_gsum", "_gcount"];
 
 fn kind_of<'a>(
     sample: &Sample<'_>,
@@ -290,7 +291,19 @@ rpc{quantile="0.5"} NaN
 rpc_sum +Inf
 {"a.dotted name", x="ü"} -1
 "#;
-        expect![[r#""#]].assert_eq(&metric(text, false));
+        expect![[r#"
+            ts=2014-03-17T14:26:03Z host=web1 name=http_requests_total value=1027.0 kind=counter unit= labels={job: app, method: post, code: 200, exported_job: own}
+            ts=2026-11-20T12:00:00Z host=web1 name=msdos_file_access_time_seconds value=1458255915.0 kind= unit= labels={job: app, path: C:\DIR\FILE.TXT, error: Cannot find file:
+            "FILE.TXT"}
+            ts=2026-11-20T12:00:00Z host=web1 name=metric_without_timestamp_and_labels value=12.47 kind= unit= labels={job: app}
+            ts=2026-11-20T12:00:00Z host=web1 name=h_bucket value=3.0 kind=bucket unit= labels={job: app, le: 0.1}
+            ts=2026-11-20T12:00:00Z host=web1 name=h_bucket value=9.0 kind=bucket unit= labels={job: app, le: +Inf}
+            ts=2026-11-20T12:00:00Z host=web1 name=h_sum value=1000.0 kind=counter unit= labels={job: app}
+            ts=2026-11-20T12:00:00Z host=web1 name=h_count value=9.0 kind=counter unit= labels={job: app}
+            ts=2026-11-20T12:00:00Z host=web1 name=rpc value=NaN kind=quantile unit= labels={job: app, quantile: 0.5}
+            ts=2026-11-20T12:00:00Z host=web1 name=rpc_sum value=inf kind=counter unit= labels={job: app}
+            ts=2026-11-20T12:00:00Z host=web1 name=a.dotted name value=-1.0 kind= unit= labels={job: app, x: ü}
+        "#]].assert_eq(&metric(text, false));
     }
 
     #[test]
@@ -298,14 +311,18 @@ rpc_sum +Inf
         let text = "# TYPE wait_seconds counter\n# UNIT wait_seconds seconds\n\
             wait_seconds_total{a=\"b\"} 17 1520879607.789 # {id=\"x\"} 0.5\nwait_seconds_created{a=\"b\"} 1.5\n\
             # TYPE b info\nb_info{version=\"1\"} 1 # {} 2\n# EOF\nbehind it\n";
-        expect![[r#""#]].assert_eq(&metric(text, true));
+        expect![[r#"
+            ts=2018-03-12T18:33:27.789Z host=web1 name=wait_seconds_total value=17.0 kind=counter unit=seconds labels={job: app, a: b}
+            ts=2026-11-20T12:00:00Z host=web1 name=wait_seconds_created value=1.5 kind=gauge unit=seconds labels={job: app, a: b}
+            ts=2026-11-20T12:00:00Z host=web1 name=b_info value=1.0 kind=gauge unit= labels={job: app, version: 1}
+        "#]].assert_eq(&metric(text, true));
     }
 
     #[test]
     fn broken_lines_are_told_with_number_and_reason() {
         for (text, why) in [
             ("a 1\nb\n", "line 2: it has no value\n"),
-            ("a{b=\"c\" 1\n", "line 1: a label has no value\n"),
+            ("a{b=\"c\" 1\n", "line 1: its labels have no end\n"),
             ("a{b=\"c} 1\n", "line 1: a text has no end\n"),
             ("a{b=c} 1\n", "line 1: a label has no value\n"),
             ("a{b} 1\n", "line 1: a label has no value\n"),

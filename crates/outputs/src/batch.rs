@@ -96,6 +96,8 @@ impl Batch {
             let rest = taken..total;
             piece.rows = piece.rows.slice(rest.start, rest.len());
             piece.places.drain(..taken);
+            // They are told once.
+            piece.lost_records = 0;
             return (Some(piece), true);
         }
         self.to = piece.next;
@@ -190,7 +192,7 @@ mod tests {
             rows: rows.finish(),
             places: (first..first + count).map(|row| LogPosition { sequence: 1, row }).collect(),
             next: LogPosition { sequence: 2, row: 0 },
-            lost_records: 0,
+            lost_records: 3,
         }
     }
 
@@ -209,7 +211,7 @@ mod tests {
             assert_eq!(batch.to, LogPosition { sequence: 1, row: rows as u64 });
             let rest = rest.expect("ten are more");
             assert_eq!((rest.places.len(), rest.rows.num_rows()), (10 - rows, 10 - rows));
-            assert_eq!(rest.places[0], batch.to);
+            assert_eq!((rest.places[0], rest.lost_records), (batch.to, 0));
             assert_eq!(batch.json(1), br#"{"body":"line 1"}"#);
             assert_eq!(batch.lines().iter().filter(|byte| **byte == b'\n').count(), rows);
         }

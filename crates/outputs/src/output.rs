@@ -46,8 +46,10 @@ pub trait Source: Send {
     fn done(&mut self, to: LogPosition) -> Result<(), String>;
     /// Bytes of the log behind what was read.
     fn lag_bytes(&self) -> u64;
-    /// Whether more than `percent` of what may wait does.
-    fn is_over(&self, percent: u64) -> bool;
+    /// Whether more waits than may.
+    fn is_over(&self) -> bool;
+    /// Whether still more than that is to be given up, once it is begun.
+    fn is_still_over(&self) -> bool;
 }
 
 /// When a batch is sent.
@@ -96,8 +98,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const IDLE_SAVE: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// When too much waits, this part of what may wait is left.
-const LEFT_PERCENT: u64 = 75;
 
 /// What became of a batch.
 enum Delivery {
@@ -167,7 +167,7 @@ impl Work {
         while !self.is_ended() {
             self.mark();
             let outcome =
-                if self.output.source.is_over(100) { self.give_up(None) } else { self.step() };
+                if self.output.source.is_over() { self.give_up(None) } else { self.step() };
             if let Err(why) = outcome {
                 tracing::warn!("output `{}`: {why}", self.output.settings.name);
                 self.output.status.failed(&why);
@@ -302,7 +302,7 @@ impl Work {
             if self.is_ended() {
                 return Delivery::Ended;
             }
-            if self.output.source.is_over(100) {
+            if self.output.source.is_over() {
                 return Delivery::GivenUp;
             }
         }
@@ -319,7 +319,7 @@ impl Work {
                     _ = ended.wait_for(|is_ended| *is_ended) => return None,
                     () = tokio::time::sleep(LOOK) => {
                         status.mark(clock.now(), source.end(), source.position().sequence, source.lag_bytes());
-                        if source.is_over(100) {
+                        if source.is_over() {
                             return None;
                         }
                     }
@@ -331,7 +331,7 @@ impl Work {
     /// Waits, but not over the end, nor, if asked to heed it, when too much waits meanwhile.
     fn pause(&mut self, span: Duration, heeds_excess: bool) {
         let end = Instant::now() + span;
-        let is_over = |work: &Self| heeds_excess && work.output.source.is_over(100);
+        let is_over = |work: &Self| heeds_excess && work.output.source.is_over();
         while Instant::now() < end && !self.is_ended() && !is_over(self) {
             let left = end.saturating_duration_since(Instant::now()).min(LOOK);
             let mut ended = self.output.ended.clone();
@@ -355,7 +355,7 @@ impl Work {
         self.until = None;
         self.begin();
         let mut problem = None;
-        while self.output.source.is_over(LEFT_PERCENT) && !self.is_ended() {
+        while self.output.source.is_still_over() && !self.is_ended() {
             match self.output.source.read(Duration::ZERO) {
                 Ok(Some(piece)) => {
                     lost += piece.places.len() as u64;

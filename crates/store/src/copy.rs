@@ -191,10 +191,19 @@ impl Copy {
         self.log.segments.bytes_behind(self.log.place.segment, self.log.offset)
     }
 
-    /// Whether more than `percent` of what may wait waits, or the disk is full of what is kept for copies.
-    pub fn is_over(&self, percent: u64) -> bool {
-        self.lag_bytes() > self.keep_bytes / 100 * percent
-            || (self.shared.is_full() && self.log.segments.held_bytes() > 0)
+    /// Whether more waits than may, or the disk is full and the log is kept for this copy.
+    pub fn is_over(&self) -> bool {
+        self.lag_bytes() > self.keep_bytes || self.fills_the_disk(self.state.done.sequence)
+    }
+
+    /// The same while the oldest rows are being given up: until a quarter of what may wait is free again, and what was read
+    /// holds nothing on a full disk.
+    pub fn is_still_over(&self) -> bool {
+        self.lag_bytes() > self.keep_bytes / 4 * 3 || self.fills_the_disk(self.log.sequence)
+    }
+
+    fn fills_the_disk(&self, sequence: u64) -> bool {
+        self.shared.is_full() && self.log.segments.is_held_from(sequence)
     }
 }
 

@@ -143,10 +143,10 @@ impl Segments {
         own + later.map(|bytes| bytes.saturating_sub(SEGMENT_HEAD_BYTES as u64)).sum::<u64>()
     }
 
-    /// Bytes of segments that only copies hold.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        let state = self.state();
-        state.segments.range(..state.floor).map(|(_, one)| one.bytes).sum()
+    /// Whether a copy that goes on from `sequence` holds segments that are in files.
+    pub(crate) fn is_held_from(&self, sequence: u64) -> bool {
+        let place = self.place(sequence);
+        place.is_some_and(|place| place.segment < self.state().floor)
     }
 }
 
@@ -176,7 +176,11 @@ mod tests {
             (0..4).filter(|number| path_of(dir.path(), *number).exists()).collect()
         };
         segments.release(2);
-        assert_eq!((there(), segments.held_bytes()), (vec![0, 1, 2, 3], 200));
+        assert_eq!(there(), [0, 1, 2, 3]);
+        assert!(
+            segments.is_held_from(5) && !segments.is_held_from(25),
+            "segments 0 and 1 are held"
+        );
         segments.need("slow", 10);
         assert_eq!(there(), [1, 2, 3], "record 10 begins segment 1");
         segments.need("slow", 39);

@@ -202,8 +202,12 @@ impl Source for LogSource {
         self.0.lag_bytes()
     }
 
-    fn is_over(&self, percent: u64) -> bool {
-        self.0.is_over(percent)
+    fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+
+    fn is_still_over(&self) -> bool {
+        self.0.is_still_over()
     }
 }
 

@@ -66,7 +66,7 @@ async fn a_copy_goes_on_where_it_was_over_flushes_and_restarts() {
     assert_eq!(copy.epoch(), epoch);
     let again = read(&mut copy);
     assert_eq!((again.0, &again.1[..]), ((710..1510).collect(), &places[700..]), "the same places");
-    assert!(copy.lag_bytes() == 0 && !copy.is_over(100));
+    assert!(copy.lag_bytes() == 0 && !copy.is_over());
     copy.done(end).unwrap();
     assert_eq!(copy.planned(), None);
     drop(copy);

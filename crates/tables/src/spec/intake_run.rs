@@ -9,8 +9,8 @@ table! {
     1 ts: Time = "When the 10 s ended.";
     2 host: Text = "The host of the hub that counted.";
     3 protocol: Text = "The protocol, such as `elasticsearch` or `syslog_udp`.";
-    4 peer: Text = "The sender's address without port; `other` when more senders came than are told apart, `kernel` for what the kernel dropped.";
-    5 outcome: Text = "`kept` (durable), `known` (sent again, kept before), `rejected` (kept raw in `reject`), `refused` (the sender was told so and still has it) or `lost`.";
+    4 peer: Text = "The sender's address without port; `other` when more senders came than are told apart, `kernel` for what the kernel dropped; of scraping the target, 0.0.0.0 when nobody answered.";
+    5 outcome: Text = "`kept` (durable), `known` (sent again, kept before), `rejected` (kept raw in `reject`), `refused` (the sender was told so and still has it) or `lost`. Of scraping, `refused` means that nothing of an answer was kept.";
     6 reason: OptText = "Why, in few words: `no_login`, `too_large`, `busy`, `invalid_json`, `socket_buffer`; NULL for what was kept.";
     7 batches: Int = "Requests, or groups of frames or datagrams, that this happened to, whole or in part.";
     8 rows: Int = "Rows, lines or samples; 0 when they could not be told.";

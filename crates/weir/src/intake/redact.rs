@@ -13,8 +13,18 @@ use weir_tables::{Batch, DataKind, LogFormat, LogSource, Program};
 
 /// Tables that hold what people wrote.
 const TABLES: [&str; 4] = ["log", "request", "span", "reject"];
-/// Columns that say where a row is from.
-const PLACES: [&str; 6] = ["host", "source", "tier", "parser", "reason", "repair"];
+/// Columns that say where a row is from, or join it to others.
+const PLACES: [&str; 9] = [
+    "host",
+    "source",
+    "tier",
+    "parser",
+    "reason",
+    "repair",
+    "trace_id",
+    "span_id",
+    "parent_span_id",
+];
 
 /// A log that came by a protocol, as pipelines match it: by its source.
 pub(super) fn source(name: &str) -> LogSource {

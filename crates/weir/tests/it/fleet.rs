@@ -191,3 +191,25 @@ fn plain_http_to_another_host_is_refused() {
     let several = ["--hub", "http://127.0.0.1:1", "--hub", "127.0.0.1:2"];
     complaint(&run(command.args(several)), &["beside other hubs", "hint: "]);
 }
+
+#[test]
+fn a_token_names_the_port_at_once_and_flags_may_stand_before_join() {
+    let (data, host) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("one"));
+    let mut command = Command::new(WEIR);
+    command.arg("hub").arg("--data").arg(data.path()).args(["--agents", "127.0.0.1:0"]);
+    command.args(["--listen", "127.0.0.1:0"]).env("XDG_CONFIG_HOME", "/nonexistent");
+    quiet(&mut command);
+    let _hub = Weir::start(command);
+    let invite = run(Command::new(WEIR).args(["hub", "invite", "--data"]).arg(data.path()));
+    let token = text(&invite.stdout).trim().to_owned();
+    assert!(!text(&invite.stderr).contains(":4771"), "{}", text(&invite.stderr));
+    let config = host.path().join("weir.toml");
+    std::fs::write(&config, "").expect("it can be written");
+    let config = config.display().to_string();
+    let wrong = run(Host(host.path()).command().args(["--tail", "/x", "join", &token]));
+    assert_eq!(wrong.status.code(), Some(64));
+    assert!(text(&wrong.stderr).contains("has no flag `--tail`"), "{}", text(&wrong.stderr));
+    let joined = run(Host(host.path()).command().args(["--config", &config, "join", &token]));
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::harness::{Weir, can_run, pause, quiet, request, serve, text, try_rows, wait_for};
+use super::harness::{Weir, can_run, pause, quiet, request, serve, text, try_rows, wait_for, weir};
 
 /// How long rows may take to be copied, on a loaded machine.
 const ARRIVAL: Duration = Duration::from_secs(120);
@@ -552,4 +552,41 @@ fn a_wrong_login_is_shown_and_no_row_is_dropped() {
             .then_some(())
     });
     drop(running);
+}
+
+#[test]
+fn entries_are_shown_with_their_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("weir.toml");
+    let config = "[[logs]]\npath = \"/a.log\"\nmultiline = { start = '^x', max_lines = 5 }\n\n[[outputs]]\nname = \"post\"\nto = \"http\"\n\
+        url = \"http://web1/\"\ntable = \"log\"\n\n[[scrape]]\nname = \"node\"\nurl = \"http://web1:9100/metrics\"\nlabels = { zone = \"a\" }\n";
+    std::fs::write(&path, config).expect("it can be written");
+    let path = path.display().to_string();
+    let shown = text(&weir(&["config", "--config", &path]).stdout);
+    for (key, value, line) in [
+        ("logs[0].path", "\"/a.log\"", 1),
+        ("logs[0].multiline", "max_lines = 5", 1),
+        ("outputs[0].url", "\"http://web1/\"", 5),
+        ("scrape[0].labels", "{ zone = \"a\" }", 11),
+    ] {
+        let found = shown.lines().find(|shown| shown.starts_with(key)).expect(key);
+        assert!(found.contains(value) && found.ends_with(&format!("weir.toml:{line}")), "{found}");
+    }
+    let toml = text(&weir(&["config", "--config", &path, "--format", "toml"]).stdout);
+    let again = dir.path().join("again.toml");
+    std::fs::write(&again, &toml).expect("it can be written");
+    let again = text(&weir(&["config", "--config", &again.display().to_string()]).stdout);
+    let values = |text: &str| -> Vec<String> {
+        let entries =
+            text.lines().filter(|line| line.contains("].")).map(|line| line.rsplit_once("  "));
+        entries.map(|parts| parts.expect("three columns").0.trim_end().to_owned()).collect()
+    };
+    assert_eq!(values(&again), values(&shown), "what it prints can be read again");
+    let json: Value =
+        serde_json::from_slice(&weir(&["config", "--config", &path, "--format", "json"]).stdout)
+            .expect("JSON");
+    let keys = json.as_array().expect("a list").iter();
+    assert!(
+        keys.filter(|key| key["key"] == "scrape[0].labels").all(|key| key["value"]["zone"] == "a")
+    );
 }

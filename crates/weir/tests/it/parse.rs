@@ -38,6 +38,10 @@ fn lines_and_files_are_explained() {
     let explained = said(&["parse", "--grok", "took %{NUMBER:took} ms", &file]);
     has_all(&explained, &["no_match", "up to byte 7", "^ ms expected", "%{NUMBER:took} expected"]);
     has_all(&explained, &["2 lines, 2 not understood"]);
+    let torn = r#"192.0.2.1 - - [20/Nov/2026:12:00:00 +0000] "GET /a"#;
+    let tried = said(&["parse", "--grok", "%{COMBINEDAPACHELOG}", torn]);
+    has_all(&tried, &["pattern %{COMBINEDAPACHELOG}"]);
+    assert!(!tried.contains("near %{COMBINEDAPACHELOG}"), "{tried}");
     let json = said(&["parse", "--json", "--format", "json", r#"{"msg":"a \x22b\x22"}"#]);
     let answer: serde_json::Value = serde_json::from_str(&json).expect("one object");
     assert_eq!(answer["table"], "log");
