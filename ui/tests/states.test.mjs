@@ -27,6 +27,9 @@ test('an_empty_weir_says_what_to_do_on_every_view', { skip }, async () => {
     await page.getByText('No row matches in this time range.').waitFor();
     await page.getByRole('button', { name: 'Clear the search' }).click();
     await page.getByText('No row was read in this time range.').waitFor();
+    await page.goto('/#/wire');
+    await page.getByText('No tap is on.').waitFor();
+    await shot(page, 'empty-wire');
     await page.goto('/#/sql?q=select%201');
     await page.getByText('The query ran and gave no row.').waitFor();
   });
@@ -38,6 +41,8 @@ test('a_failing_query_is_told_with_its_hint_and_can_be_tried_again', { skip }, a
     await page.goto('/#/sql?q=select%20nosuch%20from%20request');
     await page.getByRole('alert').getByText('no column `nosuch` in `request`').waitFor();
     await page.getByText('hint: the columns are under SQL, Tables').waitFor();
+    await page.goto('/#/wire');
+    await page.getByRole('button', { name: 'Try again' }).waitFor();
     await page.goto('/#/overview');
     await page.locator('[data-tier=app]').getByRole('button', { name: 'Try again' }).waitFor();
     await shot(page, 'error-overview');
