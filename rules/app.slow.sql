@@ -8,7 +8,16 @@ every = "2s"
 clear = "10s"
 key = ["upstream"]
 needs = ["request"]
-when = "select 1 from request where upstream_response_seconds >= 0.25 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
+when = [
+  "select 1 from request where upstream_response_seconds >= 0.25 and ts > $now - interval '15 seconds' and ts <= $now limit 1",
+  """
+select 1 from request
+where ts > $now - interval '15 seconds' and ts <= $now
+  and tier = 'proxy' and upstream_response_seconds is not null
+group by host, proxy_backend, upstream_address
+having count(*) filter (where coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= 0.25) >= 0.04 * count(*)
+limit 1""",
+]
 explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled"]
 subject = "{upstream}"
 summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in 15 s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"

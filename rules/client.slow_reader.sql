@@ -8,7 +8,17 @@ every = "2s"
 clear = "10s"
 key = ["server", "server_port"]
 needs = ["request"]
-when = "select 1 from request where duration_seconds - coalesce(upstream_response_seconds, 0.0) >= 1.0 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+when = [
+  "select 1 from request where duration_seconds - coalesce(upstream_response_seconds, 0.0) >= 1.0 and ts > $now - interval '30 seconds' and ts <= $now limit 1",
+  """
+select 1 from request
+where ts > $now - interval '30 seconds' and ts <= $now and tier = 'proxy'
+  and duration_seconds >= 1.0 and duration_seconds - coalesce(upstream_response_seconds, 0.0) >= 1.0
+  and (upstream_response_seconds is not null or response_bytes >= 65536)
+group by host, server_address, server_port
+having count(*) >= 5
+limit 1""",
+]
 subject = "clients of {server}{port_text}"
 summary = "clients of {server}{port_text} take {client_p95:duration} (p95 of {requests} slow and fast requests in 30 s) after the answer was ready; {slow_requests} of them spend {client_share:%} of their time so, the application needs {app_p95:duration}"
 why = "By the proxy's clock the application's answer is complete and the proxy waits for the client to take it (or, with uploads, for the client to send). The servers have nothing to do with it; without this subtraction the same requests look like a slow site."

@@ -18,6 +18,7 @@ mod random;
 mod report;
 mod road;
 mod searchable;
+mod tail_many;
 mod weir;
 mod wire;
 
@@ -81,6 +82,21 @@ enum Name {
         #[arg(long, default_value_t = 25_000)]
         rate: u32,
         /// How long to write them.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// What an agent costs that follows thousands of logs, most of which rest.
+    TailMany {
+        /// Log files.
+        #[arg(long, default_value_t = 5000)]
+        files: u32,
+        /// How many of them are written to in the second half.
+        #[arg(long, default_value_t = 100)]
+        active: u32,
+        /// Lines a second to each of these.
+        #[arg(long, default_value_t = 5)]
+        rate: u32,
+        /// How long to measure each half.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
@@ -149,6 +165,9 @@ fn run(name: Name) -> anyhow::Result<()> {
         Name::Road { events, runs, rate, seconds } => {
             road::run(events, runs.max(1), rate, Duration::from_secs(seconds))
         }
+        Name::TailMany { files, active, rate, seconds } => {
+            tail_many::run(&tail_many::Load { files, active, rate }, Duration::from_secs(seconds))
+        }
         Name::Queries { events, times } => queries::run(events, times.max(1)),
         Name::Generate { events, out } => {
             let day = Micros((report::now().day() - 1) * 86_400_000_000);
@@ -160,13 +179,21 @@ fn run(name: Name) -> anyhow::Result<()> {
         Name::Live { rate, seconds, runs } => live::run(rate.max(1), seconds.max(1), runs.max(1)),
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
-        Name::All => {
-            ["first-page", "host", "searchable", "ingest", "road", "queries", "wire", "live"]
-                .into_iter()
-                .try_for_each(|name| {
-                    let args = Args::try_parse_from(["weir-bench", name])?;
-                    run(args.name)
-                })
-        }
+        Name::All => [
+            "first-page",
+            "host",
+            "searchable",
+            "ingest",
+            "road",
+            "tail-many",
+            "queries",
+            "wire",
+            "live",
+        ]
+        .into_iter()
+        .try_for_each(|name| {
+            let args = Args::try_parse_from(["weir-bench", name])?;
+            run(args.name)
+        }),
     }
 }

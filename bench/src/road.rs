@@ -25,18 +25,22 @@ struct Run {
 }
 
 /// An agent and a hub that have joined.
-struct Pair {
-    hub: Weir,
+pub(crate) struct Pair {
+    pub(crate) hub: Weir,
     config: String,
-    tail: String,
+    pub(crate) tail: String,
 }
 
 impl Pair {
-    fn start(dir: &Path) -> anyhow::Result<Self> {
+    /// A hub and an agent that has joined it, which will tail `logs/*.log`; `collect` goes into that section of its
+    /// configuration.
+    pub(crate) fn start(dir: &Path, collect: &str) -> anyhow::Result<Self> {
         let logs = dir.join("logs");
         std::fs::create_dir(&logs)?;
         let config = dir.join("agent.toml");
-        std::fs::write(&config, format!("[agent]\ndir = \"{}\"\n", dir.join("agent").display()))?;
+        let agent_dir = dir.join("agent");
+        let text = format!("[collect]\n{collect}[agent]\ndir = \"{}\"\n", agent_dir.display());
+        std::fs::write(&config, text)?;
         let data = dir.join("data").display().to_string();
         let config = config.display().to_string();
         let on_loopback = ["--listen", "127.0.0.1:0", "--agents", "127.0.0.1:0"];
@@ -45,11 +49,11 @@ impl Pair {
         Ok(Self { hub, config, tail: format!("{}/*.log", logs.display()) })
     }
 
-    fn agent(&self) -> anyhow::Result<Weir> {
+    pub(crate) fn agent(&self) -> anyhow::Result<Weir> {
         Weir::agent(&["agent", "--config", &self.config, "--tail", &self.tail])
     }
 
-    fn rows(&self) -> anyhow::Result<u64> {
+    pub(crate) fn rows(&self) -> anyhow::Result<u64> {
         Ok(counts(&self.hub, &self.tail)?.iter().sum())
     }
 }
@@ -87,7 +91,7 @@ pub(crate) fn run(events: u32, runs: u32, rate: u32, span: Duration) -> anyhow::
 
 fn once(file: &Path, events: u32) -> anyhow::Result<Run> {
     let dir = tempfile::tempdir_in(file.parent().unwrap_or(Path::new(".")))?;
-    let pair = Pair::start(dir.path())?;
+    let pair = Pair::start(dir.path(), "")?;
     std::fs::hard_link(file, dir.path().join("logs/access.log"))?;
     let (mut agent_mib, mut hub_mib) = (0.0_f64, 0.0_f64);
     let agent = pair.agent()?;
@@ -120,7 +124,7 @@ fn fast(run: &Run, events: u32) -> Vec<Vec<String>> {
 /// The table, and the processor time of both.
 fn steady(rate: u32, span: Duration) -> anyhow::Result<(Vec<Vec<String>>, f64)> {
     let dir = tempfile::tempdir()?;
-    let pair = Pair::start(dir.path())?;
+    let pair = Pair::start(dir.path(), "")?;
     let log = dir.path().join("logs/access.log");
     let agent = pair.agent()?;
     let (warm, _) = data::pace(&log, 100, Duration::from_secs(3), report::now())?;

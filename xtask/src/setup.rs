@@ -52,10 +52,11 @@ const FOR_TESTS: &[Package] = &[
         "nginx",
         "its real logs and listeners are what the end to end tests watch",
     ),
-    daemon("haproxy", &["haproxy"], "haproxy", "its real httplog lines and its queue"),
+    daemon("haproxy", &["haproxy"], "haproxy", "its real httplog and tcplog lines, and its queue"),
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
     package("procps", &["ps"], "process figures"),
+    package("zstd", &["zstd"], "packs rotated logs, as logrotate does"),
     package("util-linux", &["setpriv"], "programs of another user with one capability"),
     package("tcpdump", &["tcpdump"], "captures of real traffic, and text of every style"),
     package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
@@ -78,9 +79,17 @@ const FOR_TESTS: &[Package] = &[
     package("rsyslog-elasticsearch", &["omelasticsearch.so"], "rsyslog's bulk requests"),
     package("rsyslog-openssl", &["lmnsd_ossl.so"], "rsyslog over TLS"),
     daemon("prometheus", &["prometheus"], "prometheus", "writes samples to the intake"),
+    daemon(
+        "prometheus-node-exporter",
+        &["prometheus-node-exporter"],
+        "prometheus-node-exporter",
+        "figures that weir scrapes",
+    ),
     package("bsdutils", &["logger"], "sends syslog frames"),
     package("openssl", &["openssl"], "certificates of the intake's tests"),
     package("curl", &["curl"], "posts lines to the intake"),
+    package("default-jre-headless", &["java"], "runs the Kafka that outputs write to"),
+    package("maven", &["mvn"], "fetches that Kafka"),
 ];
 
 /// Recognised by its module `ensurepip`, not by a program.
@@ -108,7 +117,8 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 pub(crate) fn everything(shell: &Shell) -> Result {
     ensure(shell, FOR_TESTS)?;
     npm(shell)?;
-    python(shell)
+    python(shell)?;
+    kafka(shell)
 }
 
 /// Installs those of `packages` that are missing, or says the one line that does.
@@ -221,6 +231,26 @@ fn python(shell: &Shell) -> Result {
     let python = venv.join("bin/python");
     cmd!(shell, "{python} -m pip install --quiet --disable-pip-version-check --require-virtualenv -r {wanted}")
         .run()?;
+    Ok(std::fs::write(&installed, text)?)
+}
+
+/// Kafka's own jars, in a directory of their own beside what is built.
+fn kafka(shell: &Shell) -> Result {
+    let wanted = "crates/weir/tests/kafka/pom.xml";
+    let dir = crate::target_dir()?.join("tmp/kafka");
+    let (libs, installed) = (dir.join("libs"), dir.join("pom.xml"));
+    let text = shell.read_file(wanted)?;
+    if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    println!("missing: Kafka for the tests of outputs");
+    shell.remove_path(&libs)?;
+    shell.create_dir(&dir)?;
+    cmd!(
+        shell,
+        "mvn --quiet --batch-mode --file {wanted} dependency:copy-dependencies -DoutputDirectory={libs} -DincludeScope=runtime"
+    )
+    .run()?;
     Ok(std::fs::write(&installed, text)?)
 }
 

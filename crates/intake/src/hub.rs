@@ -19,6 +19,9 @@ pub trait Hub: Send + Sync + 'static {
     /// Lines to rows; one row for each line that is not blank.
     fn parse(&self, lines: &Lines, observed: Micros) -> Parsed;
 
+    /// Rows that a protocol made without lines, as they may be kept: without what is to be redacted.
+    fn clean(&self, batch: Batch) -> Batch;
+
     /// Keeps all batches or none; `Ok` means that they survive a loss of power.
     fn keep(&self, batches: Vec<Batch>) -> Kept<'_>;
 }

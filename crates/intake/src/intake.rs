@@ -150,7 +150,8 @@ impl Intake {
 
     /// Lines to rows; the verdicts of lines that were not understood change.
     fn parse(&self, mut harvest: Box<Harvest>) -> (Box<Harvest>, Vec<Batch>) {
-        let mut batches = harvest.own_rows();
+        let own = harvest.own_rows().into_iter();
+        let mut batches: Vec<Batch> = own.map(|batch| self.hub.clean(batch)).collect();
         for lines in std::mem::take(&mut harvest.groups) {
             let parsed = self.hub.parse(&lines, harvest.now);
             for (offset, reason) in parsed.rejected {

@@ -268,7 +268,7 @@ fn kind_of_part(name: &str) -> Option<&'static str> {
 }
 
 /// Version 1 sends kinds apart and rarely; the names tell them as well.
-fn kind_of_name(name: &str) -> Option<&'static str> {
+pub(crate) fn kind_of_name(name: &str) -> Option<&'static str> {
     kind_of_part(name).or_else(|| name.ends_with("_total").then_some("counter"))
 }
 

@@ -1,7 +1,14 @@
-//! HAProxy's `option httplog` (configuration manual §8.2.3), with or without a syslog header; 1.8 to 3.x.
+//! HAProxy's `option httplog` and `option tcplog` (configuration manual §8.2.3 and §8.2.2), with or without a syslog
+//! header; 1.8 to 3.x.
 //!
 //! `client:port [accept] frontend backend/server TR/Tw/Tc/Tr/Ta status bytes cookie cookie flags
 //! active/frontend/backend/server/retries serverqueue/backendqueue {request headers} {response headers} "request"`
+//!
+//! `client:port [accept] frontend backend/server Tw/Tc/Tt bytes flags active/frontend/backend/server/retries
+//! serverqueue/backendqueue`
+//!
+//! A record of `option tcplog` is a row of `log`, since a session is no request: it may last for days and carry
+//! anything. What it says stands in attributes named as the columns of `request`.
 //!
 //! What surprises: the time is the *start* of the request, so Ta is added to get its end; -1 means "not reached";
 //! a file holds other messages of HAProxy too, and those are rows of `log`.
@@ -16,6 +23,14 @@ use crate::{log_text, number, request_line, syslog, text};
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
     let header = syslog::header(line, record);
     let message = header.unwrap_or(line);
+    if has_timers(message, SESSION_TIMERS) {
+        record.ts = None;
+        record.log.body = message;
+        return match session(message, record) {
+            Some(()) => Ok(Kind::Log),
+            None => Err(Fault::no_match("begins like a TCP record and does not go on like one")),
+        };
+    }
     if is_likely(message) {
         record.ts = None;
         return match access(message, record) {
@@ -33,7 +48,7 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, 
     Ok(Kind::Log)
 }
 
-/// The time of records of other kinds: `client:port [time] …` of `option tcplog`.
+/// The time of messages that begin as records do: `client:port [time] …`.
 fn bracketed_time(line: &str, record: &Record<'_>) -> Option<Micros> {
     let (_, behind) = line.split_once(" [")?;
     record.times.read_front(behind).map(|(ts, _)| ts)
@@ -43,19 +58,73 @@ fn bracketed_time(line: &str, record: &Record<'_>) -> Option<Micros> {
 pub(crate) fn is_access(line: &str) -> bool {
     let peer = line.split_once(" [").map_or("", |(head, _)| head);
     let start = peer.rfind(' ').map_or(0, |space| space + 1);
-    is_likely(&line[start..]) && has_timers(&line[start..])
+    is_likely(&line[start..]) && has_timers(&line[start..], REQUEST_TIMERS)
 }
 
 /// Whether a message is `address:port [time] frontend backend/server timers…`, or the torn begin of one.
 fn is_likely(message: &str) -> bool {
     let Some((peer, behind)) = message.split_once(" [") else { return false };
     let is_peer = !peer.contains(' ') && peer.contains(':');
-    is_peer && (has_timers(message) || behind.split(' ').count() < 4)
+    is_peer && (has_timers(message, REQUEST_TIMERS) || behind.split(' ').count() < 4)
 }
 
-fn has_timers(message: &str) -> bool {
-    let behind = message.split_once("] ").map_or("", |(_, behind)| behind);
-    behind.split(' ').nth(2).is_some_and(|timers| timers.matches('/').count() == 4)
+/// `TR/Tw/Tc/Tr/Ta`.
+const REQUEST_TIMERS: usize = 5;
+/// `Tw/Tc/Tt`.
+const SESSION_TIMERS: usize = 3;
+
+/// Whether a message is `address:port [time] frontend backend/server` and so many timers.
+fn has_timers(message: &str, count: usize) -> bool {
+    let Some((peer, behind)) = message.split_once(" [") else { return false };
+    let mut words = behind.split_once("] ").map_or("", |(_, behind)| behind).split(' ').skip(1);
+    !peer.contains(' ')
+        && words.next().is_some_and(|names| names.contains('/'))
+        && words.next().is_some_and(|timers| timers.split('/').count() == count)
+}
+
+/// A record of `option tcplog`.
+fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let (peer, rest) = message.split_once(" [")?;
+    let (start, rest) = rest.split_once("] ")?;
+    let mut words = Words { rest };
+    let frontend = words.next()?;
+    let (backend, server) = words.next()?.split_once('/')?;
+    let spans = words.next()?;
+    let mut timers = spans.split('/');
+    for name in ["queue_seconds", "upstream_connect_seconds", "duration_seconds"] {
+        let timer = timers.next()?;
+        let Some(span) = milliseconds(timer)? else { continue };
+        let seconds = record.arena.alloc_str(&(span / 1000.0).to_string());
+        record.put(name, seconds, Field::Attr);
+    }
+    let total = milliseconds(spans.rsplit('/').next()?)?.unwrap_or(0.0);
+    let start = record.times.read(start)?;
+    let (bytes, state) = (words.next()?, words.next()?);
+    number::integer(bytes.strip_prefix('+').unwrap_or(bytes))?;
+    let (address, port) = peer.rsplit_once(':')?;
+    for (name, value) in [
+        ("client_address", address),
+        ("client_port", port),
+        ("proxy_frontend", frontend.strip_suffix('~').unwrap_or(frontend)),
+        ("proxy_backend", backend),
+        ("response_bytes", bytes.strip_prefix('+').unwrap_or(bytes)),
+        ("termination_state", state),
+    ] {
+        record.put(name, value, Field::Attr);
+    }
+    record.request.proxy_server = Some(server).filter(|name| !name.starts_with('<'));
+    if let Some(server) = record.request.proxy_server {
+        record.put("proxy_server", server, Field::Attr);
+    }
+    counters(words.next()?, words.next()?, record)?;
+    if let Some(tries) = record.request.upstream_tries {
+        let tries = record.arena.alloc_str(&tries.to_string());
+        record.put("upstream_tries", tries, Field::Attr);
+    }
+    record.ts = Some(Micros(start.0.saturating_add(Micros::from_unix_seconds(total / 1000.0).0)));
+    // A session that both sides ended as they should ends with `--`.
+    record.log.severity = Some(if state == "--" { "info" } else { "warn" });
+    Some(())
 }
 
 fn access<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
@@ -285,6 +354,36 @@ mod tests {
                   proxy_server: a
                   termination_state: SC--
                   attrs: {actconn: 1, feconn: 1, beconn: 0, srv_conn: 0, srv_queue: 0, backend_queue: 0}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn tcp_sessions_are_log_rows_with_what_haproxy_measured() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            r#"Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:11:59:58.500] db postgres/pg1 1/4/1500 9301 -- 3/2/1/0/0 0/0
+10.1.2.3:33318 [20/Nov/2026:12:00:00.000] db~ postgres/<NOSRV> -1/-1/+7 +0 SC 3/2/1/0/+3 0/1
+10.1.2.3:33318 [20/Nov/2026:12:00:00.000] db postgres/pg1 1/4/x 9301 -- 3/2/1/0/0 0/0
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  program: haproxy
+                  process_id: 812
+                  severity: info
+                  body: 10.1.2.3:33317 [20/Nov/2026:11:59:58.500] db postgres/pg1 1/4/1500 9301 -- 3/2/1/0/0 0/0
+                  attrs: {syslog_hostname: lb1, queue_seconds: 0.001, upstream_connect_seconds: 0.004, duration_seconds: 1.5, client_address: 10.1.2.3, client_port: 33317, proxy_frontend: db, proxy_backend: postgres, response_bytes: 9301, termination_state: --, proxy_server: pg1, actconn: 3, feconn: 2, beconn: 1, srv_conn: 0, srv_queue: 0, backend_queue: 0, upstream_tries: 1}
+                log
+                  ts: 2026-11-20T12:00:00.007Z
+                  severity: warn
+                  body: 10.1.2.3:33318 [20/Nov/2026:12:00:00.000] db~ postgres/<NOSRV> -1/-1/+7 +0 SC 3/2/1/0/+3 0/1
+                  attrs: {duration_seconds: 0.007, client_address: 10.1.2.3, client_port: 33318, proxy_frontend: db, proxy_backend: postgres, response_bytes: 0, termination_state: SC, actconn: 3, feconn: 2, beconn: 1, srv_conn: 0, is_redispatched: true, srv_queue: 0, backend_queue: 1, upstream_tries: 0}
+                reject
+                  ts: 2026-11-20T12:00:00Z
+                  reason: no_match
+                  detail: begins like a TCP record and does not go on like one
+                  raw: 10.1.2.3:33318 [20/Nov/2026:12:00:00.000] db postgres/pg1 1/4/x 9301 -- 3/2/1/0/0 0/0
             "#]],
         );
     }

@@ -54,7 +54,7 @@ pub use line_parser::LineParser;
 pub use parsers::Parsers;
 pub use pipeline::{Pipeline, PipelineCase};
 pub use problem::ParserProblem;
-pub use redact::Redaction;
+pub use redact::{Redaction, is_of_the_fleet};
 pub use rows::{ParsedRows, RowText};
 pub use suggest::Suggestion;
 pub use zone::Zone;

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use bumpalo::Bump;
 use memchr::memchr;
 use weir_tables::{LogSource, Micros, Program, Reject};
 
@@ -44,7 +43,6 @@ pub struct LineParser {
     redaction: Redaction,
     keys: KeyBudget,
     taken_for: &'static str,
-    arena: Bump,
 }
 
 impl LineParser {
@@ -67,7 +65,6 @@ impl LineParser {
             redaction: Redaction::default(),
             keys: KeyBudget::new(DEFAULT_KEY_BUDGET),
             taken_for: "",
-            arena: Bump::new(),
         }
     }
 
@@ -161,10 +158,7 @@ impl LineParser {
         out: &mut ParsedRows,
         mut end_of: impl FnMut(usize) -> usize,
     ) {
-        if self.arena.allocated_bytes() > ARENA_BYTES {
-            self.arena = Bump::new();
-        }
-        self.arena.reset();
+        let arena = std::mem::take(&mut out.arena);
         let place = Place {
             path: &self.path,
             host: &self.host,
@@ -177,8 +171,8 @@ impl LineParser {
         let forms = self.pipeline.as_ref().map(|pipeline| pipeline.times()).unwrap_or_default();
         let times = TimeReader::new(observed, self.zone.clone(), forms);
         let keys = std::mem::take(&mut self.keys);
-        let mut record = Record::new(&self.arena, times, keys);
-        record.names = self.format.names(&self.arena);
+        let mut record = Record::new(&arena, times, keys);
+        record.names = self.format.names(&arena);
         let mut at = 0;
         while at < bytes.len() {
             let end = end_of(at);
@@ -191,6 +185,10 @@ impl LineParser {
             at = end;
         }
         (self.keys, self.taken_for) = (record.keys, record.taken_for);
+        if arena.allocated_bytes() <= ARENA_BYTES {
+            out.arena = arena;
+            out.arena.reset();
+        }
     }
 }
 

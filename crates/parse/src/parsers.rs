@@ -188,6 +188,20 @@ impl Parsers {
         }
     }
 
+    /// Whether anything is redacted anywhere.
+    pub fn redacts(&self) -> bool {
+        !self.redaction.is_empty() || self.pipelines.iter().any(|pipeline| pipeline.redacts())
+    }
+
+    /// A text of a log that no line parser reads, without what the configuration and the log's pipeline redact.
+    pub fn redacted(&self, source: &LogSource, path: &str, text: &str) -> String {
+        let text = self.redaction.apply(text);
+        match self.find(source, path) {
+            Some(pipeline) => pipeline.redact_raw(&text).into_owned(),
+            None => text.into_owned(),
+        }
+    }
+
     /// Runs the cases of a test file.
     pub fn run_tests(
         &self,

@@ -98,7 +98,7 @@ impl Redaction {
 }
 
 /// Columns whose addresses say where the fleet is, not who its visitors are.
-pub(crate) fn is_of_the_fleet(name: &str) -> bool {
+pub fn is_of_the_fleet(name: &str) -> bool {
     matches!(
         name,
         "upstream_address" | "server_address" | "request_id" | "program" | "severity" | "facility"

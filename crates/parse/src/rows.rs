@@ -3,6 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, RecordBatch};
+use bumpalo::Bump;
 use weir_tables::{Batch, DataKind, LogRows, Micros, RejectRows, RequestRows, Rows};
 
 /// Rows made of lines, not yet record batches. Each line that is not blank is one row in one of the three.
@@ -20,6 +21,8 @@ pub struct ParsedRows {
     pub lines: u64,
     /// Lines that had to be mended to be read (column `repair`).
     pub repaired: u64,
+    /// What parsers write texts to while they work on a chunk: here, because there are many parsers and few of these.
+    pub(crate) arena: Bump,
 }
 
 impl ParsedRows {

@@ -86,4 +86,5 @@ built_in! {
     "log.agent_cost",
     "clock.skew",
     "weir.agent_silent",
+    "weir.output_lag",
 }

@@ -21,6 +21,11 @@ use turn::Turn;
 /// Beyond this (or three times `every`) between two answers, nobody knows what was in between.
 const GAP_SECONDS: f64 = 30.0;
 
+/// A rule may take one part in so many of the time; one that takes longer runs less often,
+const TIME_PARTS: f64 = 50.0;
+/// but never less often than after this many times `every`, which is below what counts as a gap.
+const STRETCH_MAX: f64 = 2.5;
+
 /// What a finding of a rule is about: host and key columns as JSON.
 pub(crate) type Subject = (String, String);
 
@@ -38,6 +43,8 @@ pub struct Engine {
 pub(crate) struct RuleState {
     pub(crate) last_run: Option<Micros>,
     pub(crate) last_answer: Option<Micros>,
+    /// How long its queries took the last time.
+    pub(crate) seconds: Option<f64>,
     pub(crate) error: Option<String>,
     pub(crate) uncounted: usize,
     pub(crate) open: BTreeMap<Subject, OpenFinding>,
@@ -54,6 +61,8 @@ pub struct RuleStatus {
     pub findings_over_limit: usize,
     /// When it last ran, well or not.
     pub last_run_ts: Option<Micros>,
+    /// How long its queries took the last time.
+    pub last_run_seconds: Option<f64>,
     /// Why it failed the last time; `None` when it did not.
     pub error: Option<String>,
 }
@@ -66,15 +75,22 @@ impl Engine {
 
     /// The rules that should run now.
     pub fn due(&self, now: Micros) -> Vec<Arc<Rule>> {
-        let is_due =
-            |rule: &&Arc<Rule>| match self.states.get(&rule.id).and_then(|state| state.last_run) {
-                // A tenth of a second of slack: a timer of 2 s that comes early must not skip a turn.
-                Some(last) => {
-                    now < last || now.seconds_since(last) + 0.1 >= span(rule.every_seconds)
-                }
-                None => true,
-            };
-        self.rules.iter().filter(is_due).cloned().collect()
+        self.rules.iter().filter(|rule| self.is_due(rule, now)).cloned().collect()
+    }
+
+    fn is_due(&self, rule: &Rule, now: Micros) -> bool {
+        let state = self.states.get(&rule.id);
+        let Some(last) = state.and_then(|state| state.last_run) else { return true };
+        let every = span(rule.every_seconds);
+        let took = state.and_then(|state| state.seconds).unwrap_or_default();
+        let pause = (took * TIME_PARTS).clamp(every, every * STRETCH_MAX);
+        // A tenth of a second of slack: a timer of 2 s that comes early must not skip a turn.
+        now < last || now.seconds_since(last) + 0.1 >= pause
+    }
+
+    /// Takes in how long a rule's queries took.
+    pub fn took(&mut self, rule: &Rule, seconds: f64) {
+        self.states.entry(rule.id.clone()).or_default().seconds = Some(seconds);
     }
 
     /// Every rule, in the order of the set.
@@ -96,6 +112,7 @@ impl Engine {
             open_findings: state.open.len(),
             findings_over_limit: state.uncounted,
             last_run_ts: state.last_run,
+            last_run_seconds: state.seconds,
             error: state.error.clone(),
         }
     }

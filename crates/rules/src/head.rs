@@ -204,17 +204,18 @@ impl<'a> Head<'a> {
         Ok(needs)
     }
 
-    fn when(&self) -> Result<Option<String>, RuleError> {
-        if self.table.get("when").is_none() {
-            return Ok(None);
-        }
-        let sql = self.text("when")?;
-        if !sql.contains("$now") {
+    fn when(&self) -> Result<Vec<String>, RuleError> {
+        let queries = match self.table.get("when").map(|value| value.get_ref()) {
+            None => Vec::new(),
+            Some(DeValue::Array(_)) => self.list("when")?.unwrap_or_default(),
+            Some(_) => vec![self.text("when")?],
+        };
+        if queries.iter().any(|sql| !sql.contains("$now")) {
             return Err(self
                 .bad("when", "`when` does not use `$now`".to_owned())
                 .hint("bound it as the query is bound, and at least as wide"));
         }
-        Ok(Some(sql))
+        Ok(queries)
     }
 
     fn chart(&self) -> Result<Option<Chart>, RuleError> {

@@ -99,8 +99,8 @@ pub struct Rule {
     pub explained_by: Vec<String>,
     /// Tables that the query reads.
     pub needs: Vec<String>,
-    /// A cheap query that must have a row for the rule's query to be asked at all.
-    pub when: Option<String>,
+    /// Cheap queries, the cheapest first, that must each have a row for the rule's query to be asked at all.
+    pub when: Vec<String>,
     /// How to draw it.
     pub chart: Option<Chart>,
     /// The query, head excluded.
@@ -126,8 +126,8 @@ impl Rule {
 
     /// What to ask at `now`, in order: the first empty answer ends it, and the last answer is the rule's.
     ///
-    /// Planning a query of ten parts takes the processor longer than running it, so a rule may name a cheap condition
-    /// (`when`) that is false on a healthy host.
+    /// Planning a query of ten parts takes the processor longer than running it, so a rule may name cheap conditions
+    /// (`when`) that are false on a healthy host.
     pub fn queries_at(&self, now: Micros) -> Vec<String> {
         self.when.iter().map(|sql| at(sql, now)).chain([self.sql_at(now)]).collect()
     }

@@ -255,7 +255,7 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
     Ok(())
 }
 
-fn fail(error: &rusqlite::Error, path: &Path) -> StoreError {
+pub(crate) fn fail(error: &rusqlite::Error, path: &Path) -> StoreError {
     use rusqlite::ErrorCode as Code;
     let kind = match error.sqlite_error_code() {
         Some(Code::DiskFull) => ErrorKind::Full,

@@ -37,6 +37,9 @@ pub struct StoreOptions {
     pub maintenance_interval: Duration,
     /// Memory of all running queries together. Default 512 MiB.
     pub query_memory_bytes: usize,
+    /// Names of the copies that will go on, so that the log keeps what they need; others are forgotten. Default: all that there
+    /// were are kept.
+    pub copies: Option<Vec<String>>,
     /// Threads that run queries. Default: the cores of the machine.
     pub query_threads: usize,
 }
@@ -59,6 +62,7 @@ impl StoreOptions {
             gc_grace: Duration::from_secs(60),
             maintenance_interval: Duration::from_secs(60),
             query_memory_bytes: 512 << 20,
+            copies: None,
             query_threads: std::thread::available_parallelism().map_or(2, usize::from),
         }
     }

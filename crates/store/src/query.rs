@@ -1,15 +1,18 @@
 //! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider};
-use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider};
+use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, TableProvider};
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::error::DataFusionError;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -24,8 +27,10 @@ use object_store::local::LocalFileSystem;
 use tokio::runtime::Runtime;
 use weir_tables::{TABLES, TableSpec};
 
+use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
+use crate::functions;
 use crate::hot::View;
 use crate::manifest::DataFile;
 use crate::options::{QueryLimits, StoreOptions};
@@ -69,7 +74,7 @@ impl QueryEngine {
             .on_thread_start(yield_to_ingest)
             .enable_time()
             .build();
-        let fail = |error: &dyn std::fmt::Display| {
+        let fail = |error: &dyn fmt::Display| {
             StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
         };
         let runtime = runtime.map_err(|error| fail(&error))?;
@@ -125,20 +130,59 @@ impl QueryEngine {
         Ok(QueryResult { schema, batches, is_truncated, elapsed: started.elapsed() })
     }
 
+    /// A condition on rows of `table`.
+    ///
+    /// # Errors
+    /// `BadQuery`.
+    pub(crate) fn condition(
+        &self,
+        table: &'static TableSpec,
+        sql: &str,
+    ) -> Result<Condition, StoreError> {
+        Condition::new(table, sql, &SessionContext::new_with_state(self.template.clone()))
+    }
+
     fn context(&self, view: View) -> SessionContext {
-        let schema = MemorySchemaProvider::new();
-        for (spec, table) in TABLES.iter().zip(view.tables) {
-            let provider = Arc::new(StoreTable::new(spec, table, self.files.clone()));
-            schema.register_table(spec.name.into(), provider).expect("names are unique");
-        }
+        let tables = Tables { view, files: self.files.clone() };
         let catalog = MemoryCatalogProvider::new();
-        catalog.register_schema(SCHEMA, Arc::new(schema)).expect("memory catalogs take schemas");
+        catalog.register_schema(SCHEMA, Arc::new(tables)).expect("memory catalogs take schemas");
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
         let state = SessionStateBuilder::new_from_existing(self.template.clone())
             .with_catalog_list(Arc::new(catalogs))
             .build();
         SessionContext::new_with_state(state)
+    }
+}
+
+/// All tables of one view; what a query does not name costs nothing.
+struct Tables {
+    view: View,
+    files: Option<FileAccess>,
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        TABLES.iter().map(|spec| spec.name.to_owned()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        let place = TABLES.iter().position(|spec| spec.name == name);
+        Ok(place.map(|at| {
+            let view = self.view.tables[at].clone();
+            Arc::new(StoreTable::new(TABLES[at], view, self.files.clone())) as _
+        }))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        weir_tables::table(name).is_some()
     }
 }
 
@@ -177,11 +221,15 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         )
         .build_arc()
         .expect("nothing here touches the disk");
-    SessionStateBuilder::new()
+    let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
-        .build()
+        .build();
+    for function in functions::all() {
+        state.register_udf(Arc::new(function)).expect("this registry takes functions");
+    }
+    state
 }
 
 fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use weir_tables::{Clock, Parcel, StreamId};
 
 use crate::adapt::adapt;
+use crate::copies::Copies;
 use crate::data_file::FileMaker;
 use crate::directory::{Directory, space};
 use crate::error::{ErrorKind, StoreError};
@@ -27,8 +28,10 @@ use crate::writer::{Appended, Command, Log, Request, Writer};
 
 /// Keeps rows, answers SQL. One per data directory.
 pub struct Store {
-    shared: Arc<Shared>,
-    engine: Arc<QueryEngine>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) engine: Arc<QueryEngine>,
+    /// `None` without files.
+    pub(crate) copies: Option<Copies>,
     memory_limit: usize,
     has_files: bool,
     /// Bytes that may wait for the writer, in KiB.
@@ -63,7 +66,8 @@ impl Store {
         clean(&directory, &mut manifest)?;
         let content = manifest.load()?;
         let maker = FileMaker::new(options.dir.clone(), content.next_file_id);
-        let (shared, wal) = recover(&options, &directory, content)?;
+        let copies = Copies::open(&directory, options.copies.as_deref())?;
+        let (shared, wal) = recover(&options, &directory, content, &copies)?;
         let min_free_bytes =
             options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
         let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
@@ -88,7 +92,7 @@ impl Store {
         let last = spawn("weir-files", move || maintenance.run())?;
         let threads =
             Threads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
-        Ok(Arc::new(Self::assemble(&options, shared, engine, threads, true)))
+        Ok(Arc::new(Self::assemble(&options, shared, engine, threads, Some(copies))))
     }
 
     /// A store without files: rows live in memory until it is dropped.
@@ -103,7 +107,7 @@ impl Store {
         let (writer, commands) = Writer::new(Arc::clone(&shared), None);
         let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
         let threads = Threads { commands: Some(commands), tasks: None, last: Some(last) };
-        Arc::new(Self::assemble(&options, shared, engine, threads, false))
+        Arc::new(Self::assemble(&options, shared, engine, threads, None))
     }
 
     fn assemble(
@@ -111,13 +115,14 @@ impl Store {
         shared: Arc<Shared>,
         engine: Arc<QueryEngine>,
         threads: Threads,
-        has_files: bool,
+        copies: Option<Copies>,
     ) -> Self {
         Self {
             shared,
             engine,
             memory_limit: options.hot_bytes_limit,
-            has_files,
+            has_files: copies.is_some(),
+            copies,
             queue: Arc::new(Semaphore::new(QUEUE_KIB)),
             threads: Mutex::new(threads),
         }
@@ -314,6 +319,7 @@ fn recover(
     options: &StoreOptions,
     directory: &Directory,
     content: Content,
+    copies: &Copies,
 ) -> Result<(Arc<Shared>, Wal), StoreError> {
     let mut view = View::new();
     let mut positions = Positions::new(content.positions);
@@ -321,7 +327,9 @@ fn recover(
         let table = &mut view.tables[table_index(file.table)];
         Arc::make_mut(&mut table.files).push(file);
     }
-    let wal = Wal::open(&directory.wal(), content.wal_floor, options.wal_segment_bytes, |bytes| {
+    let segments = Arc::clone(&copies.segments);
+    let (floor, size) = (content.wal_floor, options.wal_segment_bytes);
+    let wal = Wal::open(&directory.wal(), floor, size, segments, |bytes| {
         let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
         for batch in &parcel.batches {
             view.push(batch);

@@ -6,16 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::directory::sync_dir;
 use crate::error::{ErrorKind, StoreError};
+use crate::segments::Segments;
 
 /// `WWAL`, version 1, then the sequence number of the first record.
 const MAGIC: &[u8; 8] = b"WWAL\x01\0\0\0";
-const SEGMENT_HEAD_BYTES: usize = 16;
-const RECORD_HEAD_BYTES: usize = 16;
+pub(crate) const SEGMENT_HEAD_BYTES: usize = 16;
+pub(crate) const RECORD_HEAD_BYTES: usize = 16;
 /// In a record's length: the record begins a group.
 const BEGINS_GROUP: u32 = 1 << 31;
 
@@ -39,6 +41,8 @@ pub(crate) struct Wal {
     /// A sync failed: what the disk holds is not known any more, so nothing can be promised.
     broken: Option<String>,
     buffer: Vec<u8>,
+    /// Told of every segment; removes those that are in files and that nobody needs.
+    segments: Arc<Segments>,
 }
 
 impl Wal {
@@ -50,6 +54,7 @@ impl Wal {
         dir: &Path,
         floor: u64,
         segment_bytes_max: u64,
+        segments: Arc<Segments>,
         mut replay: impl FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
         let mut older = BTreeMap::new();
@@ -58,12 +63,16 @@ impl Wal {
         for &number in &numbers {
             let path = path_of(dir, number);
             if number < floor {
-                remove(&path)?;
+                let (first_sequence, length) = measure(&path)?;
+                segments.add(number, first_sequence, length);
                 continue;
             }
             let is_last = Some(&number) == numbers.last();
             match replay_segment(&path, is_last, &mut next_sequence, &mut replay)? {
-                Some(length) => drop(older.insert(number, length)),
+                Some(length) => {
+                    segments.add(number, measure(&path)?.0, length);
+                    older.insert(number, length);
+                }
                 None => remove(&path)?,
             }
         }
@@ -72,9 +81,13 @@ impl Wal {
             Some((number, length)) => (number, length, reopen(&path_of(dir, number), length)?),
             None => {
                 let number = numbers.last().copied().unwrap_or(0).max(floor);
-                (number, SEGMENT_HEAD_BYTES as u64, create(dir, number, next_sequence)?)
+                let file = create(dir, number, next_sequence)?;
+                segments.add(number, next_sequence, SEGMENT_HEAD_BYTES as u64);
+                (number, SEGMENT_HEAD_BYTES as u64, file)
             }
         };
+        segments.grow(number, length, next_sequence);
+        segments.release(floor);
         Ok(Self {
             dir: dir.to_owned(),
             file,
@@ -86,6 +99,7 @@ impl Wal {
             segment_bytes_max,
             broken: None,
             buffer: Vec::new(),
+            segments,
         })
     }
 
@@ -123,6 +137,7 @@ impl Wal {
         }
         self.length += self.buffer.len() as u64;
         self.next_sequence = sequence;
+        self.segments.grow(self.number, self.length, sequence);
         self.buffer.shrink_to(1 << 20);
         Ok(())
     }
@@ -162,6 +177,7 @@ impl Wal {
         }
         let file = create(&self.dir, self.number + 1, self.next_sequence)?;
         self.older.insert(self.number, self.length);
+        self.segments.add(self.number + 1, self.next_sequence, SEGMENT_HEAD_BYTES as u64);
         self.file = file;
         self.number += 1;
         self.length = SEGMENT_HEAD_BYTES as u64;
@@ -169,17 +185,13 @@ impl Wal {
         Ok(self.number)
     }
 
-    /// Removes segments below `floor`; what cannot be removed is removed at the next start.
+    /// What is below `floor` is in files: those segments go as soon as no copy needs them.
     pub(crate) fn release(&mut self, floor: u64) {
-        let kept = self.older.split_off(&floor);
-        for number in std::mem::replace(&mut self.older, kept).into_keys() {
-            if let Err(error) = std::fs::remove_file(path_of(&self.dir, number)) {
-                tracing::warn!(number, %error, "cannot remove a segment of the write-ahead log");
-            }
-        }
+        self.older = self.older.split_off(&floor);
+        self.segments.release(floor);
     }
 
-    /// Bytes of all segments that are needed.
+    /// Bytes of all segments that hold what is in no file.
     pub(crate) fn byte_count(&self) -> u64 {
         self.older.values().sum::<u64>() + self.length
     }
@@ -194,7 +206,8 @@ impl Wal {
     }
 }
 
-fn path_of(dir: &Path, number: u64) -> PathBuf {
+/// Where segment `number` is.
+pub(crate) fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:010}.wal"))
 }
 
@@ -233,6 +246,18 @@ fn reopen(path: &Path, length: u64) -> Result<File, StoreError> {
     open().map_err(|error| StoreError::io("open", path, &error))
 }
 
+/// First sequence number and length of a segment that was closed before; `u64::MAX` when it has no head.
+fn measure(path: &Path) -> Result<(u64, u64), StoreError> {
+    let read = || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut head = Vec::with_capacity(SEGMENT_HEAD_BYTES);
+        file.take(SEGMENT_HEAD_BYTES as u64).read_to_end(&mut head)?;
+        Ok((segment_head(&head).unwrap_or(u64::MAX), length))
+    };
+    read().map_err(|error| StoreError::io("read", path, &error))
+}
+
 fn remove(path: &Path) -> Result<(), StoreError> {
     std::fs::remove_file(path).map_err(|error| StoreError::io("remove", path, &error))
 }
@@ -258,6 +283,17 @@ struct Record<'a> {
     begins_group: bool,
     bytes: &'a [u8],
     end: usize,
+}
+
+/// Length of the parcel behind a record's head; the whole record must be `checked` afterwards.
+pub(crate) fn record_length(head: &[u8; RECORD_HEAD_BYTES]) -> usize {
+    let length = u32::from_le_bytes(head[..4].try_into().expect("4 bytes"));
+    (length & !BEGINS_GROUP) as usize
+}
+
+/// The parcel of a record that stands alone, if the record is whole and has this sequence number.
+pub(crate) fn checked(record: &[u8], sequence: u64) -> Option<&[u8]> {
+    record_at(record, 0, |found| found == sequence).map(|found| found.bytes)
 }
 
 /// The record at `at`, if there is a whole one with the sequence number that `is_expected`.
@@ -346,7 +382,8 @@ mod tests {
 
     fn open(dir: &Path) -> Result<(Wal, Vec<Vec<u8>>), StoreError> {
         let mut seen = Vec::new();
-        let wal = Wal::open(dir, 0, 1 << 20, |bytes| {
+        let segments = Arc::new(Segments::new(dir.to_owned(), BTreeMap::new()));
+        let wal = Wal::open(dir, 0, 1 << 20, segments, |bytes| {
             seen.push(bytes.to_vec());
             Ok(())
         })?;

@@ -8,6 +8,7 @@
 mod table;
 
 mod clock;
+mod copied;
 mod log_source;
 mod nearest;
 mod parcel;
@@ -15,6 +16,7 @@ mod spec;
 mod unit;
 
 pub use clock::{Clock, FixedClock, Micros};
+pub use copied::{CopiedRows, LogPosition};
 pub use log_source::{JsonEscape, LogFormat, LogSource, Program};
 pub use nearest::nearest;
 pub use parcel::{Batch, DecodeError, Parcel, StreamId, StreamRange};

@@ -89,6 +89,21 @@ impl Parcel {
     /// [`DecodeError`] when the bytes are not a parcel of this version, are cut off or damaged, or name an
     /// unknown table.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_chosen(bytes, |_| true)
+    }
+
+    /// Reads the rows of one table and passes over all others.
+    ///
+    /// # Errors
+    /// As [`Parcel::decode`], except that nothing is said about batches of other tables.
+    pub fn decode_table(bytes: &[u8], table: &TableSpec) -> Result<Self, DecodeError> {
+        Self::decode_chosen(bytes, |name| name == table.name)
+    }
+
+    fn decode_chosen(
+        bytes: &[u8],
+        is_chosen: impl Fn(&str) -> bool + std::panic::UnwindSafe,
+    ) -> Result<Self, DecodeError> {
         if !bytes.starts_with(MAGIC) {
             return Err(DecodeError("does not begin with `WPCL` and version 1".into()));
         }
@@ -97,11 +112,11 @@ impl Parcel {
             return Err(DecodeError("fails its checksum".into()));
         }
         // Arrow's reader panics on some lies about lengths; the checksum does not keep a hostile sender out.
-        std::panic::catch_unwind(|| Self::decode_body(body))
+        std::panic::catch_unwind(|| Self::decode_body(body, is_chosen))
             .unwrap_or_else(|_| Err(DecodeError("holds lengths that are not true".into())))
     }
 
-    fn decode_body(body: &[u8]) -> Result<Self, DecodeError> {
+    fn decode_body(body: &[u8], is_chosen: impl Fn(&str) -> bool) -> Result<Self, DecodeError> {
         let mut rest = Cut(&body[MAGIC.len()..]);
         let has_range = rest.take(1)?[0] == 1;
         let stream = StreamId(u128::from_le_bytes(rest.array()?));
@@ -109,7 +124,7 @@ impl Parcel {
         let count = rest.length()?;
         let mut batches = Vec::new();
         for _ in 0..count {
-            decode_batch(&mut rest, &mut batches)?;
+            decode_batch(&mut rest, &is_chosen, &mut batches)?;
         }
         Ok(Self { range: has_range.then_some(StreamRange { stream, from, to }), batches })
     }
@@ -136,11 +151,18 @@ fn encode_batch(batch: &Batch, compress: bool, out: &mut Vec<u8>) {
     out[at..at + 8].copy_from_slice(&length.to_le_bytes());
 }
 
-fn decode_batch(rest: &mut Cut<'_>, batches: &mut Vec<Batch>) -> Result<(), DecodeError> {
+fn decode_batch(
+    rest: &mut Cut<'_>,
+    is_chosen: impl Fn(&str) -> bool,
+    batches: &mut Vec<Batch>,
+) -> Result<(), DecodeError> {
     let name_length = usize::from(rest.take(1)?[0]);
     let name = String::from_utf8_lossy(rest.take(name_length)?).into_owned();
     let length = usize::try_from(rest.length()?).map_err(|_| DecodeError::cut())?;
     let body = rest.take(length)?;
+    if !is_chosen(&name) {
+        return Ok(());
+    }
     let table = crate::table(&name)
         .ok_or_else(|| DecodeError(format!("names the unknown table `{name}`")))?;
     let describe = |error: arrow_schema::ArrowError| {
@@ -219,6 +241,17 @@ mod tests {
             assert_eq!(back.batches[0].table.name, "sysctl");
             assert_eq!(back.batches[0].rows, parcel.batches[0].rows);
         }
+    }
+
+    #[test]
+    fn one_table_is_read_without_the_others() {
+        let bytes = parcel().encode(true);
+        assert_eq!(
+            Parcel::decode_table(&bytes, SysctlRows::SPEC).expect("own bytes").row_count(),
+            1
+        );
+        let other = Parcel::decode_table(&bytes, &crate::Log::SPEC).expect("own bytes");
+        assert_eq!((other.row_count(), other.range), (0, parcel().range));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A row struct borrows its text (`Request<'a>`), the builder copies it into Arrow arrays; so a parser can point
 //! into the line it reads and nothing is copied twice.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
@@ -92,6 +93,14 @@ pub struct TableSpec {
 impl TableSpec {
     /// The Arrow schema; field ids are in the metadata under `PARQUET:field_id`.
     pub fn schema(&self) -> SchemaRef {
+        // Every batch and every query wants one: they are built once.
+        static SCHEMAS: LazyLock<HashMap<&str, SchemaRef>> = LazyLock::new(|| {
+            crate::TABLES.iter().map(|spec| (spec.name, spec.new_schema())).collect()
+        });
+        SCHEMAS.get(self.name).map_or_else(|| self.new_schema(), Arc::clone)
+    }
+
+    fn new_schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.columns.iter().map(Column::field).collect::<Vec<_>>()))
     }
 
@@ -369,6 +378,6 @@ mod tests {
     #[test]
     fn table_list_is_known() {
         let names: Vec<&str> = TABLES.iter().map(|spec| spec.name).collect();
-        expect!["request log reject log_gap finding listener tcp_stat sock_stat net_dev softnet_stat cpu_stat pressure mem_stat cgroup_stat disk_stat filesystem kmsg sysctl config_directive host_info collector_run ship tcp_conn wire_request wire_slice metric span intake_run intake_batch"].assert_eq(&names.join(" "));
+        expect!["request log reject log_gap finding listener tcp_stat sock_stat net_dev softnet_stat cpu_stat pressure mem_stat cgroup_stat disk_stat filesystem kmsg sysctl config_directive host_info collector_run ship tcp_conn wire_request wire_slice metric span intake_run intake_batch output_run"].assert_eq(&names.join(" "));
     }
 }

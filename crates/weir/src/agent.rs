@@ -18,6 +18,7 @@ use crate::config::place::read_token;
 use crate::config::{Config, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
 use crate::fleet::{self, Couriered, PROGRAM};
+use crate::memory_cap;
 use crate::meter::Meter;
 use crate::own_limits::{self, CpuShare};
 use crate::own_memory;
@@ -26,15 +27,16 @@ use crate::server::is_loopback;
 use crate::terminal::say;
 use crate::up::{Signals, context};
 use crate::watch::deliver::Destination;
-use crate::watch::{Watch, WatchStatus};
+use crate::watch::{AgentLimits, Watch, WatchStatus};
 
 /// A parcel that is not answered in this time is sent again; for `http://`.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn run(config: &Config, token: Option<&str>, is_insecure: bool) -> Result<(), Failure> {
-    let values = &config.values;
+    let values = &memory_cap::within(&config.values);
     start_without_huge_pages();
+    own_limits::raise_open_files();
     own_limits::lower(values.agent.nice, values.agent.idle_io);
     match values.agent.hubs.as_slice() {
         [url] if url.contains("://") => over_http(values, url, is_insecure),
@@ -74,7 +76,8 @@ impl Parts {
     fn watch(&self, values: &Values, destination: &Arc<dyn Destination>) -> Result<Watch, Failure> {
         let destination = Arc::clone(destination);
         let context = context(values, destination, &self.clock, &self.meter, &self.status);
-        Watch::start(context, values)
+        let limits = AgentLimits::of(values);
+        Watch::start(context, values, Some(limits))
     }
 
     fn greet(&self, values: &Values, hubs: &str) {

@@ -149,14 +149,11 @@ pub(crate) struct InviteArgs {
 /// Where each log file stands is known by the hub, so an agent can be killed and started again at any time. It keeps its
 /// certificate, and the samples that no hub has in its tables yet.
 #[derive(Args, Debug)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:
+#[command(after_help = "Examples:
   weir agent join TOKEN                          once; `weir hub invite` on the hub prints the token
   weir agent                                     send to the hub that was joined
   weir agent --hub a.example.net:4771 --hub b.example.net:4771    these hubs, the next when one dies
-  weir agent --tail '/srv/app/log/*.json'"
-)]
+  weir agent --tail '/srv/app/log/*.json'")]
 pub(crate) struct AgentArgs {
     /// Join instead of watching.
     #[command(subcommand)]
@@ -173,6 +170,20 @@ pub(crate) struct AgentArgs {
     pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
+}
+
+impl AgentArgs {
+    /// A flag that says how to watch, which `join` does not do.
+    pub(crate) fn flag_of_watching(&self) -> Option<&'static str> {
+        let flags = [
+            ("--hub", !self.hub.is_empty()),
+            ("--join", self.join.is_some()),
+            ("--insecure", self.insecure),
+            ("--tail", !self.watch.tail.is_empty()),
+            ("--root", self.watch.root.is_some()),
+        ];
+        flags.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
 }
 
 /// What an agent can do besides watching.
@@ -345,9 +356,10 @@ pub(crate) struct AuditArgs {
     /// Seconds to wait until the hub has what is on disk; what it does not have by then is not compared.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u64,
-    /// Several lines may be one event: a line without a row belongs to the event above it.
-    #[arg(long)]
-    pub(crate) multiline: bool,
+    /// How lines make events: java, python, go, ruby, indent, start=PATTERN or continuation=PATTERN. Default: what `[[logs]]` of the
+    /// configuration says of the file; without that each line is one.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) multiline: Option<String>,
     /// text for a person, json for a program.
     #[arg(long, value_enum, default_value_t = AuditFormat::Text)]
     pub(crate) format: AuditFormat,

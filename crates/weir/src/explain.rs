@@ -77,7 +77,9 @@ impl Reading {
             .as_ref()
             .map_or_else(Vec::new, |pipeline| self.parsers.progress(pipeline, line));
         let is_unclear = row.table == "reject" || format == "text";
-        let near = if is_unclear { self.parsers.near(line) } else { Vec::new() };
+        let mut near = if is_unclear { self.parsers.near(line) } else { Vec::new() };
+        // What was tried is told already, with the place where it stopped.
+        near.retain(|other| progress.iter().all(|tried| tried.pattern != other.pattern));
         Some(Explained { row, format, nanos: self.nanos(line, now), progress, near })
     }
 

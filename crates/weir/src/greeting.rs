@@ -16,7 +16,7 @@ pub(crate) fn text(
     (address, agents): (SocketAddr, Option<SocketAddr>),
     judge: &Judge,
     watch: Option<&WatchStatus>,
-    taken: &[String],
+    (taken, copied): (&[String], &[String]),
 ) -> String {
     let mut out = format!(
         "weir {} is up: http://{address}/\n  data    {}\n  rules   {} loaded",
@@ -32,6 +32,9 @@ pub(crate) fn text(
     }
     if !taken.is_empty() {
         out += &listed("intake", taken.to_vec(), "");
+    }
+    if !copied.is_empty() {
+        out += &listed("outputs", copied.to_vec(), "");
     }
     let Some(watch) = watch else { return out };
     out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");

@@ -3,7 +3,6 @@
 //! What weir thought is a table like any other, so a finding is appended through the same path as a log line, and the
 //! engine is restored from that table at start. Rows that the store cannot take now are kept and tried again.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,10 +20,9 @@ const MAX_WAITING: usize = 10_000;
 /// Open findings that are taken over at start.
 const MAX_RESTORED: usize = 100_000;
 
-/// Rules with their engine and how each fared.
+/// Rules with their engine.
 pub(crate) struct Judge {
     engine: Mutex<Engine>,
-    seconds: Mutex<HashMap<String, f64>>,
     /// Rule files that could not be loaded.
     pub(crate) broken: Vec<RuleError>,
     /// The rules.
@@ -36,17 +34,12 @@ impl Judge {
     pub(crate) fn new(files: &[(String, String)]) -> Self {
         let (rules, broken) = RuleSet::with_directory(files);
         let engine = Mutex::new(Engine::new(&rules));
-        Self { engine, seconds: Mutex::default(), broken, rules }
+        Self { engine, broken, rules }
     }
 
     /// Looks at the engine.
     pub(crate) fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
         look(&mut self.engine.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// How long the last run of a rule took.
-    pub(crate) fn last_run_seconds(&self, rule: &str) -> Option<f64> {
-        self.seconds.lock().unwrap_or_else(PoisonError::into_inner).get(rule).copied()
     }
 
     /// Takes over the findings that were open when weir ended.
@@ -78,14 +71,14 @@ impl Judge {
         let started = Instant::now();
         let answer = ask(store, rule, now).await;
         let seconds = started.elapsed().as_secs_f64();
-        let mut known = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(rule.id.clone(), seconds);
-        drop(known);
-        self.with_engine(|engine| match answer {
-            Ok(batches) => engine.observe(rule, now, &batches),
-            Err(error) => {
-                engine.failed(rule, now, &error.to_string());
-                Vec::new()
+        self.with_engine(|engine| {
+            engine.took(rule, seconds);
+            match answer {
+                Ok(batches) => engine.observe(rule, now, &batches),
+                Err(error) => {
+                    engine.failed(rule, now, &error.to_string());
+                    Vec::new()
+                }
             }
         })
     }

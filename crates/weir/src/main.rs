@@ -20,8 +20,10 @@ mod idle_io;
 mod intake;
 mod judge;
 mod local;
+mod memory_cap;
 mod meter;
 mod nearest;
+mod outputs;
 mod own_limits;
 mod own_memory;
 mod parcel_link;
@@ -43,7 +45,9 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Parser;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use cli::{AgentAction, Cli, Command};
 use config::Config;
@@ -77,6 +81,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_serve(&args.serve);
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
+            own_memory::use_small_pages();
             up::run(&config, true)?;
         }
         Command::Hub(args) => {
@@ -88,6 +93,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 config.apply_data(action.data());
                 fleet::command::hub(&config.values, action)?;
             } else {
+                own_memory::use_small_pages();
                 up::run(&config, false)?;
             }
         }
@@ -97,9 +103,16 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
             if let Some(AgentAction::Join { token, host }) = &args.action {
+                if let Some(flag) = args.flag_of_watching() {
+                    let what = format!("`weir agent join` has no flag `{flag}`");
+                    return Err(Failure::new(what)
+                        .hint("weir agent join TOKEN [--host NAME]")
+                        .code(EXIT_USAGE));
+                }
                 config.apply_host(host.as_ref());
                 fleet::command::join(&config.values, token)?;
             } else {
+                own_memory::use_small_pages();
                 agent::run(&config, args.join.as_deref(), args.insecure)?;
             }
         }
@@ -109,7 +122,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Parse(args) => parse_command::run(&args, &load()?)?,
         Command::Query(args) => ask::run(&args)?,
-        Command::Audit(args) => return audit::run(&args),
+        Command::Audit(args) => return audit::run(&args, &load()?.values),
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
         Command::Wire(args) => captured(&args)?,
@@ -146,11 +159,13 @@ fn start_log(level: &str) -> Result<(), Failure> {
     })?;
     let is_colourful = std::io::IsTerminal::is_terminal(&std::io::stderr())
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+    // What Kafka's client goes through is told as the output's own failure, unless somebody looks closely.
+    let kafka = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
+    let targets = Targets::new().with_default(level).with_target("rskafka", kafka);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(is_colourful)
-        .with_target(false)
-        .init();
+        .with_target(false);
+    tracing_subscriber::registry().with(lines).with(targets).init();
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! What an agent may cost its host: priority of its threads, of its disk requests, and processor time.
 //!
-//! Source: setpriority(2). Both hold for the calling thread and those that it starts, so they are set
+//! Source: setpriority(2), getrlimit(2). Both hold for the calling thread and those that it starts, so they are set
 //! before the first thread. Priorities only count when others want the processor or the disk; the share of processor
 //! time counts always, and needs no cgroup and no right.
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Resource;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::idle_io;
@@ -18,6 +19,18 @@ pub(crate) fn lower(nice: u64, is_idle_io: bool) {
     }
     if is_idle_io && let Err(error) = idle_io::set() {
         tracing::warn!("cannot make the agent's disk requests wait for others: {error}");
+    }
+}
+
+/// Lets the process open as many files as its hard limit says: each log that is followed is an open file, and the usual
+/// soft limit of 1,024 is for programs that use select(2).
+pub(crate) fn raise_open_files() {
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = rustix::process::setrlimit(Resource::Nofile, limit) {
+            tracing::warn!("cannot raise the limit of open files: {error}");
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use clap::CommandFactory;
 use weir_tables::{TABLES, TableSpec, unit_of};
 
 use crate::cli::{Cli, ConfigFormat};
+use crate::config::outputs::OUTPUTS;
+use crate::config::scrape::SCRAPE;
 use crate::config::{Config, KEYS, SECTIONS};
 use crate::failure::{EXIT_USAGE, Failure};
 use crate::nearest::nearest;
@@ -100,7 +102,7 @@ pub(crate) fn config(config: &Config, format: ConfigFormat) {
 }
 
 fn config_text(config: &Config) -> String {
-    let cells: Vec<[String; 3]> = KEYS
+    let mut cells: Vec<[String; 3]> = KEYS
         .iter()
         .map(|key| {
             let value = config.values.get(key.section, key.name);
@@ -108,6 +110,12 @@ fn config_text(config: &Config) -> String {
             [format!("{}.{}", key.section, key.name), value, config.origin(key).to_owned()]
         })
         .collect();
+    for entry in &config.entries {
+        cells.extend(entry.values.iter().map(|(name, value)| {
+            let key = format!("{}[{}].{name}", entry.section, entry.number);
+            [key, value.to_string(), entry.origin.clone()]
+        }));
+    }
     aligned(
         cells.iter().map(|[key, value, origin]| [key.as_str(), value, origin]),
         Paint::for_stdout(),
@@ -131,12 +139,27 @@ fn config_toml(config: &Config) -> String {
         }
         out.push('\n');
     }
+    for list in [&SCRAPE, &OUTPUTS] {
+        out += &format!("# {}\n#[[{}]]\n", list.doc, list.section);
+        for key in list.keys {
+            let default = if key.default.is_empty() { "has to be set" } else { key.default };
+            out += &format!("# {} ({default})\n#{} =\n", key.doc, key.name);
+        }
+        out.push('\n');
+    }
+    for entry in &config.entries {
+        out += &format!("# {}\n[[{}]]\n", entry.origin, entry.section);
+        for (name, value) in &entry.values {
+            out += &format!("{name} = {value}\n");
+        }
+        out.push('\n');
+    }
     out.truncate(out.trim_end().len());
     out
 }
 
 fn config_json(config: &Config) -> String {
-    let keys: Vec<serde_json::Value> = KEYS
+    let mut keys: Vec<serde_json::Value> = KEYS
         .iter()
         .map(|key| {
             serde_json::json!({
@@ -149,5 +172,14 @@ fn config_json(config: &Config) -> String {
             })
         })
         .collect();
+    for entry in &config.entries {
+        keys.extend(entry.values.iter().map(|(name, value)| {
+            serde_json::json!({
+                "key": format!("{}[{}].{name}", entry.section, entry.number),
+                "value": value,
+                "origin": entry.origin,
+            })
+        }));
+    }
     serde_json::to_string_pretty(&keys).expect("text, numbers and lists become JSON")
 }

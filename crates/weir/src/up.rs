@@ -24,7 +24,7 @@ use crate::server::{self, App};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
-use crate::{greeting, intake, port_owner};
+use crate::{greeting, intake, outputs, port_owner};
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
 const THREADS: usize = 2;
@@ -32,10 +32,12 @@ const THREADS: usize = 2;
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
     let values = &config.values;
+    crate::own_limits::raise_open_files();
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
     let socket = listen(&values.api.listen, token.is_some())?;
     let listening = Listening::new(config, !is_watching)?;
     let intake = intake::bind(values)?;
+    let outputs = outputs::prepare(values)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -43,7 +45,7 @@ pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    let doors = Doors { page: socket, agents: listening, intake };
+    let doors = Doors { page: socket, agents: listening, intake, outputs };
     runtime.block_on(async { Up { values, token, judge }.run(doors, is_watching).await })
 }
 
@@ -120,6 +122,7 @@ fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
             ..defaults.retention.clone()
         },
         query_memory_bytes: size(values.api.query_memory_bytes),
+        copies: Some(values.outputs.iter().map(|output| output.name.clone()).collect()),
         ..defaults
     }
 }
@@ -130,11 +133,12 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Where others come in, bound before anything else starts.
+/// Where others come in, bound before anything else starts, and where rows go out.
 struct Doors {
     page: TcpListener,
     agents: Listening,
     intake: intake::Bound,
+    outputs: outputs::Prepared,
 }
 
 struct Up<'a> {
@@ -145,7 +149,7 @@ struct Up<'a> {
 
 impl Up<'_> {
     async fn run(self, doors: Doors, is_watching: bool) -> Result<(), Failure> {
-        let Doors { page: socket, agents: listening, intake } = doors;
+        let Doors { page: socket, agents: listening, intake, outputs } = doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
         let options = store_options(values, Arc::clone(&clock));
@@ -158,9 +162,11 @@ impl Up<'_> {
         let status = Arc::new(WatchStatus::default());
         let fleet = Arc::new(Fleet::default());
         let watched = is_watching.then(|| Arc::clone(&status));
-        let app = self.app(&store, &clock, &meter, watched, &fleet)?;
+        let shown = Arc::clone(&outputs.shown);
+        let app = self.app(&store, &clock, &meter, watched, &fleet, &shown)?;
         let (end, ended) = watch::channel(false);
         let agents_address = listening.address();
+        listening.note_address(values);
         let link = Serving::new(values, &store, &meter, &clock, &fleet);
         let linking = tokio::spawn(listening.serve(link, ended.clone()));
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
@@ -174,6 +180,7 @@ impl Up<'_> {
             Arc::clone(&clock),
             every,
         ));
+        let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
         let watching = if is_watching {
@@ -186,13 +193,17 @@ impl Up<'_> {
         let addresses = (address, agents_address);
         let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
         let watched = is_watching.then_some(&*status);
-        say(&greeting::text(values, addresses, &self.judge, watched, taken));
+        let lines = (taken, &*shown.lines());
+        say(&greeting::text(values, addresses, &self.judge, watched, lines));
 
         signals.wait().await;
         tracing::info!("ending");
         end_watch(watching, &local).await;
         if let Some(intake) = intake {
             intake.end().await;
+        }
+        if let Some(outputs) = outputs {
+            outputs.end().await;
         }
         drop(local);
         let _ = delivery.await;
@@ -211,6 +222,7 @@ impl Up<'_> {
         meter: &Arc<Meter>,
         watch: Option<Arc<WatchStatus>>,
         fleet: &Arc<Fleet>,
+        outputs: &Arc<outputs::Outputs>,
     ) -> Result<server::Shared, Failure> {
         let api = &self.values.api;
         let host = self.values.collect.host.clone();
@@ -228,6 +240,7 @@ impl Up<'_> {
             parsers: crate::parsers::load(self.values)?,
             meter: Arc::clone(meter),
             fleet: Arc::clone(fleet),
+            outputs: Arc::clone(outputs),
             role: if watch.is_some() { "up" } else { "hub" },
             watch,
             host_names: api.host_names.iter().cloned().chain([host.clone()]).collect(),
@@ -266,7 +279,7 @@ pub(crate) fn context(
 }
 
 async fn start_watch(context: Context, values: Values) -> Result<Watch, Failure> {
-    tokio::task::spawn_blocking(move || Watch::start(context, &values))
+    tokio::task::spawn_blocking(move || Watch::start(context, &values, None))
         .await
         .map_err(|error| Failure::new(format!("cannot watch: {error}")))?
 }

@@ -15,6 +15,7 @@ const HEAVY: &[(&str, &str)] = &[
     ("parquet", "weir-store"),
     ("object_store", "weir-store"),
     ("rusqlite", "weir-store"),
+    ("rskafka", "weir-outputs"),
 ];
 
 /// Two versions of these would give types that do not fit each other.

@@ -153,7 +153,19 @@ impl Journal {
         let is_first = !self.is_known;
         let events = None;
         let stream = self.stream;
-        Some(Chunk { stream, path, source, from, to, bytes, skipped_bytes, events, is_first })
+        let is_lost = false;
+        Some(Chunk {
+            stream,
+            path,
+            source,
+            from,
+            to,
+            bytes,
+            skipped_bytes,
+            is_lost,
+            events,
+            is_first,
+        })
     }
 
     /// The stream is durable up to `to`.

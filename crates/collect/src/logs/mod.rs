@@ -14,8 +14,8 @@ mod tail;
 pub use discover::{Discovery, FoundDirective, Problem, discover};
 pub use glob::expand;
 pub use journal::{Journal, JournalOptions};
-pub use multiline::{Multiline, PRESETS};
+pub use multiline::{Multiline, PRESETS, Splitter};
 pub use tail::{
-    Chunk, Gap, GapReason, Identified, Known, NewStream, ReadFrom, StreamState, StreamStatus,
-    TailEvent, TailOptions, Tailer,
+    Chunk, Gap, GapReason, Identified, Known, NewStream, ReadFrom, RestOptions, StatusChanges,
+    StatusKey, StreamState, StreamStatus, TailEvent, TailOptions, Tailer, is_log_or_part,
 };

@@ -70,27 +70,48 @@ impl Multiline {
         pattern_of(pattern).map(|pattern| Self::new(Rule::Continuation(pattern)))
     }
 
+    /// Cuts lines into events, from the first line of an event on.
+    pub fn splitter(&self) -> Splitter<'_> {
+        Splitter { multiline: self, event: Event::default(), bytes: 0 }
+    }
+
     /// The ends of the events in `bytes`, which begin with an event and are whole lines. The last event may go on behind them.
     pub(super) fn ends(&self, bytes: &[u8]) -> Vec<usize> {
-        let mut ends = Vec::new();
-        let (mut event, mut start, mut at) = (Event::default(), 0, 0);
+        let (mut ends, mut splitter, mut at) = (Vec::new(), self.splitter(), 0);
         while at < bytes.len() {
             let length = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len() - at, |n| n + 1);
-            let line = bytes[at..at + length].trim_ascii_end();
-            let is_full =
-                event.lines >= self.max_lines || at + length - start > self.max_bytes.max(length);
-            if at > start && (is_full || !self.rule.continues(&mut event, line)) {
+            if splitter.begins_event(&bytes[at..at + length]) && at > 0 {
                 ends.push(at);
-                start = at;
             }
-            if at == start {
-                event = Event::begun_with(line, &self.rule);
-            }
-            event.lines += 1;
             at += length;
         }
         ends.push(bytes.len());
         ends
+    }
+}
+
+/// Takes the lines of a log one after the other, and says which begin an event.
+#[derive(Debug)]
+pub struct Splitter<'a> {
+    multiline: &'a Multiline,
+    event: Event,
+    bytes: usize,
+}
+
+impl Splitter<'_> {
+    /// Whether this line, its newline included, begins an event.
+    pub fn begins_event(&mut self, line: &[u8]) -> bool {
+        let (length, text) = (line.len(), line.trim_ascii_end());
+        let Multiline { rule, max_lines, max_bytes, .. } = self.multiline;
+        let is_full =
+            self.event.lines >= *max_lines || self.bytes + length > (*max_bytes).max(length);
+        let is_first = self.event.lines == 0 || is_full || !rule.continues(&mut self.event, text);
+        if is_first {
+            (self.event, self.bytes) = (Event::begun_with(text, rule), 0);
+        }
+        self.event.lines += 1;
+        self.bytes += length;
+        is_first
     }
 }
 

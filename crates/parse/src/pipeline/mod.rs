@@ -152,6 +152,12 @@ impl Pipeline {
         }
     }
 
+    /// Whether a step redacts.
+    pub(crate) fn redacts(&self) -> bool {
+        let mut actions = self.steps.iter().flat_map(|step| &step.actions);
+        actions.any(|action| matches!(action, Action::Redact(_)))
+    }
+
     /// A raw line as it may leave the host: a reject was not taken apart, so all that its pipeline redacts anywhere is
     /// taken out of the whole.
     pub(crate) fn redact_raw<'t>(&self, raw: &'t str) -> Cow<'t, str> {

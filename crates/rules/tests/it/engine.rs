@@ -212,6 +212,20 @@ fn failing_query_keeps_findings_and_says_why() {
 }
 
 #[test]
+fn a_rule_that_takes_long_runs_less_often() {
+    let set = RuleSet::built_in();
+    let mut engine = Engine::new(&set);
+    let rule = Arc::clone(set.iter().find(|rule| rule.every_seconds == 2).expect("there is one"));
+    let mut runs_every = |took: f64| {
+        engine.observe(&rule, at(0), &[]);
+        engine.took(&rule, took);
+        let is_due = |second: &i64| engine.due(at(*second)).iter().any(|due| due.id == rule.id);
+        (0..60).find(is_due)
+    };
+    assert_eq!([0.001, 0.04, 0.08, 9.0].map(&mut runs_every), [2, 2, 4, 5].map(Some));
+}
+
+#[test]
 fn answer_without_the_key_column_is_a_failure() {
     let rule = rule("key", "for = \"0s\"\nevery = \"2s\"");
     let mut engine = Engine::new(&RuleSet::default());

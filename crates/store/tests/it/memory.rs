@@ -151,3 +151,46 @@ async fn answers_are_cut_at_the_limit_and_say_so() {
     let answer = store.query("select body from log limit 30", limits).await.unwrap();
     assert!(!answer.is_truncated);
 }
+
+#[tokio::test]
+async fn functions_for_words_addresses_and_parameters() {
+    check(
+        "select concat('10.0.0.', body) as address, \
+           ip_in(concat('10.0.0.', body), '10.0.0.0/30, 2001:db8::/32') as inside, \
+           ip_network(concat('10.0.0.', body), 31, 64) as network, \
+           has_token(concat('took ', body, 'ms at ', body), body) as unknown \
+         from log where source_offset < 1",
+        expect!["BadQuery: only the first argument of has_token may be a column, the others are constants"],
+    )
+    .await;
+    check(
+        "select body, ip_in(concat('10.0.0.', body), '10.0.0.0/31, 2001:db8::/32') as inside, \
+           ip_network(concat('10.0.0.', body), 31, 64) as network, \
+           has_token(concat('took ', body, 'ms at ', body), '3') as three, \
+           url_parameter(concat('/p?a=1&page=%2', body), 'page') as page, ip_in(body, '::/0') as none \
+         from log order by body",
+        expect![[r#"
+            +------+--------+-------------+-------+------+------+
+            | body | inside | network     | three | page | none |
+            +------+--------+-------------+-------+------+------+
+            | 0    | true   | 10.0.0.0/31 | false |      |      |
+            | 1    | true   | 10.0.0.0/31 | false | !    |      |
+            | 2    | false  | 10.0.0.2/31 | false | "    |      |
+            | 3    | false  | 10.0.0.2/31 | true  | #    |      |
+            | 4    | false  | 10.0.0.4/31 | false | $    |      |
+            +------+--------+-------------+-------+------+------+"#]],
+    )
+    .await;
+    check(
+        "select ip_in('10.1.2.3', '10.0.0/8') as wrong",
+        expect!["BadQuery: ip_in: `10.0.0/8` is no network; write `10.0.0.0/8` or `2001:db8::/32`"],
+    )
+    .await;
+    check("select has_token('a b', 'a b') as wrong", expect!["BadQuery: has_token: `a b` is not one word of letters, digits and `_`; ask for each word, joined by `and`"]).await;
+    check("select ip_network('::ffff:10.1.2.3', 24, 48) as v4, ip_network('2001:db8:1:2::3', 24, 48) as v6", expect![[r#"
+        +-------------+-----------------+
+        | v4          | v6              |
+        +-------------+-----------------+
+        | 10.1.2.0/24 | 2001:db8:1::/48 |
+        +-------------+-----------------+"#]]).await;
+}

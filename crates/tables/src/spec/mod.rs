@@ -38,4 +38,5 @@ specs! {
     span: Span, SpanRows;
     intake_run: IntakeRun, IntakeRunRows;
     intake_batch: IntakeBatch, IntakeBatchRows;
+    output_run: OutputRun, OutputRunRows;
 }

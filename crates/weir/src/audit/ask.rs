@@ -1,6 +1,7 @@
 //! What the hub knows of a stream: its position, its rows summed up, single offsets, and how late they came.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,6 +13,16 @@ use crate::failure::Failure;
 
 /// Rows of one answer at most; as many stretches are 25 GiB of log.
 const ANSWER_ROWS: u64 = 100_000;
+
+/// Rows of one offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) offset: u64,
+    /// How many there are.
+    pub(super) count: u64,
+    /// Lines of the longest; `None` when that does not show.
+    pub(super) lines: Option<usize>,
+}
 
 /// How long lines were on their way, from the time in the line to the agent's reading it.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +54,13 @@ impl Hub {
             .collect())
     }
 
-    /// Rows of the stream below `position`, summed up by the number of their stretch.
-    pub(super) fn sums(&self, stream: i64, position: u64) -> Result<BTreeMap<u64, Sum>, Failure> {
+    /// Rows of the stream below `position`, summed up by the number of their stretch; with `has_texts` their lines too.
+    pub(super) fn sums(
+        &self,
+        stream: i64,
+        position: u64,
+        has_texts: bool,
+    ) -> Result<BTreeMap<u64, Sum>, Failure> {
         let mut sums = BTreeMap::new();
         let step = ANSWER_ROWS * STRETCH_BYTES;
         let mut from = 0;
@@ -52,36 +68,38 @@ impl Hub {
             let to = position.min(from + step);
             let sql = format!(
                 "select source_offset / {STRETCH_BYTES}, count(*), sum(source_offset % {STRETCH_BYTES}), \
-                 sum((source_offset % {STRETCH_BYTES}) * (source_offset % {STRETCH_BYTES})) \
+                 sum((source_offset % {STRETCH_BYTES}) * (source_offset % {STRETCH_BYTES})), sum(lines) \
                  from ({}) group by 1 order by 1",
-                rows_of(stream, from, to)
+                rows_of(stream, &(from..to), has_texts)
             );
             for row in self.rows(&sql)? {
                 let number = |at: usize| row.get(at).and_then(Value::as_u64).unwrap_or_default();
-                let sum = Sum { lines: number(1), offsets: number(2), squares: number(3) };
-                sums.insert(number(0), sum);
+                let [lines, offsets, squares, texts] = [1, 2, 3, 4].map(number);
+                sums.insert(number(0), Sum { lines, offsets, squares, texts });
             }
             from = to;
         }
         Ok(sums)
     }
 
-    /// Offsets of rows in a stretch, below `position`, and how many rows have each.
+    /// Rows whose offsets are in a range, by offset.
     pub(super) fn offsets(
         &self,
         stream: i64,
-        stretch: u64,
-        position: u64,
-    ) -> Result<Vec<(u64, u64)>, Failure> {
-        let from = stretch * STRETCH_BYTES;
+        range: Range<u64>,
+        has_texts: bool,
+    ) -> Result<Vec<Row>, Failure> {
         let sql = format!(
-            "select source_offset, count(*) from ({}) group by 1 order by 1",
-            rows_of(stream, from, position.min(from + STRETCH_BYTES))
+            "select source_offset, count(*), max(lines) from ({}) group by 1 order by 1",
+            rows_of(stream, &range, has_texts)
         );
         let rows = self.rows(&sql)?;
-        let pairs =
-            rows.iter().filter_map(|row| Some((row.first()?.as_u64()?, row.get(1)?.as_u64()?)));
-        Ok(pairs.collect())
+        let found = rows.iter().filter_map(|row| {
+            let lines = row.get(2)?.as_u64().and_then(|lines| usize::try_from(lines).ok());
+            let lines = if has_texts { lines } else { Some(1) };
+            Some(Row { offset: row.first()?.as_u64()?, count: row.get(1)?.as_u64()?, lines })
+        });
+        Ok(found.collect())
     }
 
     /// `None` when no line has a time of its own.
@@ -129,13 +147,21 @@ impl Hub {
     }
 }
 
-/// One column, the offsets of all rows of `[from, to)`.
-fn rows_of(stream: i64, from: u64, to: u64) -> String {
-    let of = |table: &str| {
+/// Offset of each row in the range and how many lines it holds: 0 when that is not asked for, NULL when it does not show.
+fn rows_of(stream: i64, range: &Range<u64>, has_texts: bool) -> String {
+    let of = |(table, text): (&str, Option<&str>)| {
+        let lines = match text.filter(|_| has_texts) {
+            Some(text) => format!(
+                "character_length({text}) - character_length(replace({text}, '\n', '')) + 1"
+            ),
+            None if has_texts => "cast(null as bigint)".to_owned(),
+            None => "0".to_owned(),
+        };
         format!(
-            "select source_offset from {table} where stream = {stream} \
-             and source_offset >= {from} and source_offset < {to}"
+            "select source_offset, cast({lines} as bigint) as lines from {table} where stream = {stream} \
+             and source_offset >= {} and source_offset < {}",
+            range.start, range.end
         )
     };
-    [of("request"), of("log"), of("reject")].join(" union all ")
+    [("request", None), ("log", Some("body")), ("reject", Some("raw"))].map(of).join(" union all ")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_collect::logs::Identified;
+use weir_collect::logs::{Identified, Multiline};
 use weir_tables::StreamId;
 
 use super::{STRETCH_BYTES, Sum};
@@ -35,15 +35,37 @@ pub(super) struct LogFile {
     pub(super) position: u64,
 }
 
-/// Where lines begin.
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) is_blank: bool,
+    /// Whether it begins an object.
+    pub(super) is_json: bool,
+}
+
+/// Where lines, or events, begin.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// Of the lines below the hub's position that are not blank, by the number of their stretch.
+    /// Of those below the hub's position that are not blank, by the number of their stretch.
     pub(super) sums: BTreeMap<u64, Sum>,
+    /// Where the first one of a stretch begins.
+    pub(super) firsts: BTreeMap<u64, u64>,
     /// Bytes of the content.
     pub(super) size: u64,
     /// Bytes up to the end of the last whole line.
     pub(super) whole_size: u64,
+}
+
+impl Lines {
+    fn add(&mut self, event: &[Line], position: u64, has_texts: bool) {
+        let Some(first) = event.first().filter(|first| first.from < position) else { return };
+        self.firsts.entry(first.from / STRETCH_BYTES).or_insert(first.from);
+        let Some(last) = event.iter().rposition(|line| !line.is_blank) else { return };
+        let texts = if has_texts { last as u64 + 1 } else { 0 };
+        self.sums.entry(first.from / STRETCH_BYTES).or_default().add(first.from, texts);
+    }
 }
 
 impl LogFile {
@@ -70,58 +92,61 @@ impl LogFile {
     }
 
     /// Reads the whole content once.
-    pub(super) fn lines(&mut self) -> Result<Lines, Failure> {
+    pub(super) fn lines(&mut self, rule: Option<&Multiline>) -> Result<Lines, Failure> {
         let mut lines = Lines::default();
-        let position = self.position;
-        lines.size = self.each_line(0, |from, to, is_blank, is_whole| {
+        let (position, has_texts) = (self.position, rule.is_some());
+        let (mut splitter, mut event) = (rule.map(Multiline::splitter), Vec::new());
+        lines.size = self.each_line(0, has_texts, |line, text, is_whole| {
             if is_whole {
-                lines.whole_size = to;
+                lines.whole_size = line.to;
             }
-            if from < position && !is_blank {
-                lines.sums.entry(from / STRETCH_BYTES).or_default().add(from);
+            if splitter.as_mut().is_none_or(|splitter| splitter.begins_event(text)) {
+                lines.add(&event, position, has_texts);
+                event.clear();
             }
+            event.push(line);
             true
         })?;
+        lines.add(&event, position, has_texts);
         Ok(lines)
     }
 
-    /// Lines `[from, to)` below the position that begin in a stretch; blank ones are left out.
-    pub(super) fn starts(&mut self, stretch: u64) -> Result<Vec<(u64, u64)>, Failure> {
-        let (start, end) = (stretch * STRETCH_BYTES, (stretch + 1) * STRETCH_BYTES);
-        let (mut starts, position) = (Vec::new(), self.position);
-        // The line before may reach into the stretch: what is read begins where the line of the byte before it ends.
-        let first = if start == 0 { 0 } else { self.line_end(start - 1)? };
-        self.each_line(first, |from, to, is_blank, _| {
-            if from >= end {
-                return false;
+    /// Events below the position that begin in the stretch of `first`, where one begins, and the offset at which the next
+    /// one does.
+    pub(super) fn events(
+        &mut self,
+        first: u64,
+        rule: Option<&Multiline>,
+    ) -> Result<(Vec<Vec<Line>>, u64), Failure> {
+        let end = (first / STRETCH_BYTES + 1) * STRETCH_BYTES;
+        let (mut events, mut next) = (Vec::<Vec<Line>>::new(), u64::MAX);
+        let (mut splitter, position) = (rule.map(Multiline::splitter), self.position);
+        self.each_line(first, rule.is_some(), |line, text, _| {
+            if splitter.as_mut().is_none_or(|splitter| splitter.begins_event(text)) {
+                if line.from >= end.min(position) {
+                    next = line.from;
+                    return false;
+                }
+                events.push(Vec::new());
             }
-            if from < position && !is_blank {
-                starts.push((from, to));
-            }
+            events.last_mut().expect("the first line begins an event").push(line);
             true
         })?;
-        Ok(starts)
+        Ok((events, next))
     }
 
-    /// Offset behind the newline at or after `offset`; the end of the content when there is none.
-    fn line_end(&mut self, offset: u64) -> Result<u64, Failure> {
-        let mut end = offset;
-        self.each_line(offset, |_, to, _, _| {
-            end = to;
-            false
-        })?;
-        Ok(end)
-    }
-
-    /// Calls `take` with (from, to, is it blank, does it end in a newline) of each line until it returns false; gives the
-    /// offset that was reached.
+    /// Calls `take` with each line, its text if that is wanted (of a long one the front), and whether it ends in a newline, until
+    /// it returns false; gives the offset that was reached.
     fn each_line(
         &mut self,
         first: u64,
-        mut take: impl FnMut(u64, u64, bool, bool) -> bool,
+        has_texts: bool,
+        mut take: impl FnMut(Line, &[u8], bool) -> bool,
     ) -> Result<u64, Failure> {
         let mut block = vec![0; BLOCK_BYTES];
-        let (mut at, mut from, mut is_blank) = (first, first, true);
+        let mut at = first;
+        let (mut line, mut text) =
+            (Line { from: first, to: first, is_blank: true, is_json: false }, Vec::new());
         loop {
             let length = self.file.read_at(&mut block, at).map_err(|error| {
                 Failure::new(format!("cannot read `{}`: {error}", self.file.path().display()))
@@ -129,21 +154,27 @@ impl LogFile {
             if length == 0 {
                 break;
             }
-            let mut rest = &block[..length];
-            while let Some(newline) = memchr::memchr(b'\n', rest) {
-                is_blank &= rest[..newline].trim_ascii().is_empty();
-                at += newline as u64 + 1;
-                rest = &rest[newline + 1..];
-                if !take(from, at, is_blank, true) {
-                    return Ok(at);
+            for part in block[..length].split_inclusive(|byte| *byte == b'\n') {
+                if line.to == line.from {
+                    line.is_json = part.starts_with(b"{");
                 }
-                (from, is_blank) = (at, true);
+                line.is_blank &= part.trim_ascii().is_empty();
+                at += part.len() as u64;
+                line.to = at;
+                if has_texts && text.len() < BLOCK_BYTES {
+                    text.extend_from_slice(part);
+                }
+                if part.ends_with(b"\n") {
+                    if !take(line, &text, true) {
+                        return Ok(at);
+                    }
+                    line = Line { from: at, to: at, is_blank: true, is_json: false };
+                    text.clear();
+                }
             }
-            is_blank &= rest.trim_ascii().is_empty();
-            at += rest.len() as u64;
         }
-        if at > from {
-            take(from, at, is_blank, false);
+        if line.to > line.from {
+            take(line, &text, false);
         }
         Ok(at)
     }

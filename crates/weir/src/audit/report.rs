@@ -23,10 +23,11 @@ fn paragraph(audit: &Audit) -> String {
         return format!("  not compared: {why}");
     }
     let mut out = format!(
-        "  at the hub   {} of {} bytes{}\n  lines        {} on disk, {} rows",
+        "  at the hub   {} of {} bytes{}\n  {:<12} {} on disk, {} rows",
         audit.position.min(audit.size),
         audit.size,
         behind(audit),
+        if audit.is_multiline { "events" } else { "lines" },
         audit.lines,
         audit.rows,
     );
@@ -76,8 +77,13 @@ fn verdict(audits: &[Audit]) -> String {
         1 => "1 file".to_owned(),
         count => format!("{count} files"),
     };
+    let what = match audits.iter().filter(|audit| audit.is_multiline).count() {
+        0 => "lines",
+        count if count == audits.len() => "events",
+        _ => "lines and events",
+    };
     let mut out = format!(
-        "{}: {files}, {lines} lines, {gaps} in a gap, {doubled} doubled",
+        "{}: {files}, {lines} {what}, {gaps} in a gap, {doubled} doubled",
         if is_well { "all is well" } else { "not all is well" }
     );
     if unknown > 0 {
@@ -103,6 +109,7 @@ fn object(audit: &Audit) -> Value {
         "size_bytes": audit.size,
         "position_bytes": audit.position,
         "lag_bytes": audit.size.saturating_sub(audit.position),
+        "is_multiline": audit.is_multiline,
         "lines": audit.lines,
         "rows": audit.rows,
         "missing_lines": audit.missing_lines(),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use toml::Value;
 
 use super::logs::NamedLog;
+use super::outputs::NamedOutput;
+use super::scrape::ScrapeTarget;
 use super::setting::Setting;
 
 /// What docs, `weir config` and messages need to know of one key.
@@ -44,6 +46,10 @@ macro_rules! keys {
             $($(#[doc = $section_doc])+ pub(crate) $section: $Section,)+
             /// Logs that the user names one by one, with what is to be known of each.
             pub(crate) logs: Vec<NamedLog>,
+            /// What is copied to other systems.
+            pub(crate) outputs: Vec<NamedOutput>,
+            /// What is fetched from exporters.
+            pub(crate) scrape: Vec<ScrapeTarget>,
         }
 
         /// Every key, in the order of the docs.
@@ -210,6 +216,18 @@ keys! {
         /// Disk space for samples that no hub has in its tables yet: those of about an hour. Log lines need none, they are
         /// read again from their files. When full, the oldest samples are dropped and counted.
         spool_bytes: u64 = 64 << 20, "B";
+        /// Disk space for rests of deleted logs, packed to about a tenth (`docs/formats/rest.md`). A log that is deleted while
+        /// no hub takes its lines holds its space as long as it is open; with its rest copied it is closed. 0 copies none.
+        rest_bytes: u64 = 256 << 20, "B";
+        /// How long a deleted log may hold its space before its rest is copied.
+        deleted_seconds: u64 = 300, "s";
+        /// Where more than this part of a log's file system is used, the rest of a deleted log is copied as soon as nobody
+        /// writes to it any more; if `agent.rest_bytes` has no room for it, its lines are given up, and counted in `log_gap`.
+        deleted_used_percent: u64 = 90, "%";
+        /// Memory that the agent may hold (resident set). What is on its way gets a share of it: a chunk of lines is at most a
+        /// 256th (and a line no longer than a chunk), chunks in flight an eighth, parcels a sixteenth; near the limit reading of
+        /// logs waits. At least 32 MiB; 0 sets no limit.
+        memory_bytes: u64 = 256 << 20, "B";
         /// Parcels that may be on their way to the hub at one time; more only helps over long and fast lines.
         window_bytes: u64 = 4 << 20, "B";
         /// How much the agent yields to other programs when they want the processor: 0 not at all, 19 always.

@@ -2,19 +2,23 @@
 //!
 //! Unknown keys are refused with file and line, because a mistyped limit that is silently not in force is found too late.
 
+pub(crate) mod entries;
 mod flags;
 mod keys;
 pub(crate) mod logs;
+pub(crate) mod outputs;
 #[cfg(test)]
 mod page;
 pub(crate) mod place;
+pub(crate) mod scrape;
 mod setting;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
+use entries::Shown;
 pub(crate) use keys::{KEYS, Key, SECTIONS, Values};
 
 use crate::failure::{EXIT_CONFIG, Failure, read_failure};
@@ -26,6 +30,8 @@ pub(crate) struct Config {
     /// The values.
     pub(crate) values: Values,
     origins: BTreeMap<(&'static str, &'static str), String>,
+    /// What stands in lists such as `[[logs]]`, to be shown.
+    pub(crate) entries: Vec<Shown>,
 }
 
 impl Config {
@@ -66,16 +72,11 @@ impl Config {
         })?;
         for (section, content) in table.get_ref() {
             let place = at(section.span().start);
-            if let (true, DeValue::Array(logs)) = (section.get_ref() == "logs", content.get_ref()) {
-                for log in logs.iter() {
-                    let DeValue::Table(entry) = log.get_ref() else {
-                        return Err(refused(format!(
-                            "cannot use {place}: `logs` is no list of tables"
-                        ))
-                        .hint("each log stands below a line `[[logs]]`"));
-                    };
-                    self.values.logs.push(logs::read(entry, &at(log.span().start), at)?);
-                }
+            if LISTS.contains(&section.get_ref().as_ref()) {
+                let DeValue::Array(list) = content.get_ref() else {
+                    return Err(no_list(&place, section.get_ref()));
+                };
+                self.apply_list(section.get_ref(), list, &place, at)?;
                 continue;
             }
             let DeValue::Table(entries) = content.get_ref() else {
@@ -94,6 +95,40 @@ impl Config {
         Ok(())
     }
 
+    fn apply_list(
+        &mut self,
+        section: &str,
+        list: &DeArray<'_>,
+        place: &str,
+        at: impl Fn(usize) -> String + Copy,
+    ) -> Result<(), Failure> {
+        for (number, item) in list.iter().enumerate() {
+            let DeValue::Table(table) = item.get_ref() else { return Err(no_list(place, section)) };
+            let origin = at(item.span().start);
+            match section {
+                "logs" => self.values.logs.push(logs::read(table, &origin, at)?),
+                "scrape" => {
+                    let entry = entries::read(&scrape::SCRAPE, table, &origin, at)?;
+                    self.values.scrape.push(scrape::of(&entry)?);
+                }
+                _ => {
+                    let entry = entries::read(&outputs::OUTPUTS, table, &origin, at)?;
+                    let output = outputs::of(&entry)?;
+                    if self.values.outputs.iter().any(|other| other.name == output.name) {
+                        let what = format!("there are two outputs `{}`", output.name);
+                        return Err(entry
+                            .wrong("name", &what)
+                            .hint("each has a position of its own under its name"));
+                    }
+                    self.values.outputs.push(output);
+                }
+            }
+            let values = entries::whole(table);
+            self.entries.push(Shown { section: section.to_owned(), number, origin, values });
+        }
+        Ok(())
+    }
+
     fn apply_environment(&mut self, environment: &[(String, String)]) -> Result<(), Failure> {
         for (variable, text) in environment {
             let Some(key) = KEYS.iter().find(|key| variable_of(key) == *variable) else {
@@ -106,6 +141,14 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Sections that are lists of tables.
+const LISTS: [&str; 3] = ["logs", "outputs", "scrape"];
+
+fn no_list(place: &str, section: &str) -> Failure {
+    refused(format!("cannot use {place}: `{section}` is no list of tables"))
+        .hint(format!("each entry stands below a line `[[{section}]]`"))
 }
 
 /// The environment variable that sets a key: `WEIR_API_LISTEN`.

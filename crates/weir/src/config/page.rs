@@ -1,5 +1,8 @@
 //! `docs/configuration.md`, written from the list of keys so that it cannot lag behind.
 
+use super::entries::EntryList;
+use super::outputs::OUTPUTS;
+use super::scrape::SCRAPE;
 use super::{KEYS, SECTIONS, Values, variable_of};
 
 const HEAD: &str = "# Configuration
@@ -34,10 +37,23 @@ fn page() -> String {
             );
         }
     }
+    out += LOGS;
+    for list in [&SCRAPE, &OUTPUTS] {
+        out += &entries(list);
+    }
     out + EXAMPLE
 }
 
-const EXAMPLE: &str = r#"
+fn entries(list: &EntryList) -> String {
+    let mut out = format!("\n## `[[{}]]`\n\n{}\n\n", list.section, list.doc);
+    out += "| key | default | what it is |\n| --- | --- | --- |\n";
+    for key in list.keys {
+        out += &format!("| `{}` | {} | {} |\n", key.name, key.default, key.doc);
+    }
+    out
+}
+
+const LOGS: &str = r#"
 ## `[[logs]]`
 
 Logs that are named one by one, as in `collect.tail`, each with how its lines make events. One event is one row; it begins at
@@ -63,7 +79,9 @@ multiline = "java"
 path = "/srv/batch/run.log"
 multiline = { start = '^\d{4}-\d\d-\d\d ', timeout = "5s" }
 ```
+"#;
 
+const EXAMPLE: &str = r#"
 ## Example: a hub for a fleet
 
 ```toml

@@ -2,6 +2,7 @@
 //! first invitation is made. So nothing listens to the network until somebody is asked to come.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -77,6 +78,16 @@ impl Listening {
             Self::Now(socket) => socket.local_addr().ok(),
             _ => None,
         }
+    }
+
+    /// Writes down the address when it is known at start, before anybody is told that the hub is up: an invitation names it.
+    pub(crate) fn note_address(&self, values: &Values) {
+        let Some(address) = self.address() else { return };
+        let dir = link_dir(values);
+        if let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir) {
+            return tracing::warn!("cannot make `{}`: {error}", dir.display());
+        }
+        note(&dir.join("address"), &format!("{address}\n"));
     }
 
     /// Serves agents until `ended`.

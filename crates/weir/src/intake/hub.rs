@@ -7,10 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch, new_null_array};
 use weir_intake::{Hub, Kept, Lines, NotKept, Parsed};
-use weir_parse::{LineParser, ParsedRows};
+use weir_parse::{ParsedRows, Parsers};
 use weir_store::{ErrorKind, Store, StoreError};
-use weir_tables::{Batch, Clock, LogFormat, LogSource, Micros, Parcel, Program, Rows};
+use weir_tables::{Batch, Clock, Micros, Parcel, Rows};
 
+use super::redact;
 use crate::meter::{Meter, Stage};
 
 /// The hub as the intake sees it.
@@ -19,6 +20,7 @@ pub(super) struct StoreHub {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) meter: Arc<Meter>,
     pub(super) host: String,
+    pub(super) parsers: Parsers,
 }
 
 impl Hub for StoreHub {
@@ -31,13 +33,8 @@ impl Hub for StoreHub {
     }
 
     fn parse(&self, lines: &Lines, observed: Micros) -> Parsed {
-        let source = LogSource {
-            path: lines.source.clone().into(),
-            program: Program::Other,
-            format: LogFormat::Auto,
-            found_in: "intake".into(),
-        };
-        let mut parser = LineParser::new(&source, &lines.source, &lines.host);
+        let source = redact::source(&lines.source);
+        let mut parser = self.parsers.line_parser(&source, &lines.source, &lines.host);
         let mut rows = ParsedRows::default();
         parser.parse(&lines.bytes, 0, observed, &mut rows);
         let (line_count, reject_count) = (rows.lines, rows.reject.len() as u64);
@@ -50,6 +47,10 @@ impl Hub for StoreHub {
             parsed.batches.push(Batch { table, rows: without_offsets(&rows) });
         }
         parsed
+    }
+
+    fn clean(&self, batch: Batch) -> Batch {
+        redact::cleaned(&self.parsers, batch)
     }
 
     fn keep(&self, batches: Vec<Batch>) -> Kept<'_> {

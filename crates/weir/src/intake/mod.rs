@@ -4,6 +4,8 @@
 
 mod http;
 mod hub;
+mod redact;
+mod scrape;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -36,6 +38,7 @@ pub(crate) struct Bound {
     shared_key: Option<String>,
     tls: Option<Tls>,
     sockets: Vec<Socket>,
+    targets: Vec<scrape::Target>,
 }
 
 /// A socket and what it takes.
@@ -45,7 +48,7 @@ enum Socket {
     Udp { name: &'static str, socket: UdpSocket, protocol: OverUdp },
 }
 
-/// Binds what the configuration names; nothing when it names nothing.
+/// Binds what the configuration names and readies what it scrapes; nothing when it names nothing.
 pub(crate) fn bind(values: &Values) -> Result<Bound, Failure> {
     let intake = &values.intake;
     let token = intake.token_file.as_deref().map(read_token).transpose()?;
@@ -79,7 +82,8 @@ pub(crate) fn bind(values: &Values) -> Result<Bound, Failure> {
         )
         .code(EXIT_CONFIG));
     }
-    Ok(Bound { access, shared_key, tls, sockets })
+    let targets = scrape::prepare(&values.scrape)?;
+    Ok(Bound { access, shared_key, tls, sockets, targets })
 }
 
 /// Sockets of protocols that are no HTTP.
@@ -212,7 +216,7 @@ pub(crate) struct Running {
 }
 
 impl Bound {
-    /// Starts to take; `None` when nothing was bound.
+    /// Starts to take; `None` when there is nothing to take.
     pub(crate) async fn start(
         self,
         values: &Values,
@@ -220,7 +224,7 @@ impl Bound {
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
     ) -> Result<Option<Running>, Failure> {
-        if self.sockets.is_empty() {
+        if self.sockets.is_empty() && self.targets.is_empty() {
             return Ok(None);
         }
         let hub = Arc::new(StoreHub {
@@ -228,6 +232,7 @@ impl Bound {
             clock: Arc::clone(clock),
             meter: Arc::clone(meter),
             host: values.collect.host.clone(),
+            parsers: crate::parsers::load(values)?,
         });
         let intake =
             Intake::new(Arc::clone(&hub) as _, settings(values, self.access, self.shared_key));
@@ -242,6 +247,18 @@ impl Bound {
             let (line, listener) = socket.listen(intake, tls, room, ended).map_err(cannot_serve)?;
             lines.push(line);
             listeners.push(listener);
+        }
+        if !self.targets.is_empty() {
+            lines.push(format!("{:<14} {} targets", "scrape", self.targets.len()));
+        }
+        for target in self.targets {
+            let (intake, clock) = (Arc::clone(&intake), Arc::clone(clock));
+            listeners.push(tokio::spawn(target.run(
+                intake,
+                clock,
+                hub.host.clone(),
+                ended.clone(),
+            )));
         }
         let reporter = tokio::spawn(report_always(Arc::clone(&intake), Arc::clone(&hub)));
         Ok(Some(Running { intake, hub, end, listeners, reporter, lines }))

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use weir_outputs::Figures;
 
 use super::Shared;
 
@@ -37,11 +38,43 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
         let _ =
             writeln!(text.0, "weir_findings_open{{class=\"{class}\",state=\"{state}\"}} {count}");
     }
+    outputs(&mut text, &app.outputs.figures(app.clock.now()));
     if let Some(watch) = &app.watch {
         let lag: u64 = watch.streams().iter().map(|stream| stream.lag_bytes).sum();
         text.gauge("weir_tail_lag_bytes", "Bytes of log files that are not read yet.", lag);
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0)
+}
+
+/// A figure of each output: name, help, kind, value.
+type OutputFigure = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus' numbers are floats")]
+const OUTPUT_FIGURES: [OutputFigure; 8] = [
+    ("rows_total", "Rows that the target took.", "counter", |it| it.rows as f64),
+    ("rows_refused_total", "Rows that the target will not take.", "counter", |it| {
+        it.rows_refused as f64
+    }),
+    ("rows_lost_total", "Rows that were given up.", "counter", |it| it.rows_lost as f64),
+    ("repeats_total", "Rows that were sent again after an answer was lost.", "counter", |it| {
+        it.repeats as f64
+    }),
+    ("failures_total", "Attempts that failed.", "counter", |it| it.failures as f64),
+    ("lag_bytes", "Bytes of the log that are not copied.", "gauge", |it| it.lag_bytes as f64),
+    ("lag_seconds", "How long the oldest of them have been waiting.", "gauge", |it| it.lag_seconds),
+    ("up", "1 when the last attempt succeeded.", "gauge", |it| {
+        f64::from(u8::from(it.error.is_none()))
+    }),
+];
+
+fn outputs(text: &mut Text, outputs: &[(&str, Figures)]) {
+    for (name, help, kind, value) in OUTPUT_FIGURES.iter().filter(|_| !outputs.is_empty()) {
+        text.head(&format!("weir_output_{name}"), help, kind);
+        for (output, figures) in outputs {
+            let _ =
+                writeln!(text.0, "weir_output_{name}{{output=\"{output}\"}} {}", value(figures));
+        }
+    }
 }
 
 #[derive(Default)]

@@ -33,6 +33,7 @@ use crate::cells::Cells;
 use crate::fleet::Fleet;
 use crate::judge::Judge;
 use crate::meter::Meter;
+use crate::outputs::Outputs;
 use crate::watch::WatchStatus;
 use answer::Refusal;
 
@@ -51,6 +52,8 @@ pub(crate) struct App {
     pub(crate) watch: Option<Arc<WatchStatus>>,
     /// Agents that are connected.
     pub(crate) fleet: Arc<Fleet>,
+    /// What is copied to other systems.
+    pub(crate) outputs: Arc<Outputs>,
     pub(crate) role: &'static str,
     pub(crate) host: String,
     pub(crate) data_dir: String,

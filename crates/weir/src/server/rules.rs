@@ -34,7 +34,7 @@ fn loaded(app: &Shared, rule: &Rule) -> Value {
         "state": status.state.as_str(),
         "open_findings": status.open_findings,
         "last_run_ts": status.last_run_ts.map(|ts| ts.to_string()),
-        "last_run_seconds": app.judge.last_run_seconds(&rule.id),
+        "last_run_seconds": status.last_run_seconds,
         "error": status.error,
     })
 }

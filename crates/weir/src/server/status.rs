@@ -31,6 +31,7 @@ pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Ref
         "log_sources": sources,
         "listeners": listeners,
         "agents": app.fleet.agents_json(),
+        "outputs": app.outputs.json(app.clock.now()),
         "store": {
             "hot_rows": stats.hot_rows,
             "hot_bytes": stats.hot_bytes,

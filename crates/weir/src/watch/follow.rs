@@ -11,21 +11,22 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use weir_collect::logs::{
-    Chunk, Gap, GapReason, Journal, JournalOptions, NewStream, TailEvent, TailOptions, Tailer,
+    Chunk, Gap, GapReason, Journal, JournalOptions, NewStream, StatusKey, TailEvent, TailOptions,
+    Tailer,
 };
-use weir_parse::Parsers;
 use weir_tables::{
     Batch, Log, LogFormat, LogGap, LogGapRows, LogRows, LogSource, Micros, Rows, StreamId,
 };
 
-use super::Context;
 use super::deliver::{Reply, Ticket};
 use super::ship::ShipLog;
+use super::{AgentLimits, Context};
 use crate::config::Values;
+use crate::memory_cap::MemoryCap;
 use crate::meter::{Run, Stage};
 
 /// How often files are looked at: the largest part of the way from a line's writing to its being found.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(200);
 /// The same when nothing was written for [`IDLE_AFTER`]: looking is most of what an idle tailer costs.
 const LOOK_IDLE: Duration = Duration::from_millis(250);
 const IDLE_AFTER: Duration = Duration::from_secs(10);
@@ -46,15 +47,37 @@ pub(super) struct Follower {
     context: Context,
     tailer: Tailer,
     journals: Vec<Followed>,
+    journals_gone: Vec<StatusKey>,
     jobs: SyncSender<Job>,
     reply: Sender<Reply>,
     replies: Receiver<Reply>,
     unanswered: Vec<NewStream>,
-    epochs: HashMap<StreamId, u64>,
+    epochs: Epochs,
     paused_until: Option<Instant>,
     published: Option<Instant>,
     last_chunk: Option<Instant>,
     ship: ShipLog,
+    memory: MemoryCap,
+}
+
+/// How often each stream was rewound.
+#[derive(Default)]
+struct Epochs {
+    of: HashMap<StreamId, u64>,
+    /// Where streams begin: what a courier has voided of a stream that is forgotten and comes back must stay below.
+    first: u64,
+}
+
+impl Epochs {
+    fn of(&mut self, stream: StreamId) -> &mut u64 {
+        self.of.entry(stream).or_insert(self.first)
+    }
+
+    fn forget(&mut self, stream: StreamId) {
+        if let Some(epoch) = self.of.remove(&stream) {
+            self.first = self.first.max(epoch);
+        }
+    }
 }
 
 /// A journal that is followed, and the source it was made from.
@@ -72,13 +95,25 @@ impl Followed {
 }
 
 impl Follower {
-    pub(super) fn new(context: Context, jobs: SyncSender<Job>, values: &Values) -> Self {
+    pub(super) fn new(
+        context: Context,
+        jobs: SyncSender<Job>,
+        values: &Values,
+        limits: Option<AgentLimits>,
+    ) -> Self {
         let days = values.collect.backfill_days;
+        let usual = TailOptions::default();
+        let (memory, chunk_bytes, rests) = limits
+            .map_or((MemoryCap::new(0), usual.chunk_bytes, None), |limits| {
+                (limits.memory, limits.chunk_bytes, limits.rests)
+            });
         let options = TailOptions {
+            chunk_bytes,
+            rests,
             host: context.host.clone(),
             max_in_flight_bytes: values.collect.in_flight_bytes,
             backfill: (days > 0).then(|| Duration::from_secs(days.min(36_500) * 86_400)),
-            ..TailOptions::default()
+            ..usual
         };
         let mut tailer = Tailer::new(options);
         let rules = values
@@ -91,15 +126,17 @@ impl Follower {
             context,
             tailer,
             journals: Vec::new(),
+            journals_gone: Vec::new(),
             jobs,
             reply,
             replies,
             unanswered: Vec::new(),
-            epochs: HashMap::new(),
+            epochs: Epochs::default(),
             paused_until: None,
             published: None,
             last_chunk: None,
             ship: ShipLog::default(),
+            memory,
         }
     }
 
@@ -124,7 +161,10 @@ impl Follower {
             let (journals, files): (Vec<LogSource>, _) =
                 sources.into_iter().partition(|source| source.format == LogFormat::Journal);
             self.tailer.set_sources(files);
-            self.journals.retain(|followed| journals.contains(&followed.source));
+            for ended in self.journals.extract_if(.., |known| !journals.contains(&known.source)) {
+                let status = ended.journal.status();
+                self.journals_gone.push((status.path, status.stream));
+            }
             for source in journals {
                 if !self.journals.iter().any(|followed| followed.source == source) {
                     self.journals.push(Followed::new(&self.context.host, source));
@@ -180,6 +220,10 @@ impl Follower {
 
     fn read(&mut self) {
         loop {
+            // With nothing on its way, waiting would free nothing.
+            if self.tailer.in_flight_bytes() > 0 && self.memory.is_reached() {
+                return;
+            }
             let run = Run::start();
             let now = self.context.clock.now();
             let Some(chunk) = self.next_chunk(now) else { return };
@@ -187,7 +231,7 @@ impl Follower {
             self.last_chunk = Some(Instant::now());
             let ticket = Ticket {
                 stream: chunk.stream,
-                epoch: self.epochs.get(&chunk.stream).copied().unwrap_or_default(),
+                epoch: *self.epochs.of(chunk.stream),
                 from: chunk.from,
                 to: chunk.to,
                 is_first: chunk.is_first,
@@ -240,13 +284,22 @@ impl Follower {
         journals.find(|journal| journal.stream() == stream)
     }
 
+    /// Takes answers until the next look. Lines that come meanwhile wait for it, so that parcels are few and large: each
+    /// costs a record, a sync and a schema, however few rows it has. Only a full reader goes on as soon as there is room.
     fn wait(&mut self) {
         let is_idle = self.last_chunk.is_none_or(|at| at.elapsed() > IDLE_AFTER);
-        let mut waited = self.replies.recv_timeout(if is_idle { LOOK_IDLE } else { LOOK });
-        while let Ok(reply) = waited {
+        let next_look = Instant::now() + if is_idle { LOOK_IDLE } else { LOOK };
+        let is_full = self.tailer.is_full();
+        loop {
+            let left = next_look.saturating_duration_since(Instant::now());
+            let Ok(reply) = self.replies.recv_timeout(left) else { return };
             self.take(reply);
-            waited =
-                self.replies.try_recv().map_err(|_| std::sync::mpsc::RecvTimeoutError::Timeout);
+            while let Ok(reply) = self.replies.try_recv() {
+                self.take(reply);
+            }
+            if is_full {
+                return;
+            }
         }
     }
 
@@ -257,7 +310,7 @@ impl Follower {
                 None => self.tailer.acknowledge(stream, to),
             },
             Reply::Again { stream, epoch, to, is_busy } => {
-                let current = self.epochs.entry(stream).or_default();
+                let current = self.epochs.of(stream);
                 if *current == epoch {
                     *current += 1;
                     match self.journal_mut(stream) {
@@ -278,12 +331,16 @@ impl Follower {
             return;
         }
         self.published = Some(Instant::now());
-        let journals = self.journals.iter().map(|followed| followed.journal.status());
-        let streams: Vec<_> = journals.chain(self.tailer.status()).collect();
-        if let Some(rows) = self.ship.look(&self.context.host, &streams, self.context.clock.now()) {
+        let mut changes = self.tailer.status_changes();
+        changes.changed.extend(self.journals.iter().map(|followed| followed.journal.status()));
+        changes.gone.append(&mut self.journals_gone);
+        for stream in changes.gone.iter().filter_map(|(_, stream)| *stream) {
+            self.epochs.forget(stream);
+        }
+        if let Some(rows) = self.ship.look(&self.context.host, &changes, self.context.clock.now()) {
             self.context.destination.send_sample(vec![rows]);
         }
-        self.context.status.set_streams(streams);
+        self.context.status.change_streams(changes);
     }
 
     /// What happened to files becomes rows too: lost bytes must be found by those who count lines.
@@ -320,7 +377,7 @@ impl Follower {
     }
 }
 
-fn push_gap(rows: &mut LogGapRows, gap: &Gap, host: &str, now: Micros) {
+pub(super) fn push_gap(rows: &mut LogGapRows, gap: &Gap, host: &str, now: Micros) {
     let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
     rows.push(&LogGap {
         ts: now,
@@ -355,6 +412,24 @@ fn described(event: &TailEvent) -> (&'static str, String) {
         TailEvent::WriterOnDeleted { path, size } => {
             ("warn", format!("a program still writes to `{path}`, which is deleted ({size} bytes)"))
         }
+        TailEvent::Kept { path, bytes, stored_bytes, lost_bytes: 0, .. } => (
+            "info",
+            format!(
+                "`{path}` is deleted and closed; {bytes} bytes that no hub has are kept in {stored_bytes} bytes"
+            ),
+        ),
+        TailEvent::Kept { path, bytes, lost_bytes, .. } => (
+            "warn",
+            format!(
+                "`{path}` is deleted and closed; of {bytes} bytes that no hub has, {lost_bytes} had no room and are lost"
+            ),
+        ),
+        TailEvent::NotKept { path, why } => {
+            ("warn", format!("`{path}` is deleted and held open; its rest cannot be copied: {why}"))
+        }
+        TailEvent::BadRest { path, why } => {
+            ("warn", format!("cannot read the rest of a deleted log, `{}`: {why}", path.display()))
+        }
         TailEvent::Gap(gap) => described_gap(gap),
     }
 }
@@ -387,102 +462,3 @@ fn described_gap(gap: &Gap) -> (&'static str, String) {
     };
     (severity, text)
 }
-
-/// The parser thread: chunks to parcels.
-pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver<Job>) {
-    let mut streams: HashMap<StreamId, ParsedStream> = HashMap::new();
-    let mut rows = weir_parse::ParsedRows::default();
-    for Job { chunk, ticket } in jobs {
-        let run = Run::start();
-        let now = context.clock.now();
-        let mut row_count = 0;
-        // Without bytes it is a hole, or an entry of a directory of first lines.
-        if !chunk.bytes.is_empty() {
-            if streams.len() >= MAX_PARSERS && !streams.contains_key(&chunk.stream) {
-                streams.clear();
-            }
-            let stream = streams
-                .entry(chunk.stream)
-                .or_insert_with(|| ParsedStream::new(parsers, &chunk, &context.host));
-            match &chunk.events {
-                Some(ends) => {
-                    stream.parser.parse_events(&chunk.bytes, ends, chunk.from, now, &mut rows);
-                }
-                None => stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows),
-            }
-            let (lines, rejects) = (rows.lines, rows.reject.len() as u64);
-            row_count = rows.row_count();
-            context.status.count(&chunk.path, lines, rejects);
-            context.meter.count_lines(lines, rejects);
-            stream.report_keys(context, &chunk.path, now);
-        }
-        let range =
-            weir_tables::StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
-        let mut batches = rows.finish();
-        if let Some(gap) = chunk.gap() {
-            let mut gaps = LogGapRows::default();
-            push_gap(&mut gaps, &gap, &context.host, now);
-            batches.push(Batch { table: LogGapRows::SPEC, rows: gaps.finish() });
-        }
-        let parcel = weir_tables::Parcel { range: Some(range), batches };
-        context.meter.ran(Stage::Parse, &run, row_count);
-        let _ = ticket.reply.send(Reply::Spare(chunk.bytes));
-        context.destination.send_stream(parcel, ticket);
-    }
-}
-
-/// A stream's parser, and when it last said that a log brings too many names.
-struct ParsedStream {
-    parser: weir_parse::LineParser,
-    reported: Option<Micros>,
-}
-
-impl ParsedStream {
-    fn new(parsers: &Parsers, chunk: &Chunk, host: &str) -> Self {
-        let mut parser = parsers.line_parser(&chunk.source, &chunk.path, host);
-        if chunk.from > 0
-            && parser.needs_header()
-            && let Some(line) = crate::parsers::first_line(&chunk.path)
-        {
-            parser.set_header(&line);
-        }
-        Self { parser, reported: None }
-    }
-
-    /// Names over the budget become a row, at most once a minute.
-    fn report_keys(&mut self, context: &Context, path: &str, now: Micros) {
-        if self.reported.is_some_and(|at| now < at + KEY_REPORT_EVERY) {
-            return;
-        }
-        let Some(report) = self.parser.take_key_report() else { return };
-        self.reported = Some(now);
-        let (over_count, limit) = (report.over_count.to_string(), report.limit.to_string());
-        let examples = report.examples.join(" ");
-        let mut rows = LogRows::default();
-        rows.push(&Log {
-            ts: now,
-            host: &context.host,
-            observed_ts: now,
-            source: "weir:parse",
-            program: Some("weir"),
-            severity: Some("warn"),
-            body: &format!(
-                "`{path}` brings more than {limit} distinct names; {over_count} values are kept in `weir.more`"
-            ),
-            attrs: &[
-                ("path", path),
-                ("over_count", &over_count),
-                ("limit", &limit),
-                ("examples", &examples),
-            ],
-            ..Default::default()
-        });
-        let batch = Batch { table: LogRows::SPEC, rows: rows.finish() };
-        context.destination.send_sample(vec![batch]);
-    }
-}
-
-/// Pause between two rows about the names of one stream.
-const KEY_REPORT_EVERY: Duration = Duration::from_secs(60);
-/// Line parsers kept at one time; a stream's parser is made anew when it was dropped.
-const MAX_PARSERS: usize = 4096;

@@ -12,6 +12,7 @@
 pub(crate) mod deliver;
 mod discover;
 mod follow;
+mod parse;
 mod sample;
 mod ship;
 mod status;
@@ -21,10 +22,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_collect::logs::{RestOptions, TailOptions};
 use weir_tables::{Clock, LogSource};
 
 use crate::config::Values;
 use crate::failure::Failure;
+use crate::memory_cap::{self, MemoryCap};
 use crate::meter::Meter;
 use deliver::Destination;
 
@@ -48,6 +51,28 @@ pub(crate) struct Context {
     pub(crate) nudge: Arc<Stop>,
 }
 
+/// What an agent's reading of logs may cost its host, beyond what `weir up` is bound to.
+pub(crate) struct AgentLimits {
+    memory: MemoryCap,
+    chunk_bytes: usize,
+    /// Where rests of deleted logs are kept; `None`: they are not.
+    rests: Option<RestOptions>,
+}
+
+impl AgentLimits {
+    pub(crate) fn of(values: &Values) -> Self {
+        let agent = &values.agent;
+        let rests = (agent.rest_bytes > 0).then(|| RestOptions {
+            dir: agent.dir.join("rests"),
+            limit_bytes: agent.rest_bytes,
+            after: Duration::from_secs(agent.deleted_seconds),
+            used_percent: agent.deleted_used_percent,
+        });
+        let chunk_bytes = memory_cap::chunk_bytes(values, TailOptions::default().chunk_bytes);
+        Self { memory: MemoryCap::new(agent.memory_bytes), chunk_bytes, rests }
+    }
+}
+
 /// The threads of one watch.
 pub(crate) struct Watch {
     context: Context,
@@ -56,7 +81,11 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts to watch; returns when the first sample is taken and the first discovery is done, at most 1.5 s later.
-    pub(crate) fn start(context: Context, values: &Values) -> Result<Self, Failure> {
+    pub(crate) fn start(
+        context: Context,
+        values: &Values,
+        limits: Option<AgentLimits>,
+    ) -> Result<Self, Failure> {
         let parsers = crate::parsers::load(values)?;
         let (ready, first) = std::sync::mpsc::channel();
         let mut watch = Self { context, threads: Vec::new() };
@@ -77,9 +106,9 @@ impl Watch {
         }
         let (jobs, work) = std::sync::mpsc::sync_channel(CHUNKS_WAITING);
         watch.spawn("weir-parse", move |context| {
-            follow::parse_always(&context, &parsers, &work);
+            parse::parse_always(&context, &parsers, &work);
         })?;
-        let follower = follow::Follower::new(watch.context.clone(), jobs, values);
+        let follower = follow::Follower::new(watch.context.clone(), jobs, values, limits);
         watch.spawn("weir-tail", move |_| follower.run())?;
         for collector in crate::capture::Collector::configured(values) {
             watch.spawn("weir-wire", move |context| collector.run(&context))?;

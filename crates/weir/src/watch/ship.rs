@@ -3,11 +3,11 @@
 //! The tailer knows sizes and positions only. When a byte was first seen is remembered here as marks (time, size): the
 //! oldest mark above what is acknowledged says how long its bytes have waited. A stream that rests costs no mark.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_collect::logs::{StreamStatus, TailEvent};
+use weir_collect::logs::{StatusChanges, StatusKey, StreamStatus, TailEvent};
 use weir_tables::{Batch, Micros, Rows, Ship, ShipRows, StreamId};
 
 /// How often rows are written.
@@ -17,18 +17,17 @@ const REPEAT: Duration = Duration::from_secs(300);
 /// Marks of one stream; beyond it every second one is dropped, and some waits look shorter by one step.
 const MAX_MARKS: usize = 64;
 
-#[derive(Default)]
 struct Stream {
+    status: StreamStatus,
     /// When the stream was first seen this long.
     marks: VecDeque<(Micros, u64)>,
     written: Option<(Micros, u64)>,
-    is_seen: bool,
 }
 
 /// Keeps what the rows need from one look to the next.
 #[derive(Default)]
 pub(super) struct ShipLog {
-    streams: HashMap<u128, Stream>,
+    streams: BTreeMap<StatusKey, Stream>,
     lost: HashMap<Arc<str>, u64>,
     deleted: HashMap<Arc<str>, u64>,
     next: Micros,
@@ -48,50 +47,59 @@ impl ShipLog {
         }
     }
 
-    /// Looks at all streams, once a second or so; gives rows when they are due.
+    /// Takes what changed, once a second or so; gives rows when they are due.
     pub(super) fn look(
         &mut self,
         host: &str,
-        streams: &[StreamStatus],
+        changes: &StatusChanges,
         now: Micros,
     ) -> Option<Batch> {
-        for stream in self.streams.values_mut() {
-            stream.is_seen = false;
+        for key in &changes.gone {
+            self.streams.remove(key);
         }
-        for status in streams {
-            let Some(id) = status.stream else { continue };
-            let stream = self.streams.entry(id.0).or_default();
-            stream.is_seen = true;
-            stream.mark(status, now);
+        for status in &changes.changed {
+            let key = (Arc::clone(&status.path), status.stream);
+            let new = || Stream { status: status.clone(), marks: VecDeque::new(), written: None };
+            let stream = self.streams.entry(key).or_insert_with(new);
+            stream.status.clone_from(status);
+            stream.mark(now);
         }
-        self.streams.retain(|_, stream| stream.is_seen);
         if now < self.next {
             return None;
         }
         self.next = now + EVERY;
         let mut rows = ShipRows::default();
-        for status in streams {
-            self.push(host, status, now, &mut rows);
+        for stream in self.streams.values_mut() {
+            let lost_bytes = self.lost.remove(&stream.status.path).unwrap_or_default();
+            let deleted_bytes = self.deleted.remove(&stream.status.path).unwrap_or_default();
+            stream.push(host, lost_bytes, deleted_bytes, now, &mut rows);
         }
         self.lost.clear();
         self.deleted.clear();
         (!rows.is_empty()).then(|| Batch { table: ShipRows::SPEC, rows: rows.finish() })
     }
+}
 
-    fn push(&mut self, host: &str, status: &StreamStatus, now: Micros, rows: &mut ShipRows) {
-        let lost_bytes = self.lost.remove(&status.path).unwrap_or_default();
-        let deleted_bytes = self.deleted.remove(&status.path).unwrap_or_default();
-        let mut lag_seconds = 0.0;
-        if let Some(stream) = status.stream.and_then(|id| self.streams.get_mut(&id.0)) {
-            lag_seconds = stream.marks.front().map_or(0.0, |(at, _)| now.seconds_since(*at));
+impl Stream {
+    fn push(
+        &mut self,
+        host: &str,
+        lost_bytes: u64,
+        deleted_bytes: u64,
+        now: Micros,
+        rows: &mut ShipRows,
+    ) {
+        let status = &self.status;
+        let lag_seconds = self.marks.front().map_or(0.0, |(at, _)| now.seconds_since(*at));
+        if status.stream.is_some() {
             let is_resting = status.lag_bytes == 0 && lost_bytes == 0 && deleted_bytes == 0;
-            let is_known = stream.written.is_some_and(|(at, acknowledged)| {
+            let is_known = self.written.is_some_and(|(at, acknowledged)| {
                 acknowledged == status.acknowledged && now < at + REPEAT
             });
             if is_resting && is_known {
                 return;
             }
-            stream.written = Some((now, status.acknowledged));
+            self.written = Some((now, status.acknowledged));
         } else if status.error.is_none() && lost_bytes == 0 {
             return;
         }
@@ -112,10 +120,12 @@ impl ShipLog {
             error: status.error.as_deref(),
         });
     }
-}
 
-impl Stream {
-    fn mark(&mut self, status: &StreamStatus, now: Micros) {
+    fn mark(&mut self, now: Micros) {
+        let status = &self.status;
+        if status.stream.is_none() {
+            return;
+        }
         while self.marks.front().is_some_and(|(_, size)| *size <= status.acknowledged) {
             self.marks.pop_front();
         }
@@ -163,7 +173,8 @@ mod tests {
 
     /// `lag_seconds`, `lag_bytes`, `lost_bytes` of the one row, when there is one.
     fn row(log: &mut ShipLog, status: StreamStatus, second: i64) -> Option<(f64, i64, i64)> {
-        let batch = log.look("web1", &[status], Micros(second * 1_000_000))?;
+        let changes = StatusChanges { changed: vec![status], gone: Vec::new() };
+        let batch = log.look("web1", &changes, Micros(second * 1_000_000))?;
         let rows = &batch.rows;
         assert_eq!(rows.num_rows(), 1);
         let integer = |name: &str| {
@@ -222,11 +233,9 @@ mod tests {
     fn a_log_that_waits_for_ever_keeps_few_marks_and_the_oldest() {
         let mut log = ShipLog::default();
         for second in 0..10_000_u32 {
-            log.look(
-                "web1",
-                &[status(0, 1 + u64::from(second))],
-                Micros(i64::from(second) * 1_000_000),
-            );
+            let changed = vec![status(0, 1 + u64::from(second))];
+            let changes = StatusChanges { changed, gone: Vec::new() };
+            log.look("web1", &changes, Micros(i64::from(second) * 1_000_000));
         }
         let stream = log.streams.values().next().expect("it is known");
         assert!(stream.marks.len() <= MAX_MARKS);

@@ -1,11 +1,11 @@
 //! What is watched and how far it is: written by the threads of a watch, read by the API and the first lines of `up`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use weir_collect::host::ListenerSummary;
-use weir_collect::logs::{NewStream, Problem, StreamState, StreamStatus};
+use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamState, StreamStatus};
 use weir_tables::{LogFormat, LogSource};
 
 /// Shared by the threads of one watch.
@@ -14,7 +14,7 @@ pub(crate) struct WatchStatus {
     sources: Mutex<Vec<LogSource>>,
     new_sources: Mutex<Option<Vec<LogSource>>>,
     source_of: Mutex<HashMap<Arc<str>, Arc<LogSource>>>,
-    streams: Mutex<Vec<StreamStatus>>,
+    streams: Mutex<BTreeMap<StatusKey, StreamStatus>>,
     counts: Mutex<HashMap<Arc<str>, (u64, u64)>>,
     listeners: Mutex<Vec<ListenerSummary>>,
     problems: Mutex<Vec<Problem>>,
@@ -61,9 +61,15 @@ impl WatchStatus {
         }
     }
 
-    /// Replaces the streams' status.
-    pub(super) fn set_streams(&self, streams: Vec<StreamStatus>) {
-        *lock(&self.streams) = streams;
+    /// Brings the streams' status up to date.
+    pub(super) fn change_streams(&self, changes: StatusChanges) {
+        let mut streams = lock(&self.streams);
+        for key in changes.gone {
+            streams.remove(&key);
+        }
+        for status in changes.changed {
+            streams.insert((Arc::clone(&status.path), status.stream), status);
+        }
     }
 
     /// Replaces the listeners.
@@ -83,7 +89,7 @@ impl WatchStatus {
 
     /// How far every stream is.
     pub(crate) fn streams(&self) -> Vec<StreamStatus> {
-        lock(&self.streams).clone()
+        lock(&self.streams).values().cloned().collect()
     }
 
     /// All sources.

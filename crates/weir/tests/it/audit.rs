@@ -117,3 +117,66 @@ fn what_cannot_be_compared_says_why() {
     assert_eq!(nobody.status.code(), Some(2));
     assert!(text(&nobody.stderr).contains("\nhint: name the hub"), "{}", text(&nobody.stderr));
 }
+
+#[test]
+fn multi_line_logs_are_compared_line_by_line_by_the_rule_of_the_configuration() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("app.log");
+    let mut content = String::new();
+    for number in 0..3000 {
+        let _ = writeln!(
+            content,
+            "ERROR {number:06} cannot save\njava.io.IOException: no room {number}"
+        );
+        for frame in 0..number % 7 {
+            let _ = writeln!(content, "\tat com.example.Store.save{frame}(Store.java:{frame})");
+        }
+        let _ = writeln!(content, "INFO {number:06} went on");
+    }
+    std::fs::write(&log, &content).expect("it can be written");
+    let config = dir.path().join("weir.toml");
+    let rule = format!("[[logs]]\npath = '{}/*.log'\nmultiline = 'java'\n", dir.path().display());
+    std::fs::write(&config, rule).expect("it can be written");
+    let mut command = serve("up", &dir.path().join("data"));
+    command.arg("--config").arg(&config);
+    quiet(&mut command);
+    let weir = Weir::start(command);
+    let (config, path) = (config.display().to_string(), log.display().to_string());
+    let rotated = format!("{path}.1");
+    let check = |args: &[&str], path: &str| {
+        let output = audit(&weir.url, &[args, &["--format", "json", path]].concat());
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        assert!(answer["files"].is_array(), "{}", text(&output.stderr));
+        (output.status.code(), answer["files"][0].clone())
+    };
+    let (code, file) = check(&["--wait", "60", "--config", &config], &path);
+    assert_eq!(
+        (code, &file["rows"], &file["missing_lines"]),
+        (Some(0), &6000.into(), &0.into()),
+        "{file}"
+    );
+    assert_eq!(check(&["--multiline", "java"], &path).0, Some(0));
+    assert_eq!(check(&[], &path).0, Some(1), "without the rule most lines have no row");
+
+    // What was shipped stays, the file changes: an event gets a line more in its middle, another begins where none did.
+    std::fs::copy(&log, &rotated).expect("there is room");
+    let inside = content.find("save5(").expect("a frame") - 5;
+    let event = content.find("INFO 002000 went on").expect("a line") + "INFO 002000".len();
+    let mut changed = content.into_bytes();
+    changed[inside] = b'\n';
+    changed[inside + 1] = b'\t';
+    changed[event] = b'\n';
+    std::fs::write(&log, &changed).expect("it can be written");
+    let (code, file) = check(&["--config", &config], &path);
+    assert_eq!((code, &file["missing_lines"]), (Some(1), &2.into()), "{file}");
+    assert_eq!(file["gaps"][1]["from"], event + 1, "{file}");
+    assert_eq!(file["doubled"], serde_json::json!([]), "{file}");
+    assert_eq!(file["rows_without_line"], serde_json::json!([]), "{file}");
+    // The rule of a log is that of its rotated parts.
+    let (code, file) = check(&["--config", &config], &rotated);
+    assert_eq!((code, &file["rows"]), (Some(0), &6000.into()), "{file}");
+
+    let wrong = audit(&weir.url, &["--multiline", "jva", &path]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("\nhint: java, python"), "{}", text(&wrong.stderr));
+}

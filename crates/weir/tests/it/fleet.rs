@@ -66,7 +66,13 @@ impl Host<'_> {
     }
 
     pub(super) fn start(&self, log: &Path, hub: SocketAddr) -> Agent {
+        self.start_with(log, hub, &[])
+    }
+
+    /// With variables of the environment.
+    pub(super) fn start_with(&self, log: &Path, hub: SocketAddr, set: &[(&str, &str)]) -> Agent {
         let mut command = self.command();
+        command.envs(set.iter().copied());
         command.arg("--tail").arg(log).args(["--host", "web1", "--hub", &hub.to_string()]);
         command.args(["--log-level", "warn"]).stdin(Stdio::null()).stdout(Stdio::null());
         Agent(command.spawn().expect("weir can be started"))
@@ -75,6 +81,13 @@ impl Host<'_> {
 
 /// A running agent; killed when dropped.
 pub(super) struct Agent(Child);
+
+impl Agent {
+    /// The process id.
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Agent {
     fn drop(&mut self) {

@@ -1,5 +1,5 @@
-//! The torture of agent and hub: `kill -9`, cuts, stalls, a hub that is away and a disk that is full, after which every
-//! numbered line is there once.
+//! The torture of agent and hub: `kill -9`, cuts, stalls, a hub that is away and a disk that is full, while the log is
+//! rotated in every way, after which every numbered line is there once, and `weir audit` of the real files finds nothing.
 //!
 //! `WEIR_ROUNDS` sets the rounds (20), `WEIR_SEED` replays the choices.
 
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::fleet::{Host, Site};
-use super::harness::{Seeded, can_run, is_root, pause, text, try_rows, wait_for};
-use super::torture::generate;
+use super::harness::{Seeded, WEIR, can_run, is_root, pause, text, try_rows, wait_for};
+use super::rotating::Writer;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -97,15 +97,16 @@ fn pass(mut from: TcpStream, mut to: TcpStream, manner: &Manner, number: u64) {
 }
 
 /// A tmpfs; unmounted when dropped.
-struct Disk<'a>(&'a Path);
+pub(super) struct Disk<'a>(pub(super) &'a Path);
 
 impl<'a> Disk<'a> {
-    fn mount(path: &'a Path) -> Option<Self> {
+    pub(super) fn mount(path: &'a Path) -> Option<Self> {
         std::fs::create_dir_all(path).expect("there is room");
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(path);
         let is_mounted = is_root() && command.status().is_ok_and(|status| status.success());
-        can_run("the full disk", "root, to mount a tmpfs", is_mounted).then_some(Self(path))
+        can_run("what needs a small disk", "root, to mount a tmpfs", is_mounted)
+            .then_some(Self(path))
     }
 
     /// Leaves less free than the hub's reserve, or gives it back.
@@ -140,9 +141,9 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
     let mut choose = Seeded::new();
     let is_ended = Arc::new(AtomicBool::new(false));
     let generator = {
-        let (log, is_ended) = (log.clone(), Arc::clone(&is_ended));
-        let own = Seeded::new_from(choose.below(u64::MAX));
-        std::thread::spawn(move || generate(&log, &is_ended, own))
+        let writer = Writer::new(&log, Seeded::new_from(choose.below(u64::MAX)), site.url());
+        let is_ended = Arc::clone(&is_ended);
+        std::thread::spawn(move || writer.write_until(&is_ended))
     };
     let mut hub = site.start();
     let joined = host.join(&site.token(&[]), "web1");
@@ -157,7 +158,7 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
     });
     for _ in 0..rounds {
         let span = Duration::from_millis(choose.below(900));
-        match choose.below(7) {
+        match choose.below(8) {
             0 => proxy.cut(),
             1 => {
                 proxy.stall(true);
@@ -180,6 +181,11 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
                 agent = host.start(&log, proxy.address);
             }
             5 => {
+                hub.kill();
+                pause(span * 8);
+                hub = site.start();
+            }
+            6 => {
                 disk.iter().for_each(|disk| disk.fill(true));
                 pause(span);
                 disk.iter().for_each(|disk| disk.fill(false));
@@ -210,6 +216,15 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
     assert_eq!(found[0], written, "rows: none twice");
     assert_eq!(found[1], written, "different rows: none lost");
     assert_eq!([&found[2], &found[3]], ["00000001", &format!("{written:08}")]);
+    let files = format!("{}*", log.display());
+    let audit = Command::new(WEIR)
+        .args(["audit", "--wait", "60", "--host", "web1", "--url", &site.url(), &files])
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .output()
+        .expect("weir can be started");
+    let told = text(&audit.stdout);
+    println!("{}", told.lines().last().unwrap_or_default());
+    assert_eq!(audit.status.code(), Some(0), "{told}{}", text(&audit.stderr));
     // What cannot be read again: each heartbeat and report came by way of the spool.
     let twice = "select count(*) from (select ts, collector from collector_run group by 1, 2 having count(*) > 1)";
     assert_eq!(hub.number(twice), 0);

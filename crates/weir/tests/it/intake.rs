@@ -548,3 +548,49 @@ fn sockets_that_anybody_could_reach_are_refused_with_a_hint() {
         );
     }
 }
+
+#[test]
+fn what_comes_by_any_protocol_goes_through_pipelines_and_redaction() {
+    let mut hub = Hub::new();
+    let (tcp, http) = (hub.take("syslog_tcp"), hub.take("http"));
+    let parsers = hub.path("parsers");
+    std::fs::create_dir(&parsers).expect("it can be made");
+    let pipeline = "[match]\npath = [\"syslog_tcp\", \"otlp\"]\n\n[[step]]\nwhen = \"body contains 'secret'\"\nredact_pattern = \"secret=[^ ]+\"\n\n\
+        [[step]]\nset = { program = \"shop\" }\n";
+    std::fs::write(parsers.join("shop.toml"), pipeline).expect("it can be written");
+    hub.settings.push(("WEIR_PARSERS_DIR".into(), parsers.display().to_string()));
+    hub.settings.push(("WEIR_PARSERS_REDACT".into(), "email".into()));
+    let running = hub.start();
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", tcp)).expect("it listens");
+    let long = format!(
+        "<11>Nov 21 12:00:00 web1 app: me@example.net secret=hidden {}\n",
+        "x".repeat(70_000)
+    );
+    let line = "<11>Nov 21 12:00:00 web1 app[7]: login of me@example.net secret=hidden done\n";
+    stream.write_all(line.as_bytes()).expect("it reads");
+    stream.write_all(long.as_bytes()).expect("it reads");
+    let url = format!("http://127.0.0.1:{http}");
+    let (status, _, answer) = request(
+        &url,
+        "POST",
+        "/intake/jsonl?source=app",
+        &[],
+        "{\"message\":\"mail me@example.net secret=shown\"}\n",
+    );
+    assert_eq!(status, 200, "{answer}");
+    let otlp = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"to me@example.net secret=hidden"},
+        "attributes":[{"key":"to","value":{"stringValue":"me@example.net"}}]}]}]}]}"#;
+    let json = [("content-type", "application/json")];
+    assert_eq!(request(&url, "POST", "/v1/logs", &json, otlp).0, 200);
+    let texts = "select source, body, program from log where source <> 'weir:heartbeat' union all select source, raw, null from reject order by 1, 2";
+    let rows = wait_for("four rows", ARRIVAL, || {
+        try_rows(&running.url, texts).ok().filter(|rows| rows.len() >= 4)
+    });
+    let all = format!("{rows:?}");
+    assert_eq!(rows.len(), 4, "{all}");
+    assert!(!all.contains("me@example.net") && !all.contains("hidden"), "{all}");
+    assert_eq!(all.matches("shown").count(), 1, "the pipeline is not for this source: {all}");
+    let sql = "select program from log where source = 'syslog_tcp'";
+    assert_eq!(running.rows(sql)[0][0], "shop");
+    assert_eq!(running.rows("select count(*) from log where attrs['to'] like '%me@%'")[0][0], 0);
+}

@@ -4,20 +4,26 @@
 
 mod audit;
 mod bad_input;
+mod deleted;
 mod doctor;
 mod faults;
 mod fleet;
 mod fleet_torture;
+mod haproxy_tcp;
 mod harness;
 mod intake;
 mod journal;
+mod limits;
 mod link;
 mod live;
 mod live_faults;
 mod logs;
 mod netns;
+mod outputs;
 mod parse;
 mod query;
+mod rotating;
+mod scrape;
 mod torture;
 mod up;
 mod wire;

@@ -13,7 +13,7 @@ use weir_tables::{Micros, StreamId};
 
 use super::contact::{Begin, Candidate, Contact, Policy, StartAt, Surroundings};
 use super::content::Content;
-use super::file::{Begun, TailFile, is_line_start, recent_start};
+use super::file::{Seen, TailFile, is_line_start, recent_start};
 use super::identity::Place;
 use super::rotated::Part;
 use super::types::{Chunk, Gap, GapReason, NewStream, TailEvent};
@@ -58,8 +58,8 @@ impl Tailer {
                 && matches!(watched.live, Live::Resolving(_))
             {
                 watched.live = Live::Absent;
-                watched.looked_at = None;
                 watched.begins_anew |= is_fresh;
+                self.hasten_path(&path, now);
             }
         }
     }
@@ -104,7 +104,8 @@ impl Tailer {
         let of_path = self.by_path.get(&watched.label).into_iter().flatten();
         let open = of_path.filter_map(|key| self.files.get(key));
         let waits_for = open.filter(is_older).map(|file| file.stream).collect();
-        let begun = Begun {
+        let size = if content.is_packed() { position + 1 } else { size.max(position) };
+        let file = TailFile {
             content,
             path: watched.label.clone(),
             at: watched.at.clone(),
@@ -114,19 +115,20 @@ impl Tailer {
             stream,
             position,
             acknowledged: position,
-            size: size.max(position),
+            size,
             is_rotated: !is_live,
             multiline: watched.multiline.clone(),
             is_known,
             waits_for,
             registration,
             is_backfill,
+            seen: Seen::nothing(position, now),
         };
         let label = watched.label.clone();
         if is_live {
             watched.live = Live::Following(self.next_key);
         }
-        let key = self.insert(TailFile::new(begun, now));
+        let key = self.insert(file);
         if let Some((stream, read)) = ended {
             self.note_end(label, stream, read);
         }
@@ -150,7 +152,7 @@ impl Tailer {
         });
     }
 
-    fn insert(&mut self, file: TailFile) -> u64 {
+    pub(super) fn insert(&mut self, file: TailFile) -> u64 {
         let key = self.next_key;
         self.next_key += 1;
         self.keys.insert(file.stream, key);
@@ -164,6 +166,7 @@ impl Tailer {
             self.backfill.push((file.place.modified_ns, key));
             self.backfill.sort_unstable_by(|a, b| b.cmp(a));
         }
+        self.files_due.add(file.seen.due_at, key);
         self.files.insert(key, file);
         self.queue(key);
         key
@@ -171,7 +174,8 @@ impl Tailer {
 
     /// Drops a file.
     pub(super) fn forget(&mut self, key: u64) -> Option<TailFile> {
-        let file = self.files.remove(&key)?;
+        let mut file = self.files.remove(&key)?;
+        self.end_keeping(&mut file);
         self.keys.remove(&file.stream);
         self.watches.remove(key);
         if self.by_inode.get(&file.place.inode()) == Some(&key) {
@@ -193,6 +197,9 @@ impl Tailer {
             self.given_up.clear();
         }
         self.given_up.insert(file.stream);
+        if let Some(told) = &file.seen.told {
+            self.gone.push((told.path.clone(), Some(file.stream)));
+        }
         Some(file)
     }
 
@@ -212,6 +219,7 @@ impl Tailer {
                 to: registration.to,
                 bytes: Vec::new(),
                 skipped_bytes: 0,
+                is_lost: false,
                 events: None,
                 is_first: true,
             });
@@ -253,25 +261,16 @@ impl Tailer {
         if let Some((part, size)) = copy {
             self.in_flight[usize::from(old.is_backfill)] += old.position - old.acknowledged;
             self.given_up.remove(&old.stream);
-            let begun = Begun {
+            let size = if part.content.is_packed() { old.position + 1 } else { size };
+            self.insert(TailFile {
                 content: part.content,
                 place: part.place,
                 size,
-                path: old.path,
-                at: old.at,
-                source: old.source,
-                head: old.head,
-                stream: old.stream,
-                position: old.position,
-                acknowledged: old.acknowledged,
                 is_rotated: true,
-                multiline: old.multiline,
-                is_known: old.is_known,
-                waits_for: old.waits_for,
-                registration: old.registration,
                 is_backfill: false,
-            };
-            self.insert(TailFile::new(begun, now));
+                seen: Seen::nothing(old.position, now),
+                ..old
+            });
         }
         let (content, place) = (old.content, old.place);
         let watched = self.paths.get_mut(&*at);
@@ -284,7 +283,8 @@ impl Tailer {
         };
         watched.live = Live::Waiting(content, place);
         watched.begins_anew = true;
-        watched.looked_at = None;
+        watched.entered_at = now;
+        self.hasten_path(&at, now);
     }
 
     /// The copy that copytruncate made of `old`, if it holds more than what was read, and its size.
@@ -324,7 +324,7 @@ impl Tailer {
             to: None,
             lost_bytes: old.size.saturating_sub(from),
             is_exact: false,
-            unwatched: Some(elapsed(old.checked_at, now)),
+            unwatched: Some(elapsed(old.seen.checked_at, now)),
             reason: GapReason::Truncated,
         });
     }
@@ -332,11 +332,11 @@ impl Tailer {
     /// A file cannot be read: its place may have another file handle by now (network file systems), or it is gone.
     pub(super) fn reopen(&mut self, key: u64, error: &io::Error, now: Micros) {
         let Some(file) = self.files.get_mut(&key) else { return };
-        if file.reopened_at.is_some_and(|at| now < at + REOPEN_EVERY && now >= at) {
+        if file.seen.reopened_at.is_some_and(|at| now < at + REOPEN_EVERY && now >= at) {
             return;
         }
-        file.reopened_at = Some(now);
-        file.error = Some(cannot_read(&file.path, error));
+        file.seen.reopened_at = Some(now);
+        file.seen.error = Some(cannot_read(&file.path, error));
         let here = Content::open(&file.at).ok().and_then(|content| {
             let place = Place::of(&content).ok()?;
             Some(Part { content, place })
@@ -350,7 +350,7 @@ impl Tailer {
         });
         if let Some(found) = found {
             file.content = found;
-            file.error = None;
+            file.seen.error = None;
             self.queue(key);
         } else if error.raw_os_error() == Some(ESTALE) {
             let gap = Gap {
@@ -360,7 +360,7 @@ impl Tailer {
                 to: None,
                 lost_bytes: file.size.saturating_sub(file.position),
                 is_exact: false,
-                unwatched: Some(elapsed(file.checked_at, now)),
+                unwatched: Some(elapsed(file.seen.checked_at, now)),
                 reason: GapReason::Gone,
             };
             self.forget(key);
@@ -370,7 +370,7 @@ impl Tailer {
 
     /// What is not yet asked of the hub.
     pub(super) fn questions(&mut self) -> Vec<NewStream> {
-        let mut new = Vec::new();
+        let mut new = self.rest_questions();
         for (id, contact) in &self.contacts {
             let Some(watched) = self.paths.get(&*contact.path) else { continue };
             for stream in contact.questions(&self.options.host) {

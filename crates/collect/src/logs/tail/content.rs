@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::identity::read_full;
+use super::rest::Kept;
 
 /// Bytes that are unpacked at a time.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -49,6 +50,8 @@ pub(super) enum Content {
     Plain(File),
     /// Bytes to be unpacked.
     Packed(Packed),
+    /// The rest of what is deleted.
+    Kept(Kept),
 }
 
 impl Content {
@@ -75,6 +78,7 @@ impl Content {
         match self {
             Self::Plain(file) => file,
             Self::Packed(packed) => &packed.file,
+            Self::Kept(kept) => &kept.file,
         }
     }
 
@@ -85,7 +89,15 @@ impl Content {
 
     /// Whether it has to be unpacked; then it does not change any more.
     pub(super) fn is_packed(&self) -> bool {
-        matches!(self, Self::Packed(_))
+        matches!(self, Self::Packed(_) | Self::Kept(_))
+    }
+
+    /// Where what begins at `offset` and is lost ends; `None` when nothing is.
+    pub(super) fn missing_until(&self, offset: u64) -> Option<u64> {
+        match self {
+            Self::Kept(kept) => kept.missing_until(offset),
+            Self::Plain(_) | Self::Packed(_) => None,
+        }
     }
 
     /// Reads until `bytes` is full or the content ends; gives the count.
@@ -93,6 +105,7 @@ impl Content {
         match self {
             Self::Plain(file) => read_full(file, bytes, offset),
             Self::Packed(packed) => packed.read_at(bytes, offset),
+            Self::Kept(kept) => kept.read_at(bytes, offset),
         }
     }
 
@@ -101,6 +114,7 @@ impl Content {
         match self {
             Self::Plain(file) => Ok(Some(file.metadata()?.len())),
             Self::Packed(packed) => Ok(packed.end),
+            Self::Kept(kept) => Ok(Some(kept.size())),
         }
     }
 
@@ -109,6 +123,7 @@ impl Content {
         match self {
             Self::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.len() == position),
             Self::Packed(packed) => packed.ends_at(position).unwrap_or(false),
+            Self::Kept(kept) => kept.size() == position,
         }
     }
 

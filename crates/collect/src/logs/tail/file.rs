@@ -17,11 +17,12 @@ use weir_tables::{LogSource, Micros, StreamId};
 use super::contact::Registration;
 use super::content::Content;
 use super::identity::{Head, Place};
-use super::types::Chunk;
+use super::keep::Keeping;
+use super::types::{Chunk, StreamState};
 use crate::logs::multiline::Multiline;
 
 /// Bytes before the position that must stay the same: a content that grew beyond it while nobody looked is told by them.
-const LAST_BYTES: usize = 64;
+pub(super) const LAST_BYTES: usize = 64;
 
 /// Bytes that one call passes over at most while it looks for the end of an overlong line.
 const SKIP_LIMIT: u64 = 16 << 20;
@@ -39,38 +40,78 @@ pub(super) struct TailFile {
     pub(super) stream: StreamId,
     pub(super) position: u64,
     pub(super) acknowledged: u64,
+    /// Of what is packed, one more than was read until its end is known.
     pub(super) size: u64,
+    pub(super) is_rotated: bool,
+    /// How its lines make events, if more than one can.
+    pub(super) multiline: Option<Arc<Multiline>>,
+    /// Whether the hub knows the stream.
+    pub(super) is_known: bool,
+    /// Older parts of the same log that the hub must know before this one is read: an older part that it does not know
+    /// could not be told from one that was never wanted.
+    pub(super) waits_for: Vec<StreamId>,
+    /// Its entry in the directory of its head, while the hub does not have it.
+    pub(super) registration: Option<Registration>,
+    /// Whether it is read only because the past is wanted too.
+    pub(super) is_backfill: bool,
+    pub(super) seen: Seen,
+}
+
+/// What looks and reads have shown of a file.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
     /// Size at which a read found no whole line; nothing is tried until it changes.
     pub(super) stalled_size: Option<u64>,
     /// How far an overlong line or a hole is scanned already.
     pub(super) scanned: u64,
     pub(super) grown_at: Micros,
     pub(super) checked_at: Micros,
+    /// When it is looked at next.
+    pub(super) due_at: Micros,
     pub(super) changed_ns: i64,
     pub(super) modified_ns: i64,
     /// Since when it has been shorter than it was, without having been written.
     pub(super) shrunk_since: Option<Micros>,
-    /// The last bytes before `position`, at most [`LAST_BYTES`]; empty when they are not known.
-    last_bytes: Vec<u8>,
+    /// The last bytes before the position, at most [`LAST_BYTES`]; empty when they are not known.
+    pub(super) last_bytes: Vec<u8>,
     /// After an error of reading: when opening it again was last tried.
     pub(super) reopened_at: Option<Micros>,
-    pub(super) is_rotated: bool,
     pub(super) is_deleted: bool,
     pub(super) is_queued: bool,
     /// Whether it is left to inotify.
     pub(super) is_watched: bool,
-    /// Whether the hub knows the stream.
-    pub(super) is_known: bool,
-    /// Older parts of the same log that the hub must know before this one is read: an older part that it does not know
-    /// could not be told from one that was never wanted.
-    pub(super) waits_for: Vec<StreamId>,
-    /// How its lines make events, if more than one can.
-    pub(super) multiline: Option<Arc<Multiline>>,
-    /// Its entry in the directory of its head, while the hub does not have it.
-    pub(super) registration: Option<Registration>,
-    /// Whether it is read only because the past is wanted too.
-    pub(super) is_backfill: bool,
     pub(super) error: Option<String>,
+    /// What was last told of it.
+    pub(super) told: Option<Told>,
+    /// The copy of its rest, when it is deleted and the hub does not take it.
+    pub(super) keeping: Keeping,
+}
+
+/// By which a status is known to be another one than the last.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) path: Arc<str>,
+    numbers: [u64; 4],
+    modified_ns: i64,
+    state: StreamState,
+}
+
+impl Told {
+    pub(super) fn of(file: &TailFile, lost_bytes: u64) -> Self {
+        Self {
+            path: file.path.clone(),
+            numbers: [file.position, file.acknowledged, file.size, lost_bytes],
+            modified_ns: file.seen.modified_ns,
+            state: file.state(),
+        }
+    }
+}
+
+impl Seen {
+    /// Nothing yet of what is read from `position` on.
+    pub(super) fn nothing(position: u64, now: Micros) -> Self {
+        Self { scanned: position, grown_at: now, checked_at: now, due_at: now, ..Self::default() }
+    }
 }
 
 /// What a read gave.
@@ -99,140 +140,81 @@ pub(super) enum Look {
     Replaced,
 }
 
-/// What a [`TailFile`] begins with.
-#[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) content: Content,
-    pub(super) path: Arc<str>,
-    /// The path that it is watched under, which it may have left.
-    pub(super) at: Arc<Path>,
-    pub(super) source: Arc<LogSource>,
-    pub(super) place: Place,
-    pub(super) head: Head,
-    pub(super) stream: StreamId,
-    pub(super) position: u64,
-    pub(super) acknowledged: u64,
-    pub(super) size: u64,
-    pub(super) is_rotated: bool,
-    pub(super) multiline: Option<Arc<Multiline>>,
-    pub(super) is_known: bool,
-    pub(super) waits_for: Vec<StreamId>,
-    pub(super) registration: Option<Registration>,
-    pub(super) is_backfill: bool,
-}
-
 impl TailFile {
-    pub(super) fn new(begun: Begun, now: Micros) -> Self {
-        let Begun { content, path, at, source, place, head, stream, position, .. } = begun;
-        let acknowledged = begun.acknowledged;
-        let size = if content.is_packed() { position + 1 } else { begun.size };
-        Self {
-            content,
-            path,
-            at,
-            source,
-            place,
-            head,
-            stream,
-            position,
-            acknowledged,
-            size,
-            stalled_size: None,
-            scanned: position,
-            grown_at: now,
-            checked_at: now,
-            changed_ns: 0,
-            modified_ns: 0,
-            shrunk_since: None,
-            last_bytes: Vec::new(),
-            reopened_at: None,
-            is_rotated: begun.is_rotated,
-            is_deleted: false,
-            is_queued: false,
-            is_watched: false,
-            is_known: begun.is_known,
-            waits_for: begun.waits_for,
-            multiline: begun.multiline,
-            registration: begun.registration,
-            is_backfill: begun.is_backfill,
-            error: None,
-        }
-    }
-
     /// Reads the file's metadata. A file that is shorter than before, and neither written since nor of another head, is
     /// left alone for `stale_for`.
     pub(super) fn look(&mut self, now: Micros, stale_for: Duration) -> io::Result<Look> {
         let metadata = self.content.metadata()?;
-        self.is_deleted = metadata.nlink() == 0;
+        self.seen.is_deleted = metadata.nlink() == 0;
         let modified_ns = metadata.mtime().wrapping_mul(1_000_000_000) + metadata.mtime_nsec();
         let changed_ns = metadata.ctime().wrapping_mul(1_000_000_000) + metadata.ctime_nsec();
         if self.content.is_packed() {
             // It does not change; how long it is shows at its end.
-            self.modified_ns = modified_ns;
+            self.seen.modified_ns = modified_ns;
             self.size = self.content.known_size()?.unwrap_or(self.position + 1);
             return Ok(Look::Same);
         }
         if metadata.size() < self.size {
-            let is_written = modified_ns > self.modified_ns;
+            let is_written = modified_ns > self.seen.modified_ns;
             if metadata.size() >= self.position
-                && !self.last_bytes.is_empty()
+                && !self.seen.last_bytes.is_empty()
                 && !self.is_replaced()?
             {
                 // Cut behind what was read: room that was reserved and not needed, or unread lines.
                 let unread = std::mem::replace(&mut self.size, metadata.size());
-                let lost_bytes = unread.saturating_sub(self.scanned.max(self.size));
-                (self.scanned, self.stalled_size) = (self.position, None);
+                let lost_bytes = unread.saturating_sub(self.seen.scanned.max(self.size));
+                (self.seen.scanned, self.seen.stalled_size) = (self.position, None);
                 return Ok(if is_written { Look::Cut { lost_bytes } } else { Look::Same });
             }
-            let since = *self.shrunk_since.get_or_insert(now);
+            let since = *self.seen.shrunk_since.get_or_insert(now);
             let is_replaced = is_written
                 || now >= since + stale_for
                 || self.head.is_other(&mut self.content).unwrap_or(false);
             return Ok(if is_replaced { Look::Replaced } else { Look::Same });
         }
-        self.checked_at = now;
-        self.shrunk_since = None;
+        self.seen.checked_at = now;
+        self.seen.shrunk_since = None;
         let is_grown = metadata.size() > self.size;
         if is_grown {
             self.size = metadata.size();
-            self.grown_at = now;
+            self.seen.grown_at = now;
         }
-        self.modified_ns = modified_ns;
-        let is_touched = std::mem::replace(&mut self.changed_ns, changed_ns) != changed_ns;
+        self.seen.modified_ns = modified_ns;
+        let is_touched = std::mem::replace(&mut self.seen.changed_ns, changed_ns) != changed_ns;
         let is_written = changed_ns == modified_ns;
         if is_touched && !is_grown {
             if is_written && self.is_replaced()? {
                 return Ok(Look::Replaced);
             }
             // Room that was reserved may have been written to: then the size stays as it is.
-            self.stalled_size = None;
+            self.seen.stalled_size = None;
         }
         Ok(if is_touched && !is_written { Look::Moved } else { Look::Same })
     }
 
     /// Whether the hub knows all that it must before, and the size can be believed.
     pub(super) fn may_be_read(&self) -> bool {
-        self.waits_for.is_empty() && self.registration.is_none() && self.shrunk_since.is_none()
+        self.waits_for.is_empty() && self.registration.is_none() && self.seen.shrunk_since.is_none()
     }
 
     /// Whether a read may give something.
     pub(super) fn is_readable(&self, now: Micros, half_line_after: Duration) -> bool {
         self.may_be_read()
             && self.size > self.position
-            && (self.stalled_size != Some(self.size)
+            && (self.seen.stalled_size != Some(self.size)
                 || self.is_ended(now, half_line_after)
                 || self.has_whole_event(now))
     }
 
     /// Whether the last line counts although its newline is missing.
     fn is_ended(&self, now: Micros, half_line_after: Duration) -> bool {
-        self.content.is_packed() || (self.is_rotated && now >= self.grown_at + half_line_after)
+        self.content.is_packed() || (self.is_rotated && now >= self.seen.grown_at + half_line_after)
     }
 
     /// Whether the last event counts although no other one has begun behind it.
     fn has_whole_event(&self, now: Micros) -> bool {
         let timeout = self.multiline.as_ref().map(|multiline| multiline.timeout);
-        timeout.is_some_and(|timeout| now >= self.grown_at + timeout)
+        timeout.is_some_and(|timeout| now >= self.seen.grown_at + timeout)
     }
 
     /// The next lines, at most `limit` bytes.
@@ -243,6 +225,13 @@ impl TailFile {
         half_line_after: Duration,
         buffer: Vec<u8>,
     ) -> io::Result<ReadOutcome> {
+        if let Some(to) = self.content.missing_until(self.position) {
+            let ReadOutcome::Lines { mut chunk, is_more } = self.passed_over(Vec::new(), to) else {
+                return Ok(ReadOutcome::Nothing);
+            };
+            chunk.is_lost = true;
+            return Ok(ReadOutcome::Lines { chunk, is_more });
+        }
         let bytes = self.fill(limit, buffer)?;
         if self.is_replaced()? {
             return Ok(ReadOutcome::Replaced);
@@ -260,7 +249,7 @@ impl TailFile {
             let is_whole = self.is_ended(now, half_line_after) || self.has_whole_event(now);
             let length = self.whole_events(&bytes[..=newline], is_whole, is_full);
             if length == 0 {
-                self.stalled_size = Some(end);
+                self.seen.stalled_size = Some(end);
                 return Ok(ReadOutcome::Nothing);
             }
             return Ok(self.lines(bytes, length, is_full));
@@ -268,7 +257,7 @@ impl TailFile {
         if is_full {
             return self.skip_overlong(bytes, self.is_ended(now, half_line_after));
         }
-        self.stalled_size = Some(end);
+        self.seen.stalled_size = Some(end);
         if self.is_ended(now, half_line_after) && !bytes.is_empty() {
             let length = bytes.len();
             return Ok(self.lines(bytes, length, false));
@@ -281,7 +270,7 @@ impl TailFile {
         let position = self.position;
         let file = match &mut self.content {
             Content::Plain(file) => file,
-            packed @ Content::Packed(_) => {
+            packed @ (Content::Packed(_) | Content::Kept(_)) => {
                 buffer.resize(limit, 0);
                 let length = packed.read_at(&mut buffer, position)?;
                 buffer.truncate(length);
@@ -309,22 +298,38 @@ impl TailFile {
         if self.content.is_packed() {
             return Ok(false);
         }
-        let same = is_begun_alike(&mut self.content, &self.head, &self.last_bytes, self.position)?;
+        let same =
+            is_begun_alike(&mut self.content, &self.head, &self.seen.last_bytes, self.position)?;
         Ok(!same)
     }
 
     /// Whether `other` begins like this file, up to what was read of it.
     pub(super) fn is_copied_to(&self, other: &mut Content) -> bool {
-        is_begun_alike(other, &self.head, &self.last_bytes, self.position).unwrap_or(false)
+        is_begun_alike(other, &self.head, &self.seen.last_bytes, self.position).unwrap_or(false)
     }
 
     /// Goes back to `to`.
     pub(super) fn rewind(&mut self, to: u64) {
         self.position = to.min(self.size);
         self.acknowledged = self.position;
-        self.scanned = self.position;
-        self.stalled_size = None;
-        self.last_bytes.clear();
+        self.seen.scanned = self.position;
+        self.seen.stalled_size = None;
+        self.seen.last_bytes.clear();
+    }
+
+    /// What it is doing.
+    pub(super) fn state(&self) -> StreamState {
+        match (&self.seen.error, self.is_rotated, self.seen.is_deleted) {
+            (Some(_), ..) => StreamState::Failed,
+            (None, true, true) => StreamState::Deleted,
+            (None, true, false) => StreamState::Rotated,
+            (None, false, _) => StreamState::Reading,
+        }
+    }
+
+    /// When it was last written, if that is known.
+    pub(super) fn modified(&self) -> Option<Micros> {
+        (self.seen.modified_ns != 0).then_some(Micros(self.seen.modified_ns / 1000))
     }
 
     /// Bytes that are not acknowledged.
@@ -346,16 +351,18 @@ impl TailFile {
     fn lines(&mut self, mut bytes: Vec<u8>, length: usize, is_more: bool) -> ReadOutcome {
         bytes.truncate(length);
         let to = self.position + length as u64;
-        self.stalled_size = None;
+        self.seen.stalled_size = None;
         ReadOutcome::Lines { chunk: self.chunk(bytes, to), is_more }
     }
 
     fn chunk(&mut self, bytes: Vec<u8>, to: u64) -> Chunk {
         let from = std::mem::replace(&mut self.position, to);
-        self.scanned = to;
-        self.last_bytes.clear();
+        self.seen.scanned = to;
+        self.seen.last_bytes.clear();
         if to == from + bytes.len() as u64 {
-            self.last_bytes.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
+            self.seen
+                .last_bytes
+                .extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
         }
         let events = self.multiline.as_ref().map(|multiline| multiline.ends(&bytes));
         Chunk {
@@ -366,6 +373,7 @@ impl TailFile {
             to,
             skipped_bytes: (to - from) - bytes.len() as u64,
             bytes,
+            is_lost: false,
             events,
             is_first: !self.is_known,
         }
@@ -373,13 +381,13 @@ impl TailFile {
 
     /// A line longer than a chunk: its first bytes are the line, the rest is passed over once its end is there.
     fn skip_overlong(&mut self, bytes: Vec<u8>, is_ended: bool) -> io::Result<ReadOutcome> {
-        let start = self.scanned.max(self.position + bytes.len() as u64);
+        let start = self.seen.scanned.max(self.position + bytes.len() as u64);
         match self.scan(start, |block| memchr::memchr(b'\n', block))? {
             Scan::Found(newline) => Ok(self.passed_over(bytes, newline + 1)),
             Scan::Limit => Ok(ReadOutcome::Again),
-            Scan::End if is_ended => Ok(self.passed_over(bytes, self.scanned)),
+            Scan::End if is_ended => Ok(self.passed_over(bytes, self.seen.scanned)),
             Scan::End => {
-                self.stalled_size = Some(self.scanned);
+                self.seen.stalled_size = Some(self.seen.scanned);
                 Ok(ReadOutcome::Nothing)
             }
         }
@@ -388,19 +396,19 @@ impl TailFile {
     /// A run of NUL bytes (a writer that does not append after a truncation, a power loss) is passed over once
     /// something follows it; until then it may be room that a writer has reserved.
     fn skip_hole(&mut self) -> io::Result<ReadOutcome> {
-        let start = self.scanned.max(self.position);
+        let start = self.seen.scanned.max(self.position);
         match self.scan(start, |block| block.iter().position(|byte| *byte != 0))? {
             Scan::Found(data) => Ok(self.passed_over(Vec::new(), data)),
             Scan::Limit => Ok(ReadOutcome::Again),
             Scan::End => {
-                self.stalled_size = Some(self.scanned);
+                self.seen.stalled_size = Some(self.seen.scanned);
                 Ok(ReadOutcome::Nothing)
             }
         }
     }
 
     fn passed_over(&mut self, bytes: Vec<u8>, to: u64) -> ReadOutcome {
-        self.stalled_size = None;
+        self.seen.stalled_size = None;
         ReadOutcome::Lines { chunk: self.chunk(bytes, to), is_more: true }
     }
 
@@ -414,7 +422,7 @@ impl TailFile {
                 return Ok(Scan::Found(at + found as u64));
             }
             at += length as u64;
-            self.scanned = at;
+            self.seen.scanned = at;
             self.size = self.size.max(at);
             if length < block.len() {
                 return Ok(Scan::End);

@@ -159,6 +159,17 @@ impl Head {
         Ok(self.at > 0 && content.read_at(&mut first, 0)? == 1 && first != [0])
     }
 
+    /// Length of the hole, and the bytes behind it.
+    pub(super) fn parts(&self) -> (u64, &[u8]) {
+        (self.at, &self.bytes)
+    }
+
+    /// From what [`Head::parts`] gave; of more bytes than a head has, the first.
+    pub(super) fn of_parts(at: u64, mut bytes: Vec<u8>) -> Self {
+        bytes.truncate(HEAD_LIMIT);
+        Self { at, bytes }
+    }
+
     fn add_to(&self, key: &mut Vec<u8>) {
         if self.at > 0 {
             key.push(0);

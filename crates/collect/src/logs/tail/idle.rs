@@ -100,9 +100,15 @@ fn is_local(file: &File) -> bool {
     })
 }
 
+/// How often directories are looked at.
+const DIRECTORY_EVERY: Duration = Duration::from_secs(2);
+
 /// Directories, and since when no name in them has changed.
 #[derive(Debug, Default)]
-pub(super) struct Directories(HashMap<PathBuf, Seen>);
+pub(super) struct Directories {
+    all: HashMap<PathBuf, Seen>,
+    looked_at: Option<Micros>,
+}
 
 #[derive(Debug)]
 struct Seen {
@@ -110,29 +116,62 @@ struct Seen {
     stamp: Option<(u64, u64, i64, i64)>,
     looked_at: Micros,
     changed_at: Micros,
+    asked_at: Micros,
+    is_news: bool,
+}
+
+impl Seen {
+    fn look(&mut self, directory: &Path, now: Micros) {
+        if self.looked_at == now {
+            return;
+        }
+        let stamp = stamp(directory);
+        if self.stamp != stamp || stamp.is_none() || now < self.looked_at {
+            self.changed_at = now;
+            self.is_news = true;
+        }
+        (self.stamp, self.looked_at) = (stamp, now);
+    }
+}
+
+fn stamp(directory: &Path) -> Option<(u64, u64, i64, i64)> {
+    let metadata = directory.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
 impl Directories {
     /// Whether no name in `directory` has changed for some time.
     pub(super) fn is_quiet(&mut self, directory: &Path, now: Micros) -> bool {
-        if let Some(seen) = self.0.get(directory)
-            && seen.looked_at == now
-        {
+        if let Some(seen) = self.all.get_mut(directory) {
+            seen.look(directory, now);
+            seen.asked_at = now;
             return now >= seen.changed_at + QUIET_AFTER;
         }
-        let metadata = directory.metadata().ok();
-        let stamp = metadata.map(|m| (m.dev(), m.ino(), m.mtime(), m.mtime_nsec()));
-        let new = || Seen { stamp, looked_at: now, changed_at: now };
-        let seen = self.0.entry(directory.to_owned()).or_insert_with(new);
-        if seen.stamp != stamp || stamp.is_none() || now < seen.looked_at {
-            seen.changed_at = now;
+        let (looked_at, changed_at, asked_at) = (now, now, now);
+        let stamp = stamp(directory);
+        let seen = Seen { stamp, looked_at, changed_at, asked_at, is_news: false };
+        self.all.insert(directory.to_owned(), seen);
+        false
+    }
+
+    /// Those of which a name has changed, every two seconds.
+    pub(super) fn changed(&mut self, now: Micros) -> Vec<PathBuf> {
+        if self.looked_at.is_some_and(|at| now < at + DIRECTORY_EVERY && now >= at) {
+            return Vec::new();
         }
-        (seen.stamp, seen.looked_at) = (stamp, now);
-        now >= seen.changed_at + QUIET_AFTER
+        self.looked_at = Some(now);
+        let mut changed = Vec::new();
+        for (directory, seen) in &mut self.all {
+            seen.look(directory, now);
+            if std::mem::take(&mut seen.is_news) {
+                changed.push(directory.clone());
+            }
+        }
+        changed
     }
 
     /// Forgets those that nobody asked about for a while.
     pub(super) fn clean(&mut self, now: Micros) {
-        self.0.retain(|_, seen| now < seen.looked_at + TRUST + TRUST);
+        self.all.retain(|_, seen| now < seen.asked_at + TRUST + TRUST);
     }
 }

@@ -10,6 +10,7 @@
 //! inotify where that can be (`idle`), or looked at once a second. The surprising thing: a rotated file is
 //! read on through its open descriptor whatever its name has become; names matter only after a restart.
 
+mod agenda;
 mod begin;
 mod contact;
 mod content;
@@ -19,12 +20,17 @@ mod file;
 mod identified;
 mod identity;
 mod idle;
+mod keep;
+#[cfg(test)]
+mod keep_tests;
 mod poll;
 #[cfg(test)]
 mod quirk_tests;
+mod rest;
 mod rotated;
 #[cfg(test)]
 mod simulation;
+mod status;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -37,6 +43,7 @@ use std::time::Duration;
 use weir_tables::{LogSource, Micros, StreamId};
 
 use super::multiline::Multiline;
+use agenda::Agenda;
 use contact::Contact;
 use content::Content;
 use file::{ReadOutcome, TailFile};
@@ -44,9 +51,13 @@ pub use identified::{Identified, Known};
 pub(in crate::logs) use identity::hash_of;
 use identity::{Age, Place};
 use idle::{Directories, Watches};
+pub use keep::RestOptions;
+use keep::Rests;
 use rotated::Listings;
+pub use rotated::is_log_or_part;
 pub use types::{
-    Chunk, Gap, GapReason, NewStream, ReadFrom, StreamState, StreamStatus, TailEvent, TailOptions,
+    Chunk, Gap, GapReason, NewStream, ReadFrom, StatusChanges, StatusKey, StreamState,
+    StreamStatus, TailEvent, TailOptions,
 };
 
 /// Events that are kept until they are taken; further ones push the oldest out.
@@ -69,7 +80,14 @@ pub struct Tailer {
     /// When the globs were last matched although no name had changed.
     matched_at: Option<Micros>,
     watches: Watches,
+    /// For first lines.
+    waiting: Watches,
+    waiting_paths: HashMap<u64, Arc<Path>>,
+    next_waiting: u64,
     directories: Directories,
+    scanned_at: Option<Micros>,
+    files_due: Agenda<u64>,
+    paths_due: Agenda<Arc<Path>>,
     paths: BTreeMap<PathBuf, Watched>,
     /// Rotated away before their first line was complete.
     orphans: Vec<Orphan>,
@@ -101,6 +119,9 @@ pub struct Tailer {
     events: VecDeque<TailEvent>,
     /// By path: bytes known to be lost.
     lost: HashMap<Arc<str>, u64>,
+    /// Streams and paths whose end was not told yet.
+    gone: Vec<StatusKey>,
+    rests: Rests,
     spare: Vec<u8>,
 }
 
@@ -117,14 +138,21 @@ struct Watched {
     is_from_glob: bool,
     is_met: bool,
     looked_at: Option<Micros>,
-    /// When no name in its directory had changed, so that it was not looked at.
-    passed_at: Option<Micros>,
+    /// When it is looked at next.
+    due_at: Micros,
+    /// When what has no first line yet came, or last grew.
+    entered_at: Micros,
+    /// The watch for that line, and the size that it was set at.
+    waiting: Option<u64>,
+    waiting_size: u64,
     retry_at: Option<Micros>,
     begins_anew: bool,
     /// Newest age of what was there at the last contact.
     seen_age: Option<Age>,
     live: Live,
     error: Option<String>,
+    /// What was last told of it, if anything was.
+    told: Option<(StreamState, u64)>,
 }
 
 /// What is at a watched path.
@@ -163,6 +191,12 @@ impl Tailer {
             expanded_at: None,
             matched_at: None,
             watches: Watches::default(),
+            waiting: Watches::default(),
+            waiting_paths: HashMap::new(),
+            next_waiting: 0,
+            scanned_at: None,
+            files_due: Agenda::default(),
+            paths_due: Agenda::default(),
             directories: Directories::default(),
             paths: BTreeMap::new(),
             orphans: Vec::new(),
@@ -186,6 +220,8 @@ impl Tailer {
             listings: Listings::default(),
             events: VecDeque::new(),
             lost: HashMap::new(),
+            gone: Vec::new(),
+            rests: Rests::default(),
             spare: Vec::new(),
         }
     }
@@ -203,6 +239,9 @@ impl Tailer {
 
     /// Looks at paths and files; gives the streams that the hub must be asked about. Cheap enough for every 100 ms.
     pub fn scan(&mut self, now: Micros) -> Vec<NewStream> {
+        if self.scanned_at.replace(now).is_some_and(|at| now < at) {
+            self.hasten_all(now);
+        }
         self.listings.clear();
         self.expand(now);
         self.look_at_files(now);
@@ -215,6 +254,9 @@ impl Tailer {
 
     /// The hub's answer for a stream that [`Tailer::scan`] gave; `None`: the hub does not know it.
     pub fn start(&mut self, stream: StreamId, position: Option<u64>) {
+        if self.begin_rest(stream, position) {
+            return;
+        }
         for id in self.asked.remove(&stream).unwrap_or_default() {
             if let Some(contact) = self.contacts.get_mut(&id) {
                 contact.answers.insert(stream, position);
@@ -227,15 +269,15 @@ impl Tailer {
         if let Some(chunk) = self.next_registration() {
             return Some(chunk);
         }
-        while self.in_flight_bytes() < self.options.max_in_flight_bytes {
+        while !self.is_full() {
             let key = self.next_key_to_read(now)?;
             let Some(file) = self.files.get_mut(&key) else { continue };
-            file.is_queued = false;
+            file.seen.is_queued = false;
             let buffer = std::mem::take(&mut self.spare);
             let half_line_after = self.options.half_line_after;
             match file.read(now, self.options.chunk_bytes, half_line_after, buffer) {
                 Ok(ReadOutcome::Lines { chunk, is_more }) => {
-                    file.error = None;
+                    file.seen.error = None;
                     self.in_flight[usize::from(file.is_backfill)] += chunk.to - chunk.from;
                     if is_more {
                         self.queue(key);
@@ -255,6 +297,11 @@ impl Tailer {
             }
         }
         None
+    }
+
+    /// Whether so much is in flight that nothing is read.
+    pub fn is_full(&self) -> bool {
+        self.in_flight_bytes() >= self.options.max_in_flight_bytes
     }
 
     /// Gives the buffer of a chunk back, so that the next one need not be allocated.
@@ -299,15 +346,6 @@ impl Tailer {
         self.in_flight[usize::from(file.is_backfill)] -= file.position - file.acknowledged;
         file.rewind(to);
         self.queue(key);
-    }
-
-    /// Every file: how far it is, and what is wrong with it.
-    pub fn status(&self) -> Vec<StreamStatus> {
-        let files = self.files.values().map(|file| self.file_status(file));
-        let mut all: Vec<StreamStatus> =
-            files.chain(self.paths.values().filter_map(path_status)).collect();
-        all.sort_by(|a, b| (&a.path, a.stream).cmp(&(&b.path, b.stream)));
-        all
     }
 
     /// What has happened since the last call.
@@ -361,62 +399,15 @@ impl Tailer {
         self.events.push_back(event);
     }
 
-    fn file_status(&self, file: &TailFile) -> StreamStatus {
-        let state = match (&file.error, file.is_rotated, file.is_deleted) {
-            (Some(_), ..) => StreamState::Failed,
-            (None, true, true) => StreamState::Deleted,
-            (None, true, false) => StreamState::Rotated,
-            (None, false, _) => StreamState::Reading,
-        };
-        StreamStatus {
-            stream: Some(file.stream),
-            path: file.path.clone(),
-            program: file.source.program,
-            position: file.position,
-            acknowledged: file.acknowledged,
-            size: file.size,
-            lag_bytes: file.lag(),
-            modified: (file.modified_ns != 0).then_some(Micros(file.modified_ns / 1000)),
-            lost_bytes: self.lost.get(&file.path).copied().unwrap_or_default(),
-            state,
-            error: file.error.clone(),
-        }
-    }
-
     fn queue(&mut self, key: u64) {
         if let Some(file) = self.files.get_mut(&key)
             && !file.is_backfill
             && file.may_be_read()
-            && !std::mem::replace(&mut file.is_queued, true)
+            && !std::mem::replace(&mut file.seen.is_queued, true)
         {
             self.ready.push_back(key);
         }
     }
-}
-
-/// The status of a path that has no stream (yet).
-fn path_status(watched: &Watched) -> Option<StreamStatus> {
-    let (state, size) = match (&watched.live, &watched.error) {
-        (_, Some(_)) => (StreamState::Failed, 0),
-        (Live::Waiting(content, _), None) => {
-            (StreamState::Waiting, content.metadata().map_or(0, |metadata| metadata.len()))
-        }
-        (Live::Resolving(_), None) => (StreamState::Starting, 0),
-        (Live::Absent | Live::Following(_), None) => return None,
-    };
-    Some(StreamStatus {
-        stream: None,
-        path: watched.label.clone(),
-        program: watched.source.program,
-        position: 0,
-        acknowledged: 0,
-        size,
-        lag_bytes: size,
-        modified: None,
-        lost_bytes: 0,
-        state,
-        error: watched.error.clone(),
-    })
 }
 
 fn cannot_read(path: &str, error: &std::io::Error) -> String {

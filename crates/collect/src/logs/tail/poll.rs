@@ -1,11 +1,11 @@
 //! The polling half of the [`Tailer`]: which paths there are, what is at them, and what becomes of files.
 //!
-//! Everything that is due is looked at by age: a file that grew in the last ten seconds at each scan, others once a
-//! second or when inotify says so; a path every half second, one whose file has been quiet every two if a name in its
-//! directory has changed.
+//! Everything has a time at which it is due: a file that grew in the last ten seconds at each scan, others in a second or
+//! when inotify says so; a path in half a second, or when a name in its directory has changed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use weir_tables::{LogSource, Micros};
 
+use super::agenda::QUIET_AFTER;
 use super::contact::{Candidate, Contact, Policy};
 use super::content::Content;
 use super::file::{Look, TailFile};
@@ -25,10 +26,6 @@ use crate::logs::glob;
 use crate::logs::multiline::Multiline;
 
 const EXPAND_EVERY: Duration = Duration::from_secs(2);
-const PATH_EVERY: Duration = Duration::from_millis(500);
-const QUIET_PATH_EVERY: Duration = Duration::from_secs(2);
-const QUIET_FILE_EVERY: Duration = Duration::from_secs(1);
-const QUIET_AFTER: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_secs(30);
 /// Rotated parts of one log that are looked at when the past is wanted.
 const BACKFILL_PARTS: usize = 200;
@@ -48,15 +45,15 @@ impl Tailer {
         self.matched_at = Some(now);
         let wanted = self.wanted_paths();
         for (path, source) in &wanted {
-            self.watch(path, source);
+            self.watch(path, source, now);
         }
         if std::mem::take(&mut self.are_sources_new) {
-            self.drop_paths(|path, _| wanted.contains_key(path));
+            self.drop_paths(now, |path, _| wanted.contains_key(path));
         } else {
             let is_kept = |path: &Path, watched: &Watched| {
                 wanted.contains_key(path) || !matches!(watched.live, Live::Absent)
             };
-            self.drop_paths(is_kept);
+            self.drop_paths(now, is_kept);
         }
     }
 
@@ -95,7 +92,7 @@ impl Tailer {
         wanted
     }
 
-    fn watch(&mut self, path: &Path, source: &Arc<LogSource>) {
+    fn watch(&mut self, path: &Path, source: &Arc<LogSource>, now: Micros) {
         if let Some(watched) = self.paths.get_mut(path) {
             watched.source = source.clone();
             return;
@@ -110,32 +107,40 @@ impl Tailer {
             is_from_glob: glob::is_pattern(&source.path),
             is_met: false,
             looked_at: None,
-            passed_at: None,
+            due_at: now,
+            entered_at: now,
             retry_at: None,
+            waiting: None,
+            waiting_size: 0,
             begins_anew: false,
             seen_age: None,
             live: Live::Absent,
             error: None,
+            told: None,
         };
+        self.paths_due.add(now, watched.at.clone());
         self.paths.insert(path.to_owned(), watched);
     }
 
-    fn multiline_of(&self, path: &Path) -> Option<Arc<Multiline>> {
+    pub(super) fn multiline_of(&self, path: &Path) -> Option<Arc<Multiline>> {
         let rule = self.multiline.iter().find(|(pattern, _)| glob::path_matches(pattern, path));
         rule.map(|(_, rule)| rule.clone())
     }
 
-    fn drop_paths(&mut self, is_kept: impl Fn(&Path, &Watched) -> bool) {
-        let files = &mut self.files;
-        self.paths.retain(|path, watched| {
-            let is_kept = is_kept(path, watched);
-            if let (false, Live::Following(key)) = (is_kept, &watched.live)
-                && let Some(file) = files.get_mut(key)
+    fn drop_paths(&mut self, now: Micros, is_kept: impl Fn(&Path, &Watched) -> bool) {
+        let dropped = self.paths.extract_if(.., |path, watched| !is_kept(path, watched));
+        for (_, mut watched) in dropped.collect::<Vec<_>>() {
+            self.unwatch(&mut watched);
+            if watched.told.is_some() {
+                self.gone.push((watched.label, None));
+            }
+            if let Live::Following(key) = watched.live
+                && let Some(file) = self.files.get_mut(&key)
             {
                 file.is_rotated = true;
+                self.hasten_file(key, now);
             }
-            is_kept
-        });
+        }
         let paths = &self.paths;
         self.contacts.retain(|_, contact| paths.contains_key(&*contact.path));
         self.in_contact.retain(|path| paths.contains_key(&**path));
@@ -146,17 +151,19 @@ impl Tailer {
         let mut due = self.watches.take();
         for key in &due {
             if let Some(file) = self.files.get_mut(key) {
-                file.is_watched = false;
+                file.seen.is_watched = false;
             }
         }
-        let is_due = |file: &TailFile| {
-            let every = if file.is_watched { TRUST } else { QUIET_FILE_EVERY };
-            let is_busy = now < file.grown_at + QUIET_AFTER;
-            is_busy || now >= file.checked_at + every || now < file.checked_at
-        };
-        due.extend(self.files.iter().filter(|(_, file)| is_due(file)).map(|(key, _)| *key));
+        let files = &self.files;
+        let is_right =
+            |at: Micros, key: &u64| files.get(key).is_some_and(|file| file.seen.due_at == at);
+        let planned = self.files_due.take(now).filter(|(at, key)| is_right(*at, key));
+        due.extend(planned.map(|(_, key)| key));
+        due.sort_unstable();
+        due.dedup();
         for key in due {
             self.look_at_file(key, now);
+            self.plan_file(key, now);
         }
     }
 
@@ -165,14 +172,14 @@ impl Tailer {
         let Some(file) = self.files.get_mut(&key) else { return };
         // What rests at its end, all of it acknowledged, changes only if somebody does something to it.
         let is_resting = file.acknowledged == file.size && !file.is_rotated;
-        if is_resting && now >= file.grown_at + QUIET_AFTER {
-            file.is_watched = self.watches.add(key, file.content.file());
+        if is_resting && now >= file.seen.grown_at + QUIET_AFTER {
+            file.seen.is_watched = self.watches.add(key, file.content.file());
         }
-        let was_deleted = file.is_deleted;
+        let was_deleted = file.seen.is_deleted;
         let was_size = file.size;
         match file.look(now, self.options.stale_for) {
             Ok(Look::Replaced) => return self.replaced(key, now),
-            Ok(Look::Moved) => self.hurry(key),
+            Ok(Look::Moved) => self.hurry(key, now),
             Ok(Look::Cut { lost_bytes: 0 }) => {}
             Ok(Look::Cut { lost_bytes }) => self.note_cut(key, was_size, lost_bytes),
             Ok(Look::Same) => {}
@@ -186,8 +193,12 @@ impl Tailer {
             }
             self.queue(key);
         } else if self.is_finished(key, now) {
-            self.forget(key);
+            if let Some(TailFile { content: Content::Kept(kept), .. }) = self.forget(key) {
+                self.remove_rest(kept);
+            }
+            return;
         }
+        self.keep_rest(key, now);
     }
 
     /// Unread lines were cut off the end of a file.
@@ -224,18 +235,17 @@ impl Tailer {
     }
 
     /// Makes the path of a file that was renamed or unlinked due now.
-    fn hurry(&mut self, key: u64) {
+    fn hurry(&mut self, key: u64, now: Micros) {
         let Some(at) = self.files.get(&key).map(|file| file.at.clone()) else { return };
-        if let Some(watched) = self.paths.get_mut(&*at)
-            && matches!(watched.live, Live::Following(followed) if followed == key)
-        {
-            watched.looked_at = None;
+        let is_its = |watched: &Watched| matches!(watched.live, Live::Following(its) if its == key);
+        if self.paths.get(&*at).is_some_and(is_its) {
+            self.hasten_path(&at, now);
         }
     }
 
     fn is_finished(&self, key: u64, now: Micros) -> bool {
         let Some(file) = self.files.get(&key) else { return false };
-        let keep = match (file.content.is_packed(), file.is_deleted) {
+        let keep = match (file.content.is_packed(), file.seen.is_deleted) {
             (true, _) => Duration::ZERO,
             (false, true) => self.options.keep_deleted,
             (false, false) => self.options.keep_rotated,
@@ -243,34 +253,38 @@ impl Tailer {
         file.is_rotated
             && file.acknowledged == file.position
             && file.position >= file.size
-            && now >= file.grown_at + keep
+            && now >= file.seen.grown_at + keep
     }
 
     /// Looks at every path that is due.
     pub(super) fn look_at_paths(&mut self, now: Micros) {
-        let mut due = Vec::new();
-        // Paths of one directory come one after the other.
-        let mut last: Option<(&Path, bool)> = None;
-        for (path, watched) in &mut self.paths {
-            if !is_path_due(&self.files, watched, now) {
-                continue;
-            }
-            let directory = path.parent().unwrap_or(path);
-            let is_quiet = match last {
-                Some((known, is_quiet)) if known == directory => is_quiet,
-                _ => self.directories.is_quiet(directory, now),
-            };
-            last = Some((directory, is_quiet));
-            if is_quiet && watched.is_settled(now) {
-                watched.passed_at = Some(now);
-            } else {
-                due.push(path.clone());
+        for directory in self.directories.changed(now) {
+            let within =
+                self.paths.range::<Path, _>((Bound::Included(&*directory), Bound::Unbounded));
+            let within = within.take_while(|(path, _)| path.starts_with(&directory));
+            for path in within.map(|(_, watched)| watched.at.clone()).collect::<Vec<_>>() {
+                self.hasten_path(&path, now);
             }
         }
+        for key in self.waiting.take() {
+            if let Some(path) = self.waiting_paths.remove(&key) {
+                self.hasten_path(&path, now);
+            }
+        }
+        let paths = &self.paths;
+        let is_right =
+            |at: Micros, path: &Path| paths.get(path).is_some_and(|watched| watched.due_at == at);
+        let planned = self.paths_due.take(now).filter(|(at, path)| is_right(*at, path));
+        let mut due: Vec<Arc<Path>> = planned.map(|(_, path)| path).collect();
+        // Paths of one directory come one after the other.
+        due.sort_unstable();
+        due.dedup();
         for path in due {
-            let Some(mut watched) = self.paths.remove(&path) else { continue };
+            let Some((path, mut watched)) = self.paths.remove_entry(&*path) else { continue };
+            self.unwatch(&mut watched);
             watched.looked_at = Some(now);
             self.look_at_path(&path, &mut watched, now);
+            self.plan_path(&path, &mut watched, now);
             self.paths.insert(path, watched);
         }
     }
@@ -323,13 +337,14 @@ impl Tailer {
                     return self.replaced(key, now);
                 }
                 file.is_rotated = true;
-                file.grown_at = now;
+                file.seen.grown_at = now;
                 let event = TailEvent::Rotated {
                     path: file.path.clone(),
                     stream: file.stream,
                     unread_bytes: file.size.saturating_sub(file.position),
                 };
                 self.event(event);
+                self.hasten_file(key, now);
             }
         }
     }
@@ -348,13 +363,18 @@ impl Tailer {
                     keys.retain(|other| other != key);
                 }
                 self.by_path.entry(watched.label.clone()).or_default().push(*key);
+                file.seen.due_at = now;
+                self.files_due.add(now, *key);
             }
             return;
         }
         // The file may have changed between stat and open: what was opened counts.
         watched.is_link = path.is_symlink();
         match Content::open(path).and_then(|content| Ok((Place::of(&content)?, content))) {
-            Ok((place, content)) => watched.live = Live::Waiting(content, place),
+            Ok((place, content)) => {
+                watched.entered_at = now;
+                watched.live = Live::Waiting(content, place);
+            }
             Err(error) => self.fail(watched, &error, now),
         }
     }
@@ -407,6 +427,10 @@ impl Tailer {
                 Some(candidate)
             }
             Ok(Err(content)) => {
+                let size = content.metadata().map_or(0, |metadata| metadata.len());
+                if std::mem::replace(&mut watched.waiting_size, size) != size {
+                    watched.entered_at = now;
+                }
                 watched.live = Live::Waiting(content, place);
                 None
             }
@@ -475,29 +499,4 @@ impl Tailer {
             }
         }
     }
-}
-
-impl Watched {
-    /// Whether it leads where it led at the last look, as long as no name in its directory changes.
-    fn is_settled(&self, now: Micros) -> bool {
-        let is_trusted = self.looked_at.is_some_and(|at| now < at + TRUST && now >= at);
-        is_trusted && !self.is_link && matches!(self.live, Live::Following(_))
-    }
-}
-
-/// Whether a path is to be looked at: by the age of the last look.
-fn is_path_due(files: &HashMap<u64, TailFile>, watched: &Watched, now: Micros) -> bool {
-    let Some(looked_at) = watched.looked_at else { return true };
-    if watched.retry_at.is_some_and(|at| now < at) && now >= looked_at {
-        return false;
-    }
-    let is_quiet = match &watched.live {
-        Live::Following(key) => {
-            files.get(key).is_some_and(|file| now >= file.grown_at + QUIET_AFTER)
-        }
-        _ => false,
-    };
-    let every = if is_quiet { QUIET_PATH_EVERY } else { PATH_EVERY };
-    let seen_at = watched.passed_at.map_or(looked_at, |at| at.max(looked_at));
-    now >= seen_at + every || now < seen_at || matches!(watched.live, Live::Waiting(..))
 }

@@ -220,7 +220,7 @@ fn what_rested_is_seen_at_the_next_look_when_something_happens_to_it() {
     bench.append("a.log", "one\n");
     bench.append("b.log", "two\n");
     bench.run(20);
-    assert!(bench.tailer.files.values().all(|file| file.is_watched));
+    assert!(bench.tailer.files.values().all(|file| file.seen.is_watched));
     bench.append("a.log", "three\n");
     bench.run(1);
     assert_eq!(bench.hub.lines.last().unwrap(), "three");

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::content::{Content, split_packing};
 use super::identity::Place;
+use crate::logs::glob::path_matches;
 
 /// Older parts of one log that are looked at, newest first.
 const SIBLING_LIMIT: usize = 12;
@@ -119,6 +120,14 @@ pub(super) fn is_part_of_another(path: &Path, is_log: impl Fn(&Path) -> bool) ->
     let Some(name) = path.file_name() else { return false };
     let bases = base_names(name.as_encoded_bytes());
     bases.iter().any(|base| is_log(&path.with_file_name(OsStr::from_bytes(base))))
+}
+
+/// Whether `path` matches `pattern`, or is named like a rotated part, packed or not, of what does.
+pub fn is_log_or_part(pattern: &Path, path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_its =
+        |base: &Vec<u8>| path_matches(pattern, &path.with_file_name(OsStr::from_bytes(base)));
+    path_matches(pattern, path) || base_names(name).iter().any(is_its)
 }
 
 /// The names that `name` could be a rotated part of.

@@ -3,10 +3,13 @@
 //! Positions are byte offsets. A chunk's bytes are what a parser gets; its range can be wider than its bytes are long,
 //! because holes of NUL bytes and the rest of an overlong line are passed over, counted in `skipped_bytes`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_tables::{LogSource, Micros, Program, StreamId};
+
+use super::keep::RestOptions;
 
 /// How much of a file is read when neither side has met it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct TailOptions {
     pub backfill: Option<Duration>,
     /// Paths watched at most: 10,000.
     pub max_paths: usize,
+    /// Whether rests of deleted files are kept, and where: no.
+    pub rests: Option<RestOptions>,
 }
 
 impl Default for TailOptions {
@@ -57,6 +62,7 @@ impl Default for TailOptions {
             stale_for: Duration::from_secs(60),
             backfill: None,
             max_paths: 10_000,
+            rests: None,
         }
     }
 }
@@ -91,6 +97,8 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
     /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole. They come last.
     pub skipped_bytes: u64,
+    /// Whether these bytes were lines, which nobody has any more.
+    pub is_lost: bool,
     /// Where events of several lines end in `bytes`; `None`: each line is one.
     pub events: Option<Vec<usize>>,
     /// Whether the hub does not know the stream yet. Then a gap would go unnoticed there, and this chunk must be durable
@@ -104,7 +112,7 @@ impl Chunk {
         let is_journal = self.source.program == Program::Journal;
         // Positions in a journal are no byte offsets.
         let from = if is_journal { self.from } else { self.to - self.skipped_bytes };
-        let is_hole = self.bytes.is_empty() && !is_journal;
+        let is_hole = self.bytes.is_empty() && !is_journal && !self.is_lost;
         (self.skipped_bytes > 0).then(|| Gap {
             path: self.path.clone(),
             stream: self.stream,
@@ -113,7 +121,11 @@ impl Chunk {
             lost_bytes: if is_hole { 0 } else { self.skipped_bytes },
             is_exact: true,
             unwatched: None,
-            reason: if is_hole { GapReason::NulBytes } else { GapReason::TooLong },
+            reason: match (is_hole, self.is_lost) {
+                (true, _) => GapReason::NulBytes,
+                (false, true) => GapReason::Gone,
+                (false, false) => GapReason::TooLong,
+            },
         })
     }
 }
@@ -225,6 +237,18 @@ pub struct StreamStatus {
     pub error: Option<String>,
 }
 
+/// What a status is of: the path that the file is watched under, and its stream once that is known.
+pub type StatusKey = (Arc<str>, Option<StreamId>);
+
+/// What [`Tailer::status_changes`](super::Tailer::status_changes) gives.
+#[derive(Clone, Debug, Default)]
+pub struct StatusChanges {
+    /// What is new or otherwise.
+    pub changed: Vec<StreamStatus>,
+    /// What is no longer there; something of the same key may be among `changed`.
+    pub gone: Vec<StatusKey>,
+}
+
 /// Something that happened to a file and that someone should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
@@ -252,6 +276,33 @@ pub enum TailEvent {
         path: Arc<str>,
         /// Its size.
         size: u64,
+    },
+    /// The rest of a deleted file was copied, and the file closed.
+    Kept {
+        /// The path it had.
+        path: Arc<str>,
+        /// Its stream.
+        stream: StreamId,
+        /// Bytes of it that the hub does not have.
+        bytes: u64,
+        /// Bytes of the copy.
+        stored_bytes: u64,
+        /// Bytes for which the copy had no room: they are lost, and the gap is told when its turn comes.
+        lost_bytes: u64,
+    },
+    /// The rest of a deleted file was to be copied and could not; its space is held on.
+    NotKept {
+        /// The path it had.
+        path: Arc<str>,
+        /// Why.
+        why: String,
+    },
+    /// A rest that an earlier agent left cannot be read.
+    BadRest {
+        /// The rest.
+        path: PathBuf,
+        /// Why.
+        why: String,
     },
     /// Bytes are missing, or may be.
     Gap(Gap),

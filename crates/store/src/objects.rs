@@ -1,0 +1,171 @@
+//! Files for others: rows as one Parquet file in memory, and objects in a bucket that speaks S3.
+//!
+//! An object is written whole or not at all, so writing the same name again is harmless.
+
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::{Certificate, ClientOptions, ObjectStoreExt, RetryConfig};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+use crate::error::{ErrorKind, StoreError};
+
+/// How a bucket is reached.
+#[derive(Clone, Debug, Default)]
+pub struct BucketOptions {
+    /// The bucket's name.
+    pub bucket: String,
+    /// Where the service is, when it is not Amazon's: `http://127.0.0.1:9000`.
+    pub endpoint: Option<String>,
+    /// The region; `us-east-1` when it is not set and the environment says nothing.
+    pub region: Option<String>,
+    /// Access key and secret key; without them, what the environment or the machine's role gives.
+    pub keys: Option<(String, String)>,
+    /// An authority (PEM) beside those of the system.
+    pub authority: Option<Vec<u8>>,
+    /// A request that takes longer has failed.
+    pub timeout: Duration,
+}
+
+/// A bucket.
+#[derive(Debug)]
+pub struct Bucket {
+    name: String,
+    store: AmazonS3,
+}
+
+impl Bucket {
+    /// Asks nothing of the service yet.
+    ///
+    /// # Errors
+    /// `Io`: what is wrong with the options.
+    pub fn new(options: &BucketOptions) -> Result<Self, StoreError> {
+        let fail = |error: object_store::Error| {
+            let text = format!("cannot use the bucket `{}`: {}", options.bucket, inner(&error));
+            StoreError::new(ErrorKind::Io, text)
+        };
+        let is_plain = options.endpoint.as_ref().is_some_and(|url| url.starts_with("http://"));
+        let mut client = ClientOptions::new()
+            .with_timeout(options.timeout)
+            .with_connect_timeout(options.timeout.min(Duration::from_secs(5)))
+            .with_allow_http(is_plain);
+        for authority in options.authority.iter().flat_map(|pem| Certificate::from_pem_bundle(pem))
+        {
+            for certificate in authority {
+                client = client.with_root_certificate(certificate);
+            }
+        }
+        // Who calls tries again, and shows why.
+        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(&options.bucket)
+            .with_client_options(client)
+            .with_retry(retry);
+        if let Some(endpoint) = &options.endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        if let Some(region) = &options.region {
+            builder = builder.with_region(region);
+        }
+        if let Some((access, secret)) = &options.keys {
+            builder = builder.with_access_key_id(access).with_secret_access_key(secret);
+        }
+        Ok(Self { name: options.bucket.clone(), store: builder.build().map_err(fail)? })
+    }
+
+    /// Writes an object, or writes it again.
+    ///
+    /// # Errors
+    /// `Io`: why it was not written.
+    pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        let put = self.store.put(&Path::from(name), bytes.into()).await;
+        put.map(drop).map_err(|error| {
+            let text = format!("cannot write `{name}` to `{}`: {}", self.name, inner(&error));
+            StoreError::new(ErrorKind::Io, text)
+        })
+    }
+}
+
+/// What the service said, without the layers around it, in one line.
+fn inner(error: &object_store::Error) -> String {
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(cause) = deepest.source() {
+        deepest = cause;
+    }
+    let whole = error.to_string();
+    let deep = deepest.to_string();
+    let text = if whole.contains(&deep) { whole } else { format!("{whole}: {deep}") };
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(400).collect()
+}
+
+/// Rows of one schema as one Parquet file.
+///
+/// # Errors
+/// `Io` when Parquet cannot hold a column.
+pub fn parquet_file(rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
+    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    let level = ZstdLevel::try_new(3).expect("3 is a level");
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).to_owned())
+        .build();
+    let write = || {
+        let mut writer = ArrowWriter::try_new(Vec::new(), first.schema(), Some(properties))?;
+        for batch in rows {
+            writer.write(batch)?;
+        }
+        writer.into_inner()
+    };
+    write()
+        .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use weir_tables::{Micros, Rows, Sysctl, SysctlRows};
+
+    use super::*;
+
+    #[test]
+    fn rows_of_several_batches_are_one_file_of_parquet() {
+        let batch = |names: &[&str]| {
+            let mut rows = SysctlRows::default();
+            for name in names {
+                rows.push(&Sysctl { ts: Micros(7), name, ..Default::default() });
+            }
+            rows.finish()
+        };
+        let bytes = parquet_file(&[batch(&["a", "b"]), batch(&["c"])]).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        assert_eq!(reader.metadata().file_metadata().num_rows(), 3);
+        let name = Sysctl::SPEC.columns.iter().position(|column| column.name == "name").unwrap();
+        let rows = reader.get_row_iter(None).unwrap();
+        let names: Vec<String> =
+            rows.map(|row| row.unwrap().get_string(name).unwrap().clone()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert!(parquet_file(&[]).unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_service_that_is_not_there_is_told_in_one_line() {
+        let options = BucketOptions {
+            bucket: "rows".into(),
+            endpoint: Some("http://127.0.0.1:1".into()),
+            keys: Some(("key".into(), "secret-word".into())),
+            timeout: Duration::from_secs(5),
+            ..BucketOptions::default()
+        };
+        let bucket = Bucket::new(&options).unwrap();
+        let error = bucket.put("a/b", vec![1]).await.unwrap_err().message;
+        assert!(error.starts_with("cannot write `a/b` to `rows`: "), "{error}");
+        assert!(error.contains("onnection refused") && !error.contains("secret-word"), "{error}");
+    }
+}

@@ -1,0 +1,376 @@
+//! `[[outputs]]`: rows that are copied to another system (docs/outputs.md).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_outputs::{Format, Limits, Mechanism};
+use weir_tables::{TABLES, TableSpec};
+
+use super::entries::{Entry, EntryKey, EntryKind, EntryList};
+use super::nearest;
+use crate::failure::Failure;
+
+const fn key(
+    name: &'static str,
+    kind: EntryKind,
+    default: &'static str,
+    doc: &'static str,
+) -> EntryKey {
+    EntryKey { name, kind, default, doc }
+}
+
+/// Every key.
+pub(crate) const OUTPUTS: EntryList = EntryList {
+    section: "outputs",
+    doc: "Rows that are copied to another system as they come (docs/outputs.md). A new output begins with what arrives after it \
+        was first started.",
+    keys: &[
+        key(
+            "name",
+            EntryKind::Text,
+            "",
+            "what it is called in `output_run` and in messages; under this name its position is kept",
+        ),
+        key("to", EntryKind::Text, "", "`elasticsearch`, `kafka`, `http` or `s3`"),
+        key(
+            "url",
+            EntryKind::Text,
+            "",
+            "`https://es.example.net:9200`; `kafka://a:9092,b:9092`, with TLS `kafkas://…`; `https://…`; `s3://BUCKET/PREFIX`",
+        ),
+        key("table", EntryKind::Text, "", "the table that is copied"),
+        key(
+            "where",
+            EntryKind::Text,
+            "*all rows*",
+            "a condition on its columns, in SQL: `severity = 'error'`",
+        ),
+        key("columns", EntryKind::Texts, "*all columns*", "the columns that are copied"),
+        key(
+            "index",
+            EntryKind::Text,
+            "`\"weir-{table}-{date}\"`",
+            "Elasticsearch: the index, or a data stream; `{date}` is the row's day",
+        ),
+        key("topic", EntryKind::Text, "`\"weir-{table}\"`", "Kafka: the topic, which has to exist"),
+        key(
+            "sasl",
+            EntryKind::Text,
+            "`\"plain\"`",
+            "Kafka: how `user` and the password are sent: `plain`, `scram-sha-256` or `scram-sha-512`",
+        ),
+        key("format", EntryKind::Text, "`\"jsonl\"`", "S3: `jsonl` or `parquet`"),
+        key(
+            "endpoint",
+            EntryKind::Text,
+            "*Amazon's*",
+            "S3: where the service is, such as `http://minio:9000`",
+        ),
+        key("region", EntryKind::Text, "*by the environment*", "S3: the region"),
+        key(
+            "user",
+            EntryKind::Text,
+            "*none*",
+            "the user; for S3 the access key. Without it S3 takes what the environment or the machine's role gives",
+        ),
+        key(
+            "password_file",
+            EntryKind::Text,
+            "*none*",
+            "a file whose first line is the password; for S3 the secret key",
+        ),
+        key(
+            "token_file",
+            EntryKind::Text,
+            "*none*",
+            "a file whose first line is the token: `Authorization: Bearer …`, for Elasticsearch `ApiKey …`",
+        ),
+        key(
+            "ca_file",
+            EntryKind::Text,
+            "*the system's*",
+            "an authority (PEM) that the target's certificate may be of",
+        ),
+        key(
+            "batch_rows",
+            EntryKind::Number,
+            "`5000`, S3 `1000000`",
+            "a batch is sent at so many rows,",
+        ),
+        key("batch_bytes", EntryKind::Number, "`5242880`, S3 `67108864`", "at so many bytes,"),
+        key("batch_seconds", EntryKind::Number, "`1`, S3 `60`", "or so long after its first row"),
+        key(
+            "timeout_seconds",
+            EntryKind::Number,
+            "`30`",
+            "a request that takes longer has failed and is made again",
+        ),
+        key(
+            "keep_bytes",
+            EntryKind::Number,
+            "`1073741824`",
+            "how much of the log may wait on this hub's disk; beyond it, the oldest rows are given up and counted",
+        ),
+    ],
+};
+
+/// Keys that only some targets have.
+const ONLY: &[(&str, &[&str])] = &[
+    ("index", &["elasticsearch"]),
+    ("topic", &["kafka"]),
+    ("sasl", &["kafka"]),
+    ("format", &["s3"]),
+    ("endpoint", &["s3"]),
+    ("region", &["s3"]),
+    ("token_file", &["elasticsearch", "http"]),
+];
+
+const TARGETS: [&str; 4] = ["elasticsearch", "kafka", "http", "s3"];
+
+/// One output.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedOutput {
+    /// The line that it begins at, for messages.
+    pub(crate) place: String,
+    pub(crate) name: String,
+    pub(crate) table: &'static TableSpec,
+    /// Numbers of columns.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) condition: Option<String>,
+    /// Where the condition stands.
+    pub(crate) condition_place: String,
+    pub(crate) to: To,
+    pub(crate) user: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) limits: Limits,
+    pub(crate) timeout: Duration,
+    pub(crate) keep_bytes: u64,
+}
+
+/// The target.
+#[derive(Clone, Debug)]
+pub(crate) enum To {
+    Elasticsearch {
+        url: String,
+        index: String,
+    },
+    Http {
+        url: String,
+    },
+    Kafka {
+        brokers: Vec<String>,
+        is_tls: bool,
+        topic: String,
+        sasl: Mechanism,
+    },
+    S3 {
+        bucket: String,
+        prefix: String,
+        endpoint: Option<String>,
+        region: Option<String>,
+        format: Format,
+    },
+}
+
+/// Reads one entry.
+pub(super) fn of(entry: &Entry) -> Result<NamedOutput, Failure> {
+    let name = entry.needed("name", "search")?.to_owned();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.len() > 64 || !name.bytes().all(is_plain) {
+        return Err(
+            entry.wrong("name", "`name` may have letters, digits, `-`, `_` and `.`, at most 64")
+        );
+    }
+    let to = entry.needed("to", "elasticsearch")?;
+    if !TARGETS.contains(&to) {
+        let failure = entry.wrong("to", &format!("rows cannot be copied to `{to}`"));
+        let known = format!("known are {}", TARGETS.join(", "));
+        return Err(failure
+            .hint(nearest(to, TARGETS).map_or(known, |near| format!("did you mean `{near}`?"))));
+    }
+    for name in entry.names() {
+        let only = ONLY.iter().find(|(key, _)| *key == name).map(|(_, targets)| *targets);
+        if only.is_some_and(|targets| !targets.contains(&to)) {
+            let targets = only.unwrap_or_default().join(" and ");
+            return Err(entry.wrong(name, &format!("`{name}` is for {targets}, not for {to}")));
+        }
+    }
+    let table = table(entry)?;
+    let is_s3 = to == "s3";
+    let number = |name: &str, plain: u64, s3: u64, max: u64| {
+        entry.number(name, if is_s3 { s3 } else { plain }, 1..=max)
+    };
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let limits = Limits {
+        rows: size(number("batch_rows", 5000, 1_000_000, 10_000_000)?),
+        bytes: size(number("batch_bytes", 5 << 20, 64 << 20, 512 << 20)?),
+        wait: Duration::from_secs(number("batch_seconds", 1, 60, 86_400)?),
+    };
+    let condition = entry.text("where").map(str::to_owned);
+    Ok(NamedOutput {
+        place: entry.place.clone(),
+        columns: columns(entry, table)?,
+        condition_place: entry.place_of("where").to_owned(),
+        condition,
+        to: target(entry, to, table.name)?,
+        user: entry.text("user").map(str::to_owned),
+        password_file: entry.path("password_file"),
+        token_file: entry.path("token_file"),
+        ca_file: entry.path("ca_file"),
+        limits,
+        timeout: Duration::from_secs(number("timeout_seconds", 30, 30, 3600)?),
+        keep_bytes: entry.number("keep_bytes", 1 << 30, 1 << 20..=1 << 50)?,
+        table,
+        name,
+    })
+}
+
+fn table(entry: &Entry) -> Result<&'static TableSpec, Failure> {
+    let name = entry.needed("table", "log")?;
+    weir_tables::table(name).ok_or_else(|| {
+        let hint = nearest(name, TABLES.iter().map(|spec| spec.name)).map_or_else(
+            || "`weir tables` lists them".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        entry.wrong("table", &format!("there is no table `{name}`")).hint(hint)
+    })
+}
+
+fn columns(entry: &Entry, table: &'static TableSpec) -> Result<Vec<usize>, Failure> {
+    let wanted = entry.texts("columns");
+    if wanted.is_empty() {
+        return Ok((0..table.columns.len()).collect());
+    }
+    let place = |name: &String| {
+        table.columns.iter().position(|column| column.name == name).ok_or_else(|| {
+            let names = table.columns.iter().map(|column| column.name);
+            let hint = nearest(name, names).map_or_else(
+                || format!("`weir tables {}` lists them", table.name),
+                |near| format!("did you mean `{near}`?"),
+            );
+            let table = table.name;
+            entry
+                .wrong("columns", &format!("the table `{table}` has no column `{name}`"))
+                .hint(hint)
+        })
+    };
+    wanted.iter().map(place).collect()
+}
+
+fn target(entry: &Entry, to: &str, table: &str) -> Result<To, Failure> {
+    let named =
+        |key: &str, default: &str| entry.text(key).unwrap_or(default).replace("{table}", table);
+    Ok(match to {
+        "elasticsearch" => To::Elasticsearch {
+            url: http_url(entry)?.trim_end_matches('/').to_owned(),
+            index: index(entry, named("index", "weir-{table}-{date}"))?,
+        },
+        "http" => To::Http { url: http_url(entry)? },
+        "kafka" => {
+            let url = entry.needed("url", "kafka://kafka.example.net:9092")?;
+            let (is_tls, list) = match (url.strip_prefix("kafka://"), url.strip_prefix("kafkas://"))
+            {
+                (Some(list), _) => (false, list),
+                (_, Some(list)) => (true, list),
+                _ => {
+                    return Err(wrong_url(
+                        entry,
+                        url,
+                        "kafka://kafka.example.net:9092, with TLS kafkas://…",
+                    ));
+                }
+            };
+            let brokers: Vec<String> =
+                list.trim_end_matches('/').split(',').map(str::to_owned).collect();
+            let is_address = |one: &String| {
+                one.rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+            };
+            if !brokers.iter().all(is_address) {
+                return Err(wrong_url(entry, url, "kafka://a.example.net:9092,b.example.net:9092"));
+            }
+            let sasl = mechanism(entry)?;
+            To::Kafka { brokers, is_tls, topic: named("topic", "weir-{table}"), sasl }
+        }
+        _ => s3(entry)?,
+    })
+}
+
+fn index(entry: &Entry, index: String) -> Result<String, Failure> {
+    let rest = index.replace("{date}", "");
+    if rest.is_empty()
+        || rest.contains(['{', '}', '"', '\\', '/', '*', '?', '<', '>', '|', ' ', ',', '#', ':'])
+        || rest.chars().any(char::is_uppercase)
+    {
+        return Err(entry
+            .wrong("index", &format!("`{index}` is no name of an index"))
+            .hint("lower case, with `{table}` and `{date}`: \"weir-{table}-{date}\""));
+    }
+    Ok(index)
+}
+
+fn mechanism(entry: &Entry) -> Result<Mechanism, Failure> {
+    Ok(match entry.text("sasl").unwrap_or("plain") {
+        "plain" => Mechanism::Plain,
+        "scram-sha-256" => Mechanism::ScramSha256,
+        "scram-sha-512" => Mechanism::ScramSha512,
+        other => {
+            return Err(entry
+                .wrong("sasl", &format!("there is no mechanism `{other}`"))
+                .hint("known are plain, scram-sha-256, scram-sha-512"));
+        }
+    })
+}
+
+fn s3(entry: &Entry) -> Result<To, Failure> {
+    let url = entry.needed("url", "s3://bucket/weir")?;
+    let (bucket, prefix) = url
+        .strip_prefix("s3://")
+        .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
+        .filter(|(bucket, _)| !bucket.is_empty())
+        .ok_or_else(|| wrong_url(entry, url, "s3://BUCKET/PREFIX; the service is `endpoint`"))?;
+    let prefix = prefix.trim_matches('/');
+    let format = match entry.text("format").unwrap_or("jsonl") {
+        "jsonl" => Format::JsonLines,
+        "parquet" => Format::Parquet,
+        other => {
+            return Err(entry
+                .wrong("format", &format!("objects cannot be `{other}`"))
+                .hint("known are jsonl, parquet"));
+        }
+    };
+    if entry.text("user").is_some() != entry.text("password_file").is_some() {
+        return Err(entry
+            .wrong("user", "`user` and `password_file` are needed both")
+            .hint("the access key and a file with the secret key"));
+    }
+    Ok(To::S3 {
+        bucket: bucket.to_owned(),
+        prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+        endpoint: entry.text("endpoint").map(str::to_owned),
+        region: entry.text("region").map(str::to_owned),
+        format,
+    })
+}
+
+fn http_url(entry: &Entry) -> Result<String, Failure> {
+    let url = entry.needed("url", "https://es.example.net:9200")?;
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let Some(rest) = rest.filter(|rest| !rest.is_empty() && !rest.starts_with(['/', ':'])) else {
+        return Err(wrong_url(entry, url, "https://es.example.net:9200"));
+    };
+    if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
+        return Err(entry
+            .wrong("url", "`url` holds a login, which would be shown where the address is")
+            .hint("write it to a file: user = \"…\", password_file = \"/etc/weir/es-password\""));
+    }
+    Ok(url.to_owned())
+}
+
+fn wrong_url(entry: &Entry, url: &str, example: &str) -> Failure {
+    entry
+        .wrong("url", &format!("`{url}` is no address of this target"))
+        .hint(format!("write it as {example}"))
+}

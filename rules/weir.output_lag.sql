@@ -1,0 +1,60 @@
+/*---
+id = "weir.output_lag"
+title = "Rows wait to be copied to another system, or were given up"
+tier = "log"
+class = "mail"
+for = "0s"
+every = "10s"
+clear = "20s"
+key = ["output"]
+needs = ["output_run"]
+when = "select 1 from output_run where (lag_seconds > 60 or rows_lost > 0 or rows_refused > 0) and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+subject = "output {output} on {host}"
+summary = "{output} ({target}): {what}; {why_text}"
+why = "Who searches or computes over there does not see what weir has. Up to `keep_bytes` of the log waits on this hub's disk; beyond that the oldest rows are given up and never come."
+look_at = "`select ts, rows, failures, rows_lost, rows_refused, lag_seconds, error, refusals from output_run where output = …`. Is the target up, and may this login write there? With no failures it is too slow: look at its own figures (Elasticsearch: rejected bulk requests; Kafka: the brokers' disks)."
+silent_when = "No row waited longer than a minute at one of the looks of the last minute, and none was given up or refused in the last 10 minutes. Ingest goes on in any case."
+fix = "{fix_text} Check: lag_seconds of {output} falls below 60, rows_lost and rows_refused stay 0."
+source = "own: an output that stops is seen by nobody until somebody misses the rows"
+[chart]
+title = "Seconds that rows wait"
+unit = "s"
+sql = """
+select ts, lag_seconds from output_run
+where output = {output} and host = {host} and ts > $now - interval '1 hour' and ts <= $now order by ts"""
+---*/
+with looks as (
+  select host, output,
+    max(target) as target,
+    sum(rows_lost) as rows_lost,
+    sum(rows_refused) as rows_refused,
+    max(refusals) as refusals,
+    count(*) filter (where ts > $now - interval '60 seconds') as looks,
+    min(lag_seconds) filter (where ts > $now - interval '60 seconds') as least_seconds,
+    max(lag_seconds) filter (where ts > $now - interval '60 seconds') as lag_seconds,
+    max(lag_bytes) filter (where ts > $now - interval '60 seconds') as lag_bytes,
+    sum(failures) filter (where ts > $now - interval '60 seconds') as failures,
+    max(error) filter (where ts > $now - interval '60 seconds') as error
+  from output_run
+  where ts > $now - interval '10 minutes' and ts <= $now
+  group by host, output
+),
+judged as (
+  select *, coalesce(looks >= 3 and least_seconds > 60, false) as is_late from looks
+)
+select host, output, target, rows_lost, rows_refused,
+  concat_ws(', ',
+    case when rows_lost > 0 then concat(rows_lost, ' rows were given up in the last 10 minutes') end,
+    case when rows_refused > 0 then concat(rows_refused, ' rows were refused in the last 10 minutes (', coalesce(refusals, 'no reason'), ')') end,
+    case when is_late then concat('rows have been waiting for ', cast(round(lag_seconds) as bigint), ' s (',
+      round(lag_bytes / 1048576.0, 1), ' MiB)') end
+  ) as what,
+  case when error is not null then concat('the last attempt failed: ', error)
+    when is_late then 'attempts succeed, so the target is too slow'
+    else 'attempts succeed now' end as why_text,
+  case when error is not null then 'Mend what the error says: the output goes on by itself.'
+    when is_late or rows_lost > 0 then 'Give the target more room, copy less (`where`, `columns`), or raise `keep_bytes` of this output.'
+    else 'Give the index a mapping that fits the table (docs/outputs.md has one), or copy fewer `columns`; refused rows are in weir only.'
+  end as fix_text
+from judged
+where is_late or rows_lost > 0 or rows_refused > 0
