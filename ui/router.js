@@ -44,6 +44,7 @@ export function useRoute() {
   useEffect(() => {
     const follow = () => setHash(location.hash);
     addEventListener('hashchange', follow);
+    follow(); // it may have changed before somebody listened
     return () => removeEventListener('hashchange', follow);
   }, []);
   return parseRoute(hash);

@@ -27,6 +27,9 @@ test('an_empty_weir_says_what_to_do_on_every_view', { skip }, async () => {
     await page.getByText('No row matches in this time range.').waitFor();
     await page.getByRole('button', { name: 'Clear the search' }).click();
     await page.getByText('No row was read in this time range.').waitFor();
+    await page.goto('/#/wire');
+    await page.getByText('No tap is on.').waitFor();
+    await shot(page, 'empty-wire');
     await page.goto('/#/sql?q=select%201');
     await page.getByText('The query ran and gave no row.').waitFor();
   });
@@ -38,6 +41,8 @@ test('a_failing_query_is_told_with_its_hint_and_can_be_tried_again', { skip }, a
     await page.goto('/#/sql?q=select%20nosuch%20from%20request');
     await page.getByRole('alert').getByText('no column `nosuch` in `request`').waitFor();
     await page.getByText('hint: the columns are under SQL, Tables').waitFor();
+    await page.goto('/#/wire');
+    await page.getByRole('button', { name: 'Try again' }).waitFor();
     await page.goto('/#/overview');
     await page.locator('[data-tier=app]').getByRole('button', { name: 'Try again' }).waitFor();
     await shot(page, 'error-overview');
@@ -78,7 +83,7 @@ test('the_page_is_usable_by_keyboard', { skip }, async () => {
   server.state = 'empty';
   await withPage(server.url, async page => {
     await page.getByText('Nothing hurts.').waitFor();
-    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['s', 'sql'], ['o', 'overview']]) {
+    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['w', 'wire'], ['s', 'sql'], ['o', 'overview']]) {
       await page.keyboard.press('g');
       await page.keyboard.press(key);
       await page.waitForFunction(name => location.hash.startsWith(`#/${name}`), view);
@@ -99,7 +104,7 @@ test('nothing_overflows_sideways_from_a_phone_to_a_wide_screen', { skip }, async
   server.state = 'empty';
   for (const width of [360, 1024, 1920]) {
     await withPage(server.url, async page => {
-      for (const view of ['overview', 'findings', 'logs', 'sql']) {
+      for (const view of ['overview', 'findings', 'logs', 'wire', 'sql']) {
         await page.goto(`/#/${view}`);
         await page.locator('main .panel').first().waitFor();
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

@@ -87,7 +87,8 @@ function Tap({ sources }) {
 /** Each verdict with its share of the seconds, the numbers behind them, and what cannot be told. */
 function LiveVerdict({ n, sql }) {
   const found = Object.keys(WORDS).filter(v => v !== 'smooth' && n[v] > 0).sort((a, b) => n[b] - n[a]);
-  const worst = found.find(v => v !== 'unknown') ?? (n.unknown > n.smooth ? 'unknown' : 'smooth');
+  const enough = Math.max(3, n.seconds / 20);
+  const worst = found.find(v => v !== 'unknown' && n[v] >= enough) ?? (n.unknown > n.smooth ? 'unknown' : 'smooth');
   const reasons = [
     ['think p95, usual and worst second', `${duration(n.think_p95_seconds ?? 0)}, ${duration(n.think_worst_seconds ?? 0)}`], ['late SYNs', `${count(n.late_syns)} of ${count(n.syns)}`],
     ['segments sent again, and what had arrived', `${count(n.retransmits)}, ${count(n.spurious_retransmits)}`], ['lost before the host', `${count(n.missing)} of ${count(n.packets)} packets`],
@@ -120,7 +121,7 @@ function Seconds({ rows, chosen }) {
 /** A capture that was dropped: its verdict, its ports, and the same way down to one request. */
 function Captured({ answer }) {
   const { params } = useRoute();
-  const tier = answer.tiers.find(t => String(t.port) === params.port) ?? answer.tiers[0];
+  const tier = answer.tiers.find(t => String(t.port) === params.port) ?? answer.tiers.find(t => t.tier === 'wire_edge') ?? answer.tiers[0];
   const logs = useSql(answer.first_ts ? questions.logged(answer.first_ts, answer.last_ts) : null, { limit: 4_000 });
   if (!tier) return html`<section class="panel"><${Empty}>There is no TCP connection in it.${answer.skipped.map(s => html`<br />${count(s.count)} × ${s.why}`)}<//></section>`;
   const slices = answer.slices.filter(s => s.port === tier.port);

@@ -6,7 +6,7 @@ import { quote } from '../format.js';
 export const SOURCES = `select source, host, server_port, tier, max(ts) as last_ts, sum(arrivals) as arrivals
 from wire_slice where ts > now() - interval '60 minutes'
 group by source, host, server_port, tier having sum(arrivals) > 0 or sum(syns) > 0
-order by arrivals desc limit 100`;
+order by tier, arrivals desc limit 100`;
 
 /** @typedef {{source: string, host: string, port: number, minutes: number}} Place */
 

@@ -101,6 +101,7 @@ pub(crate) const FOR_LIVE_BENCH: &[Package] = &[
     daemon("nginx", &["nginx"], "nginx", "serves the traffic that is watched"),
     package("wrk", &["wrk"], "asks for it"),
     package("iproute2", &["ip"], "network namespaces of the benchmark's own"),
+    package("tcpdump", &["tcpdump"], "what any tap costs, for comparison"),
 ];
 
 /// Peers of `cargo xtask bench wire`.

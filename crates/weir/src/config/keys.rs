@@ -306,7 +306,7 @@ keys! {
         /// Ports of servers on this host and of the upstreams that it asks, at most 32. Empty watches all of TCP.
         ports: Vec<u16> = vec![80, 443, 8080], "";
         /// Bytes kept of each packet from its IP header on: enough for the head of a request. Of what is read, only method,
-        /// host, path, status and request id get into rows.
+        /// host, path without query, status and request id get into rows.
         snap_bytes: u64 = 512, "B";
         /// Memory that the kernel fills with packets, for each interface.
         ring_bytes: u64 = 16 << 20, "B";

@@ -15,7 +15,7 @@ const NAMED_WITHIN: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Faults use both cores; two at a time would hurt each other.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+pub(crate) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 struct Scene {
     manner: Manner,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::faults::ONE_AT_A_TIME;
 use super::harness::{WEIR, Weir, can_run, is_root, quiet, serve, text, wait_for};
 use super::netns::{Netns, Nginx};
 
@@ -116,6 +117,7 @@ fn agree(weir: &Weir, logged: i64) {
 
 #[test]
 fn live_requests_are_those_of_the_visitors_and_of_the_log_in_both_families() {
+    let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("live") else { return };
     let weir = scene.watch("veth");
     let mut asked = scene.load(&scene.visitors, "http://10.77.0.1:8080/item/7");
@@ -140,6 +142,7 @@ fn live_requests_are_those_of_the_visitors_and_of_the_log_in_both_families() {
 
 #[test]
 fn loopback_is_counted_once() {
+    let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("live-lo") else { return };
     let weir = scene.watch("lo");
     scene.load(&scene.server, "http://127.0.0.1:8080/");
@@ -148,6 +151,7 @@ fn loopback_is_counted_once() {
 
 #[test]
 fn a_person_sees_what_passes_now() {
+    let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("live-once") else { return };
     let place = format!("{}/lo", scene.server.name);
     let watching = Command::new(WEIR)
@@ -170,6 +174,7 @@ fn a_person_sees_what_passes_now() {
 
 #[test]
 fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
+    let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("burst") else { return };
     let place = format!("{}/lo", scene.server.name);
     for is_payload in [false, true] {
@@ -209,6 +214,7 @@ fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
 
 #[test]
 fn a_capability_is_enough_and_its_lack_is_named() {
+    let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("live-cap") else { return };
     // Nobody may look into the directory that programs are built in.
     let program = scene.dir.path().join("weir");
@@ -235,6 +241,7 @@ fn a_capability_is_enough_and_its_lack_is_named() {
 
 #[test]
 fn an_interface_that_is_not_there_is_named_with_those_that_are() {
+    let _turn = ONE_AT_A_TIME.lock();
     if !can_run("live-none", "root", is_root()) {
         return;
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::faults::ONE_AT_A_TIME;
 use super::harness::{Weir, can_run, is_root, pause, quiet, serve, wait_for};
 use super::netns::{Manner, Netns, Nginx, application, knocks};
 
@@ -55,6 +56,7 @@ fn ask(netns: &Netns, path: &'static str, every: Duration, manner: &Manner) -> J
 
 #[test]
 fn a_slow_url_is_named_at_the_application_and_not_at_the_proxy_before_it() {
+    let _turn = ONE_AT_A_TIME.lock();
     let dir = tempfile::tempdir().expect("a directory");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(dir.path(), open).expect("it is ours");
@@ -85,6 +87,7 @@ fn a_slow_url_is_named_at_the_application_and_not_at_the_proxy_before_it() {
 
 #[test]
 fn a_full_accept_queue_is_seen_from_outside_by_its_late_syns() {
+    let _turn = ONE_AT_A_TIME.lock();
     let dir = tempfile::tempdir().expect("a directory");
     let Some((netns, weir)) = watch("late-syns", dir.path(), "9001") else { return };
     let manner = Manner::default();

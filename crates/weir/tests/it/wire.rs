@@ -172,3 +172,53 @@ fn what_cannot_be_read_or_asked_is_said_with_a_hint() {
         assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
     }
 }
+
+/// `POST /api/wire` by curl: status and answer.
+fn drop_on_page(weir: &Weir, query: &str, kind: &str, path: &str) -> (String, Value) {
+    let output = std::process::Command::new("curl")
+        .args(["-s", "-w", "\n%{http_code}", "-H", &format!("content-type: {kind}")])
+        .args(["--data-binary", &format!("@{path}"), &format!("{}/api/wire?{query}", weir.url)])
+        .output()
+        .expect("curl can be started");
+    let said = text(&output.stdout);
+    let (body, status) = said.rsplit_once('\n').expect("a status");
+    (status.to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
+#[test]
+fn a_capture_dropped_on_the_page_is_answered_and_kept_only_when_asked() {
+    const BYTES: &str = "application/octet-stream";
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = write(dir.path(), &one_request());
+    let mut command = serve("up", &dir.path().join("data"));
+    quiet(&mut command);
+    command.env("WEIR_API_CAPTURE_BYTES", "65536");
+    let weir = Weir::start(command);
+    let stored = || weir.number("select count(*) from wire_request");
+
+    let (status, answer) = drop_on_page(&weir, "name=one.pcap&slice=100ms", BYTES, &path);
+    assert_eq!(status, "200", "{answer}");
+    assert_eq!(answer["files"], json!(["one.pcap"]));
+    assert_eq!(answer["tiers"][0]["requests"], 1);
+    assert_eq!(answer["requests"][0]["url_path"], "/item/7");
+    assert_eq!(answer["requests"][0]["think_seconds"], 0.025);
+    assert_eq!((&answer["kept_rows"], stored()), (&json!(0), 0));
+
+    let (_, answer) = drop_on_page(&weir, "name=one.pcap&keep=true", BYTES, &path);
+    assert_eq!((&answer["kept_rows"], stored()), (&json!(4), 1), "a row in each of four tables");
+    let (_, answer) = drop_on_page(&weir, "name=one.pcap&keep=true", BYTES, &path);
+    assert_eq!((&answer["kept_rows"], stored()), (&json!(0), 1), "kept twice, it is there once");
+
+    let refused = |query: &str, kind: &str, path: &str| drop_on_page(&weir, query, kind, path).0;
+    assert_eq!(refused("", "text/plain", &path), "415", "other sites' pages can send only such");
+    assert_eq!(refused("slice=1y", BYTES, &path), "400");
+    let large = dir.path().join("large");
+    std::fs::write(&large, vec![0; 100_000]).expect("there is room");
+    assert_eq!(refused("", BYTES, large.to_str().expect("text")), "413");
+    let none = dir.path().join("none");
+    std::fs::write(&none, "no capture at all, only words\n").expect("there is room");
+    let (status, answer) = drop_on_page(&weir, "name=x", BYTES, none.to_str().expect("text"));
+    assert_eq!(status, "400");
+    assert_eq!(answer["error"], "cannot read `x`: it is neither pcap nor pcapng");
+    assert!(answer["hint"].as_str().is_some_and(|hint| hint.contains("weir capture")));
+}

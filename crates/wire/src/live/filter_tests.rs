@@ -139,7 +139,7 @@ fn vlan_tags_are_passed_over() {
     for (inner, packet) in [(IPV4, ipv4(A, B, [9, 80])), (IPV6, ipv6([1, 2], [9, 80]))] {
         for outer in VLAN {
             let mut tagged = vec![0, 7];
-            tagged.extend(u16::try_from(inner).unwrap().to_be_bytes());
+            tagged.extend(u16::try_from(inner).expect("16 bits").to_be_bytes());
             tagged.extend(&packet);
             let coming = Seen { protocol: outer, ..IN };
             assert_eq!(run(&program, &tagged, coming), 256, "{inner:#x} in {outer:#x}");
@@ -166,7 +166,7 @@ fn a_share_keeps_whole_connections_and_smaller_shares_keep_some_of_the_same() {
         let (mut halves, mut tenths) = (0, 0);
         for client in 0..20_000_u16 {
             let port = 20_000 + client % 10_000;
-            let side = u8::try_from(client / 10_000).unwrap();
+            let side = u8::try_from(client / 10_000).expect("small");
             let (there, back, seen) = if is_ipv4 {
                 let client = [10, 0, 0, side];
                 (ipv4(client, B, [port, 80]), ipv4(B, client, [80, port]), IN)

@@ -128,8 +128,9 @@ impl Ring {
     pub(super) fn bind(&self, interface: i32) -> io::Result<()> {
         // SAFETY: all bytes 0 is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        let number = |value: i32| u16::try_from(value).expect("a small constant");
+        address.sll_family = number(libc::AF_PACKET);
+        address.sll_protocol = number(libc::ETH_P_ALL).to_be();
         address.sll_ifindex = interface;
         let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).expect("small");
         // SAFETY: `address` is a sockaddr_ll of `length` bytes.

@@ -97,6 +97,8 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
         let client = seen.client.ip().to_string();
         let mut row = request(seen, host, source, observed);
         row.client_address = Some(&client);
+        // What visitors type is in queries, and nobody chose to log these.
+        row.url_query = None;
         row.source_offset = row.source_offset.map(|number| self.base + number);
         row.sampled_ratio = (ratio < 1.0).then_some(ratio);
         self.requests.push(&row);

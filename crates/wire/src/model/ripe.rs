@@ -73,7 +73,12 @@ impl World {
                 continue;
             }
             let Tier { slices, idle, .. } = &mut self.tiers[usize::from(exchange.tier)];
-            each_slice(start, width, asked, end, |slice, ns| slices.at(slice).weighted_ns += ns);
+            each_slice(start, width, asked, end, |slice, ns| {
+                let slice = slices.at(slice);
+                slice.weighted_ns += ns;
+                // Its duration will be in another slice, so Little's law cannot hold in this one.
+                slice.has_late = true;
+            });
             idle.fill(asked, end, &mut |from, to| {
                 each_slice(start, width, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
             });

@@ -44,7 +44,7 @@ pub(crate) struct Slice {
     pub(crate) bytes: u64,
     /// Sums of squares of arrivals in bins of 10 and of 100 ms.
     pub(crate) squares: [u64; 2],
-    /// Whether it holds the duration of a request that arrived in a slice that had been taken out.
+    /// Whether a request's time and duration are in different slices, since one of them had been taken out.
     pub(crate) has_late: bool,
 }
 

@@ -736,3 +736,74 @@ fn a_damaged_capture_is_read_as_far_as_it_goes() {
     let seconds = std::env::var("WEIR_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     arbtest::arbtest(test).budget(std::time::Duration::from_secs(seconds));
 }
+
+/// What a tap gives that looks every 100 ms and takes slices that are a second old.
+fn taken(mut play: Play, until: i64) -> Vec<crate::judge::RipeSlice> {
+    play.packets.sort_by_key(|packet| packet.ts);
+    let mut packets = play.packets.iter().peekable();
+    let mut model = Model::new(Options::default(), None);
+    let mut found = Vec::new();
+    for at in (0..=until).step_by(100) {
+        let now = BEGIN + at * MS;
+        while let Some(packet) = packets.next_if(|packet| packet.ts <= now) {
+            model.packet(&view(packet));
+        }
+        found.extend(model.take_slices(now - 1000 * MS));
+        assert!(model.world.slice <= 1, "nothing grows");
+    }
+    found
+}
+
+#[test]
+fn slices_taken_while_packets_come_are_those_of_the_whole() {
+    let mut play = Play::default();
+    let line = &mut play.open(80, 0, 1);
+    play.exchange(line, 500, "/long", 2000);
+    play.exchange(line, 4000, "/short", 200);
+    let found = taken(play, 7000);
+    let get = |measure: fn(&crate::judge::SliceReport) -> u64| {
+        found.iter().map(|ripe| measure(&ripe.slice)).collect::<Vec<_>>()
+    };
+    assert_eq!(get(|slice| slice.arrivals), [1, 0, 0, 0, 1, 0]);
+    assert_eq!(get(|slice| slice.completions), [0, 0, 1, 0, 1, 0]);
+    // What is under way counts although nobody knows yet when it ends.
+    assert_eq!(get(|slice| slice.weighted_us), [500_000, 1_000_000, 500_000, 0, 200_000, 0]);
+    assert_eq!(get(|slice| slice.busy_us), [500_000, 1_000_000, 500_000, 0, 200_000, 0]);
+    // The long one ended when its own slice was gone: its duration is in the first that was there.
+    assert_eq!(get(|slice| slice.sum_us), [0, 2_000_000, 0, 0, 200_000, 0]);
+    let little: Vec<bool> = found.iter().map(|ripe| ripe.slice.little_error.is_some()).collect();
+    assert_eq!(little, [false, false, true, false, true, false], "no law for halves");
+    let starts: Vec<i64> = found.iter().map(|ripe| (ripe.slice.start_ns - BEGIN) / MS).collect();
+    assert_eq!(starts, [0, 1000, 2000, 3000, 4000, 5000]);
+}
+
+#[test]
+fn a_tap_that_runs_for_hours_stays_small_and_goes_on_to_count() {
+    let mut play = Play::default();
+    for minute in 0..180 {
+        let at = minute * 60_000;
+        let mut line = play.open(80, at, 1);
+        play.exchange(&mut line, at + 10, &format!("/page-{minute}"), 20);
+        play.send(&mut line, CLIENT, at + 50, Flags::FIN | Flags::ACK, b"");
+        play.send(&mut line, SERVER, at + 51, Flags::FIN | Flags::ACK, b"");
+    }
+    let found = taken(play, 180 * 60_000);
+    assert_eq!(found.iter().map(|ripe| ripe.slice.arrivals).sum::<u64>(), 180);
+    assert_eq!(found.iter().map(|ripe| ripe.slice.new_connections).sum::<u32>(), 180);
+    assert!(found.len() >= 180 * 60 - 2, "a slice a second, also without packets: {}", found.len());
+}
+
+#[test]
+fn a_connection_is_over_although_no_packet_says_that_time_goes_on() {
+    let mut play = Play::default();
+    let mut line = play.open(80, 0, 1);
+    play.exchange(&mut line, 10, "/", 20);
+    play.send(&mut line, CLIENT, 50, Flags::FIN | Flags::ACK, b"");
+    play.send(&mut line, SERVER, 51, Flags::FIN | Flags::ACK, b"");
+    let rows = Arc::new(Mutex::new(Rows::default()));
+    let mut model = Model::new(Options::default(), Some(Box::new(Keep(Arc::clone(&rows)))));
+    play.packets.iter().for_each(|packet| model.packet(&view(packet)));
+    assert_eq!(rows.lock().expect("nobody panicked").connections.len(), 0);
+    model.take_slices(BEGIN + 3000 * MS);
+    assert_eq!(rows.lock().expect("nobody panicked").connections.len(), 1);
+}
