@@ -44,6 +44,9 @@ pub(crate) struct ModelArgs {
     /// Leave out packets from then on.
     #[arg(long, value_name = "TIME", value_parser = when::parse_instant)]
     pub(crate) to: Option<i64>,
+    /// Threads that read and count; the answer is the same with any number. Default: one for each core.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: Option<u16>,
     /// The table whose rows csv and ndjson print.
     #[arg(long, value_enum, default_value_t = WireTable::WireSlice)]
     pub(crate) table: WireTable,
@@ -125,6 +128,7 @@ fn read(
         to_ns: args.to,
         // Who sends packets does not know it, so they cannot make all of them meet in one place.
         seed: std::hash::RandomState::new().hash_one(0),
+        threads: args.threads.map_or_else(cores, usize::from),
         ..Options::default()
     };
     let mut model = Model::new(options, sink);
@@ -151,6 +155,11 @@ fn read(
     report.skipped.merge(&skipped);
     report.tap_drops = tap_drops;
     Ok(report)
+}
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Text of tcpdump; what it skips. Times without a date are of the first of January 1970.

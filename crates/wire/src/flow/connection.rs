@@ -39,6 +39,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; Self::COUNT] =
+        [Self::Unknown, Self::Http, Self::Tls, Self::Opaque];
+    /// How many there are.
+    pub(crate) const COUNT: usize = 4;
+
     /// The name in output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -179,6 +185,12 @@ impl Connection {
         for half in &mut self.halves {
             *half = Half::default();
         }
+    }
+
+    /// Whether it has closed, and nothing came for so long that what comes now belongs to another.
+    #[inline]
+    pub(crate) fn is_forgotten(&self, now: i64, linger_ns: i64) -> bool {
+        self.is_closing && now - self.last_ts > linger_ns
     }
 
     /// Nothing but stragglers will come.
