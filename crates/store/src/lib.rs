@@ -10,6 +10,7 @@ mod hot;
 mod maintenance;
 mod manifest;
 mod options;
+mod parquet_file;
 mod query;
 mod retention;
 mod shared;
@@ -22,6 +23,7 @@ mod writer;
 
 pub use error::{ErrorKind, StoreError};
 pub use options::{QueryLimits, Retention, StoreOptions};
+pub use parquet_file::{ParquetFile, write_parquet};
 pub use query::QueryResult;
 pub use stats::StoreStats;
 pub use store::Store;

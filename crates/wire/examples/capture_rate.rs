@@ -26,7 +26,10 @@ fn main() {
         let mut capture = Capture::new(input).expect("it is a capture");
         let mut model = Model::new(Options { threads, ..Options::default() }, None);
         let (begin, cpu) = (Instant::now(), on_cpu());
-        while capture.step(&mut |packet| model.packet(packet)).expect("it can be read") {}
+        while capture
+            .step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
+            .expect("it can be read")
+        {}
         let report = model.report();
         let (wall, cpu) = (begin.elapsed().as_secs_f64(), on_cpu() - cpu);
         #[expect(clippy::cast_precision_loss, reason = "counts and sizes are below 2^53")]

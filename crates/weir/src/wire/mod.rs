@@ -3,6 +3,7 @@
 //! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which the answer is shown.
 
 mod chart;
+mod files;
 mod html;
 mod json;
 mod rows;
@@ -16,7 +17,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weir_wire::text::{Lines, TextReader};
-use weir_wire::{Capture, Format, Input, Model, Options, Report, Sink, Skipped, WireError};
+use weir_wire::{
+    Capture, Filter, FilterError, Format, Input, Model, Options, Report, Sink, Skipped, WireError,
+};
 
 use crate::failure::{EXIT_USAGE, Failure, read_failure};
 use crate::terminal::{Paint, complain, say};
@@ -26,7 +29,7 @@ use rows::Rows;
 /// Flags that say what to look at and how to show it.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArgs {
-    /// text for a person; json, one object; csv or ndjson, the rows of one table.
+    /// text for a person; json, one object; csv or ndjson, the rows of one table; parquet, files of all four.
     #[arg(long, value_enum, default_value_t = WireFormat::Text)]
     pub(crate) format: WireFormat,
     /// Width of a slice of time, such as 100ms, 1s or 1m.
@@ -38,6 +41,9 @@ pub(crate) struct ModelArgs {
     /// Address of the server to look at.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: Option<IpAddr>,
+    /// What else is asked of packets, as of tcpdump: `host 192.0.2.1 and port 80 and not net 10.0.0.0/8`.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
     /// Leave out packets before: 2026-11-21T10:00:00Z, or seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = when::parse_instant)]
     pub(crate) from: Option<i64>,
@@ -50,6 +56,9 @@ pub(crate) struct ModelArgs {
     /// The table whose rows csv and ndjson print.
     #[arg(long, value_enum, default_value_t = WireTable::WireSlice)]
     pub(crate) table: WireTable,
+    /// The directory of the files that `--format parquet` writes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Write a page with charts that needs nothing else; what `--format` says is printed as well.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -89,6 +98,8 @@ pub(crate) enum WireFormat {
     Csv,
     /// Rows of a table, one object a line.
     Ndjson,
+    /// A Parquet file of each of the four tables, in the directory that `--out` names.
+    Parquet,
 }
 
 /// Runs the command.
@@ -98,10 +109,11 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
             .hint("both are UTC")
             .code(EXIT_USAGE));
     }
+    let filter = args.filter.as_deref().map(parse_filter).transpose()?;
     let stdin = [PathBuf::from("-")];
     let files = if files.is_empty() { &stdin } else { files };
     let rows = Rows::new(args, files)?;
-    let report = read(args, files, rows.sink())?;
+    let report = read(args, filter, files, rows.sink())?;
     rows.finish(&report)?;
     if let Some(path) = &args.html {
         html::write(path, &json::object(&report, files))?;
@@ -109,14 +121,26 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     match args.format {
         WireFormat::Json => say(&json::object(&report, files)),
         WireFormat::Text => say(&text::page(&report, files, Paint::for_stdout())),
-        WireFormat::Csv | WireFormat::Ndjson => {}
+        WireFormat::Csv | WireFormat::Ndjson | WireFormat::Parquet => {}
     }
     Ok(())
+}
+
+/// A filter, or what is wrong with it and where.
+fn parse_filter(text: &str) -> Result<Filter, Failure> {
+    text.parse().map_err(|FilterError { message, position }| {
+        let place = text.get(..position).map_or(0, |before| before.chars().count());
+        let mark = " ".repeat(place);
+        Failure::new(format!("cannot use the filter: {message}\n  {text}\n  {mark}^"))
+            .hint("such as `host 192.0.2.1 and port 80 and not net 10.0.0.0/8`")
+            .code(EXIT_USAGE)
+    })
 }
 
 /// All files are one capture, in the order that is given.
 fn read(
     args: &ModelArgs,
+    filter: Option<Filter>,
     files: &[PathBuf],
     sink: Option<Box<dyn Sink>>,
 ) -> Result<Report, Failure> {
@@ -124,6 +148,7 @@ fn read(
         slice_ns: args.slice,
         ports: args.port.clone(),
         server: args.server,
+        filter,
         from_ns: args.from,
         to_ns: args.to,
         // Who sends packets does not know it, so they cannot make all of them meet in one place.
@@ -141,7 +166,10 @@ fn read(
         }
         let mut capture = Capture::new(input).map_err(failure)?;
         let mut progress = Progress::new(file);
-        while capture.step(&mut |packet| model.packet(packet)).map_err(failure)? {
+        while capture
+            .step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
+            .map_err(failure)?
+        {
             progress.show(capture.progress());
         }
         progress.clear();

@@ -31,6 +31,8 @@ pub struct Evidence {
     pub loss_after_ratio: f64,
     /// Lost between client and tap, by IP identification and without what the tap itself lost; negative: not usable.
     pub loss_before_ratio: f64,
+    /// Holes that were filled a round trip later and more: lost before the tap, whatever identifications say.
+    pub refilled: u64,
     /// Segments that the receiver acknowledged and the tap never saw, of all data segments.
     pub missed_by_tap_ratio: f64,
     /// One-way delay variation of the clients' packets.
@@ -114,12 +116,25 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
         Some(share - of_tap).filter(|lost| of_tap == 0.0 || *lost >= chance)
     };
     let (client, server) = (measure(&tier.transport.client), measure(&tier.transport.server));
-    if client.is_none() && server.is_none() {
+    let refilled = refilled(&tier.transport);
+    if client.is_none() && server.is_none() && refilled == 0.0 {
         return -1.0;
     }
     let lost = one_way(client, server).unwrap_or(0.0).max(one_way(server, client).unwrap_or(0.0));
-    lost.max(0.0)
+    lost.max(refilled)
 }
+
+/// Holes that were filled late, of one side's data: with several segments under way a loss shows without
+/// identifications, and what the tap loses does not, since nobody sends that again.
+fn refilled(transport: &Transport) -> f64 {
+    let of = |side: &Traffic| {
+        if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
+    };
+    of(&transport.client).max(of(&transport.server))
+}
+
+/// Fewer late segments may be chance.
+const REFILLED_MIN: u64 = 5;
 
 /// Packets with identifications before a share of them means something.
 const IDENTIFIED_MIN: u64 = 100;
@@ -146,9 +161,13 @@ impl Evidence {
             data_packets: transport.server.data_packets,
             retransmits: transport.server.retransmits,
             spurious: transport.server.spurious,
-            client_retransmits: transport.client.late_retransmits.saturating_sub(transport.client.spurious),
+            client_retransmits: transport
+                .client
+                .late_retransmits
+                .saturating_sub(transport.client.spurious),
             loss_after_ratio: lost_after(tier),
             loss_before_ratio: lost_before(tier, missed_by_tap_ratio),
+            refilled: transport.client.refilled + transport.server.refilled,
             missed_by_tap_ratio,
             delay_ms_p50: quantile(&transport.delay, 0.5),
             delay_ms_p95: quantile(&transport.delay, 0.95),
@@ -192,6 +211,7 @@ impl Evidence {
             ("client_retransmits", count(self.client_retransmits)),
             ("loss_after_ratio", self.loss_after_ratio),
             ("loss_before_ratio", self.loss_before_ratio),
+            ("refilled", count(self.refilled)),
             ("missed_by_tap_ratio", self.missed_by_tap_ratio),
             ("delay_ms_p50", self.delay_ms_p50),
             ("delay_ms_p95", self.delay_ms_p95),

@@ -3,8 +3,8 @@
 use super::evidence::{Evidence, ms, ratio};
 use super::rules::{Case, Verdict, judge};
 use super::usl::{self, UslAnswer};
-use crate::histogram::{Fine, Histogram};
 use crate::flow::Protocol;
+use crate::histogram::{Fine, Histogram};
 use crate::model::{ConnectionSeen, Gate, Ledger, Model, Sealed, Slice, Tier};
 use crate::skip::Skipped;
 
@@ -205,9 +205,8 @@ pub struct UrlReport {
 
 impl Model {
     /// What the capture says. The model is used up: what was under way counts as cut.
-    pub fn report(mut self) -> Report {
-        self.end();
-        let Self { gate, ledger, .. } = &self;
+    pub fn report(self) -> Report {
+        let (gate, ledger) = &self.end();
         let busy = |tier: &&Tier| tier.requests > 0 || tier.transport.connections > 0;
         let mut reports: Vec<TierReport> =
             ledger.tiers.iter().filter(busy).map(|tier| report_tier(tier, gate, ledger)).collect();
@@ -237,7 +236,7 @@ fn overall(tiers: &[TierReport]) -> (Verdict, String) {
         use Verdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
         matches!(verdict, SenderBursts | ClientReader | EdgeStall | SlowApp)
     };
-    let is_known = |tier: &&TierReport| matches!(tier.protocol, "http" | "tls");
+    let is_known = |tier: &&TierReport| !matches!(tier.protocol, "opaque" | "unknown");
     let has_known = tiers.iter().any(|tier| is_known(&tier) && tier.requests > 0);
     let counts = |tier: &&TierReport| !has_known || is_known(tier) || !is_of_ends(tier.verdict);
     match tiers.iter().filter(counts).min_by_key(|tier| tier.verdict) {

@@ -45,8 +45,8 @@ pub(crate) struct Done {
     pub(crate) slot: u32,
     pub(crate) connection: u32,
     pub(crate) exchange: Exchange,
-    pub(crate) client: Endpoint,
-    pub(crate) server: Endpoint,
+    /// Client and server; only when somebody wants rows.
+    pub(crate) ends: Option<Box<[Endpoint; 2]>>,
     pub(crate) protocol: Protocol,
     pub(crate) end: End,
     pub(crate) acknowledged: Option<i64>,

@@ -24,6 +24,10 @@ pub(crate) struct Exchange {
     pub(crate) response_retransmits: u16,
     pub(crate) spurious: u16,
     pub(crate) interim: u16,
+    /// A database's code of the error that it answered with; zeros for none.
+    pub(crate) error: [u8; 12],
+    /// Messages of a request that takes several, one bit each.
+    pub(crate) parts: u8,
     pub(crate) is_sent: bool,
     pub(crate) is_head: bool,
     pub(crate) is_connect: bool,

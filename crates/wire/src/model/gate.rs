@@ -13,7 +13,7 @@ use crate::packet::{Endpoint, Flags, Packet};
 use crate::skip::{Skip, Skipped};
 
 /// What the gate knows of a packet.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pass {
     /// The present slice and when it begins.
     pub(crate) slice: u32,
@@ -102,7 +102,8 @@ impl Gate {
             return None;
         }
         let is_from_server = self.looks_like_server(packet.from, packet.to);
-        let readable = |gate: &Self| [packet.from, packet.to].map(|end| gate.readable.has(end.port));
+        let readable =
+            |gate: &Self| [packet.from, packet.to].map(|end| gate.readable.has(end.port));
         let mut is_readable = readable(self);
         if packet.flags.has(Flags::SYN | Flags::ACK) {
             self.learn_server(packet.from);
@@ -125,6 +126,7 @@ impl Gate {
                 .is_none_or(|server| is_server(packet.from, server) || is_server(packet.to, server))
             && options.from_ns.is_none_or(|from| packet.ts_ns >= from)
             && options.to_ns.is_none_or(|to| packet.ts_ns < to)
+            && options.filter.as_ref().is_none_or(|filter| filter.matches(packet))
     }
 
     /// Makes the slice of `ts` the present one; false when it is too far away.

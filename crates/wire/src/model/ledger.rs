@@ -7,7 +7,7 @@ use std::hash::BuildHasherDefault;
 use rustc_hash::FxHasher;
 
 use super::event::{Ask, Closed, Done, Event, Out};
-use super::exchange::Text;
+use super::exchange::{Exchange, Text};
 use super::pair::{Open, Pairs};
 use super::seen::{ConnectionSeen, End, RequestSeen, Sink, WireTier};
 use super::shard::Shard;
@@ -15,6 +15,7 @@ use super::slice::Slice;
 use super::tier::Tier;
 use super::urls::{OTHER, Urls};
 use super::{SHARDS, TIERS_MAX, each_slice};
+use crate::packet::Endpoint;
 use crate::skip::Skipped;
 
 /// Requests until which a second tier may show up.
@@ -98,8 +99,7 @@ fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
 
 impl Ledger {
     pub(crate) fn new(slice_ns: i64, sink: Option<Box<dyn Sink>>) -> Self {
-        let book =
-            || Book { tiers: vec![0], requests: Vec::new(), connections: Vec::new() };
+        let book = || Book { tiers: vec![0], requests: Vec::new(), connections: Vec::new() };
         Self {
             slice_ns,
             start_ns: 0,
@@ -231,11 +231,8 @@ impl Ledger {
         let parent = by_header.or_else(|| self.pairs.parent(ask.keys[1], tier, ask.client));
         record.keys = ask.keys;
         record.is_matched_by_header = by_header.is_some();
-        record.parent = parent.map(|open| Parent {
-            shard: open.shard,
-            slot: open.slot,
-            number: open.number,
-        });
+        record.parent =
+            parent.map(|open| Parent { shard: open.shard, slot: open.slot, number: open.number });
         let asked = record.asked;
         if let Some(parent) = record.parent.and_then(|parent| self.under_way(parent)) {
             if parent.upstream.tries == 0 {
@@ -244,7 +241,8 @@ impl Ledger {
             parent.upstream.tries += 1;
         }
         let shard = u8::try_from(shard).expect("there are few shards");
-        let open = Open { shard, slot: ask.slot, number, tier, server: ask.server, is_taken: false };
+        let open =
+            Open { shard, slot: ask.slot, number, tier, server: ask.server, is_taken: false };
         for key in ask.keys.into_iter().filter(|key| *key != 0) {
             self.pairs.open(key, open);
         }
@@ -273,8 +271,8 @@ impl Ledger {
             self.pairs.close(key, record.number);
         }
         self.count(&record, &done);
-        if self.sink.is_some() {
-            self.show(shard, &record, &done);
+        if let Some(ends) = &done.ends {
+            self.show(shard, &record, &done, **ends);
         }
     }
 
@@ -295,7 +293,7 @@ impl Ledger {
         }
         let (think, transfer, total) =
             (micros(sent, first), micros(first, last), micros(asked, last));
-        let is_error = (500..600).contains(&exchange.status);
+        let is_error = (500..600).contains(&exchange.status) || exchange.error[0] != 0;
         tier.errors_5xx += u64::from(is_error);
         tier.think.add(think);
         let by_order =
@@ -331,8 +329,14 @@ impl Ledger {
         });
     }
 
-    fn show(&mut self, shard: usize, record: &Record, done: &Done) {
-        let Done { client, server, exchange, .. } = done;
+    fn show(
+        &mut self,
+        shard: usize,
+        record: &Record,
+        done: &Done,
+        [client, server]: [Endpoint; 2],
+    ) {
+        let exchange = &done.exchange;
         let is_local = client.address == server.address;
         let is_from_server = !is_local && self.server_addresses.contains(&client.address);
         let none = Text::default();
@@ -345,8 +349,8 @@ impl Ledger {
             connection,
             order: exchange.order,
             tier: if is_upstream { WireTier::Upstream } else { WireTier::Edge },
-            client: *client,
-            server: *server,
+            client,
+            server,
             protocol: done.protocol,
             method: &text.method,
             host: &text.host,
@@ -354,6 +358,7 @@ impl Ledger {
             request_id: &text.request_id,
             template: self.urls.name(record.url),
             status: Some(exchange.status).filter(|status| *status != 0),
+            error: error_code(exchange),
             asked: exchange.asked,
             answered: Some(exchange.answered).filter(|answered| answered[0] != 0),
             acknowledged: done.acknowledged,
@@ -417,6 +422,12 @@ impl Ledger {
         // A sink hands on what it still has when it goes.
         self.sink = None;
     }
+}
+
+/// What a database's error is called by itself.
+fn error_code(exchange: &Exchange) -> &str {
+    let end = exchange.error.iter().position(|byte| *byte == 0).unwrap_or(exchange.error.len());
+    std::str::from_utf8(&exchange.error[..end]).unwrap_or_default()
 }
 
 /// Nanoseconds between, in microseconds, from 0.

@@ -10,6 +10,7 @@
 //! byte. Memory is bounded: by live connections, by slices, by URL templates; each limit says what happens behind it.
 
 mod crew;
+mod entry;
 mod event;
 mod exchange;
 mod gate;
@@ -31,7 +32,9 @@ pub(crate) use slice::{Sealed, Slice};
 pub(crate) use tier::{Tier, Traffic, Transport};
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use crate::filter::Filter;
 use crate::packet::Packet;
 use crew::Crew;
 use gate::shard_of;
@@ -46,6 +49,8 @@ pub struct Options {
     pub ports: Vec<u16>,
     /// The one server to look at.
     pub server: Option<IpAddr>,
+    /// What else is asked of packets.
+    pub filter: Option<Filter>,
     /// Packets before are left out, nanoseconds since 1970.
     pub from_ns: Option<i64>,
     /// Packets from then on are left out.
@@ -64,6 +69,7 @@ impl Default for Options {
             slice_ns: 1_000_000_000,
             ports: Vec::new(),
             server: None,
+            filter: None,
             from_ns: None,
             to_ns: None,
             connections_max: 1_000_000,
@@ -96,16 +102,15 @@ const BLOCK_NS: i64 = 2_000_000_000;
 
 /// Makes sense of packets.
 pub struct Model {
-    pub(crate) gate: Gate,
+    gate: Gate,
     hands: Hands,
-    pub(crate) ledger: Ledger,
     block: Block,
 }
 
 /// Who works on the shards.
 enum Hands {
     /// The caller's thread, packet by packet.
-    Own(Vec<Shard>),
+    Own(Vec<Shard>, Box<Ledger>),
     /// Several threads, block by block.
     Crew(Box<Crew>),
 }
@@ -131,9 +136,7 @@ impl Block {
     }
 
     fn is_full(&self, ts: i64) -> bool {
-        self.packets >= BLOCK_PACKETS
-            || self.bytes >= BLOCK_BYTES
-            || ts - self.begin_ts >= BLOCK_NS
+        self.packets >= BLOCK_PACKETS || self.bytes >= BLOCK_BYTES || ts - self.begin_ts >= BLOCK_NS
     }
 }
 
@@ -144,19 +147,29 @@ impl Model {
         let shard = |number| Shard::new(number, &options, ledger.has_sink());
         let shards = (0..SHARDS).map(shard).collect();
         let hands = match options.threads {
-            0 | 1 => Hands::Own(shards),
-            threads => Hands::Crew(Box::new(Crew::new(shards, threads - 1))),
+            0 | 1 => Hands::Own(shards, Box::new(ledger)),
+            threads => Hands::Crew(Box::new(Crew::new(shards, ledger, threads - 1))),
         };
-        Self { gate: Gate::new(options), hands, ledger, block: Block::default() }
+        Self { gate: Gate::new(options), hands, block: Block::default() }
     }
 
     /// Takes in the next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        let Self { gate, hands, ledger, block } = self;
+        self.take(packet, None);
+    }
+
+    /// Takes in the next packet, whose payload may lie in `buffer`: other threads look at it there.
+    pub fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
+        self.take(packet, Some(buffer));
+    }
+
+    #[inline]
+    fn take(&mut self, packet: &Packet<'_>, buffer: Option<&Arc<Vec<u8>>>) {
+        let Self { gate, hands, block } = self;
         let Some(pass) = gate.pass(packet) else { return };
         let number = shard_of(packet.from, packet.to);
         match hands {
-            Hands::Own(shards) => {
+            Hands::Own(shards, ledger) => {
                 let shard = &mut shards[number];
                 shard.packet(block.packets, packet, pass);
                 if !shard.world.out.events.is_empty() {
@@ -164,7 +177,7 @@ impl Model {
                     ledger.take(number, &mut shard.world.out);
                 }
             }
-            Hands::Crew(crew) => crew.add(number, packet, pass),
+            Hands::Crew(crew) => crew.add(number, packet, pass, buffer),
         }
         block.add(number, packet);
         if block.is_full(packet.ts_ns) {
@@ -173,11 +186,11 @@ impl Model {
     }
 
     fn end_block(&mut self) {
-        let Self { gate, hands, ledger, block } = self;
+        let Self { gate, hands, block } = self;
         let Block { shards: used, .. } = std::mem::take(block);
-        (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
         match hands {
-            Hands::Own(shards) => {
+            Hands::Own(shards, ledger) => {
+                (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
                 for (number, shard) in shards.iter_mut().enumerate() {
                     if used >> number & 1 == 1 {
                         shard.end_block(gate.last_ts);
@@ -187,7 +200,7 @@ impl Model {
                 }
                 ledger.end_block(gate.slice);
             }
-            Hands::Crew(crew) => crew.end_block(gate.last_ts, gate.slice, ledger),
+            Hands::Crew(crew) => crew.end_block(gate.start_ns, gate.last_ts, gate.slice),
         }
     }
 
@@ -195,20 +208,23 @@ impl Model {
     #[cfg(test)]
     fn connections(&self) -> usize {
         match &self.hands {
-            Hands::Own(shards) => shards.iter().map(Shard::connections).sum(),
+            Hands::Own(shards, _) => shards.iter().map(Shard::connections).sum(),
             Hands::Crew(_) => 0,
         }
     }
 
     /// The end of the capture: what is under way is cut, everything is counted.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(mut self) -> (Gate, Ledger) {
         self.end_block();
-        let Self { gate, hands, ledger, .. } = self;
-        let mut shards = match hands {
-            Hands::Own(shards) => std::mem::take(shards),
-            Hands::Crew(crew) => crew.finish(ledger),
+        let Self { gate, hands, .. } = self;
+        let (mut shards, mut ledger) = match hands {
+            Hands::Own(shards, ledger) => (shards, *ledger),
+            Hands::Crew(crew) => {
+                let (shards, ledger) = crew.finish();
+                (shards, ledger.expect("a crew that nobody ended has its ledger"))
+            }
         };
-        ledger.slice = gate.slice;
+        (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
         for (number, shard) in shards.iter_mut().enumerate() {
             shard.end();
             ledger.take(number, &mut shard.world.out);
@@ -217,6 +233,7 @@ impl Model {
         }
         ledger.skipped.merge(&gate.skipped);
         ledger.end();
+        (gate, ledger)
     }
 }
 

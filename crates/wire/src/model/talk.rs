@@ -8,6 +8,7 @@ use super::exchange::Text;
 use super::seen::End;
 use super::shard::World;
 use super::urls;
+use crate::database::{self, Ears};
 use crate::flow::{Connection, NONE, Protocol, Side, is_before};
 use crate::http::{
     Body, Framer, Listener, RequestHead, ResponseHead, is_request_start, is_response_start,
@@ -36,9 +37,12 @@ pub(super) fn greet(
     } else {
         None
     };
-    match speaker {
-        Some(speaker) => {
-            connection.protocol = Protocol::Http;
+    let found = speaker.map(|speaker| (Protocol::Http, speaker)).or_else(|| {
+        database::recognise(bytes, packet.payload_length, connection.server().port, side)
+    });
+    match found {
+        Some((protocol, speaker)) => {
+            connection.protocol = protocol;
             if speaker != side && !is_whole && connection.requests == 0 {
                 connection.flip();
                 if connection.has_tier {
@@ -49,7 +53,9 @@ pub(super) fn greet(
         }
         None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
         // In the middle of a connection this may be anybody's body.
-        None if !is_whole && is_http_port(connection, world, side) => {}
+        None if !is_whole
+            && (is_http_port(connection, world, side)
+                || database::has_port(connection.server().port)) => {}
         None => connection.protocol = Protocol::Opaque,
     }
 }
@@ -69,17 +75,21 @@ pub(super) fn bytes(
     bytes: &[u8],
     length: u32,
 ) {
-    let is_http = connection.protocol == Protocol::Http;
+    let protocol = connection.protocol;
     let half = connection.half(side);
     half.last_data_ts = ts;
-    if !is_http {
+    if protocol != Protocol::Http && !protocol.is_database() {
         return by_turn(connection, world, side, ts, bytes, length);
     }
     let end_seq = half.next;
     // What is read may change the other direction's framer, but not this one's.
     let (mut framer, mut partial) = (half.framer, half.partial.take());
     let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-    framer.feed(&mut partial, side == Side::Client, bytes, length, &mut talk);
+    if protocol == Protocol::Http {
+        framer.feed(&mut partial, side == Side::Client, bytes, length, &mut talk);
+    } else {
+        database::feed(protocol, side, &mut framer, &mut partial, bytes, length, &mut talk);
+    }
     let half = connection.half(side);
     (half.framer, half.partial) = (framer, partial);
 }
@@ -89,7 +99,7 @@ pub(super) fn gap(connection: &mut Connection, world: &mut World, side: Side, le
     let tier = connection.tier;
     world.tier_mut(tier).missed_by_tap += 1;
     world.now(tier).missed_by_tap += 1;
-    if connection.protocol != Protocol::Http {
+    if connection.protocol != Protocol::Http && !connection.protocol.is_database() {
         return;
     }
     let half = connection.half(side);
@@ -133,7 +143,7 @@ fn by_turn(
         Side::Server if !is_open => return,
         Side::Server => talk.begin(),
     }
-    talk.count(u64::from(length));
+    Listener::count(&mut talk, u64::from(length));
     if side == Side::Client {
         talk.end();
     }
@@ -216,7 +226,7 @@ pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts:
 /// The server's FIN ends what has no other end.
 pub(super) fn server_closed(connection: &mut Connection, world: &mut World, ts: i64) {
     let is_soft = connection.half(Side::Server).framer.turn()
-        || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque);
+        || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque | Protocol::Mysql);
     let end_seq = connection.half(Side::Server).next;
     let mut talk = Talk { connection, world, side: Side::Server, ts, end_seq, is_interim: false };
     if is_soft && talk.current().is_some_and(|exchange| exchange.answered[0] != 0) {
@@ -273,7 +283,8 @@ impl Talk<'_> {
 
     fn begin_request(&mut self) {
         // Whatever had no end of its own ends here.
-        if self.connection.half(Side::Server).framer.turn()
+        let has_no_end = self.connection.protocol == Protocol::Mysql;
+        if (self.connection.half(Side::Server).framer.turn() || has_no_end)
             && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
         {
             self.end_seq = self.connection.half(Side::Server).next;
@@ -502,6 +513,81 @@ impl Listener for Talk<'_> {
     }
 }
 
+impl Ears for Talk<'_> {
+    fn is_fresh(&mut self) -> bool {
+        self.connection.requests == 0
+    }
+
+    fn request(&mut self) {
+        self.begin_request();
+    }
+
+    fn part(&mut self, bit: u8) -> u8 {
+        if self.newest().is_none_or(|exchange| exchange.is_sent) {
+            self.begin_request();
+        }
+        self.newest().map_or(0, |exchange| {
+            exchange.parts |= bit;
+            exchange.parts
+        })
+    }
+
+    fn command(&mut self, name: &[u8]) {
+        let wants_text = self.world.wants_rows;
+        if let Some(exchange) = self.newest().filter(|_| wants_text) {
+            let method = String::from_utf8_lossy(name).into_owned();
+            exchange.text = Some(Box::new(Text { method, ..Text::default() }));
+        }
+        self.ask(name, [0; 2]);
+    }
+
+    fn request_end(&mut self) {
+        if let Some(exchange) = self.newest() {
+            exchange.is_sent = true;
+        }
+    }
+
+    /// What belongs to no request, such as closing a statement, is not counted to the one before.
+    fn count(&mut self, bytes: u64) {
+        let belongs = match self.side {
+            Side::Client => self.newest().is_some_and(|exchange| !exchange.is_sent),
+            Side::Server => self.current().is_some_and(|exchange| exchange.answered[0] != 0),
+        };
+        if belongs {
+            Listener::count(self, bytes);
+        }
+    }
+
+    fn response(&mut self) {
+        let ts = self.ts;
+        if let Some(exchange) = self.current().filter(|exchange| exchange.answered[0] == 0) {
+            exchange.answered = [ts; 2];
+        }
+    }
+
+    fn error(&mut self, code: &[u8]) {
+        const UNNAMED: &[u8] = b"error";
+        let code = if code.is_empty() { UNNAMED } else { code };
+        if let Some(exchange) = self.current().filter(|exchange| exchange.error[0] == 0) {
+            exchange.error.iter_mut().zip(code).for_each(|(to, from)| *to = *from);
+        }
+    }
+
+    fn response_end(&mut self) {
+        if self.current().is_some_and(|exchange| exchange.answered[0] != 0) {
+            self.end_response();
+        }
+    }
+
+    fn hidden(&mut self, by: Protocol) {
+        self.connection.protocol = by;
+    }
+
+    fn lost(&mut self) {
+        Listener::lost(self);
+    }
+}
+
 /// The client has the answer to the oldest request, or what is left of it; the capture has not.
 fn give_up_oldest(connection: &mut Connection, world: &mut World, acknowledged: Option<i64>) {
     let slot = connection.current;
@@ -536,8 +622,7 @@ fn emit(
         slot,
         connection: world.slot,
         exchange,
-        client: connection.client(),
-        server: connection.server(),
+        ends: world.wants_rows.then(|| Box::new([connection.client(), connection.server()])),
         protocol: connection.protocol,
         end,
         acknowledged,

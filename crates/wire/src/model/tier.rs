@@ -103,6 +103,8 @@ pub(crate) struct Traffic {
     pub(crate) late_retransmits: u64,
     pub(crate) spurious: u64,
     pub(crate) filled: u64,
+    /// Holes that were filled no sooner than somebody could ask for it: lost before the tap, not overtaken.
+    pub(crate) refilled: u64,
     /// Packets with a usable identification, and those missing between them.
     pub(crate) identified: u64,
     pub(crate) missing: u64,
@@ -119,6 +121,7 @@ impl Traffic {
             (&mut self.late_retransmits, other.late_retransmits),
             (&mut self.spurious, other.spurious),
             (&mut self.filled, other.filled),
+            (&mut self.refilled, other.refilled),
             (&mut self.identified, other.identified),
             (&mut self.missing, other.missing),
             (&mut self.zero_windows, other.zero_windows),

@@ -12,6 +12,8 @@ use crate::skip::Skip;
 const SYN_RETRY_NS: i64 = 800_000_000;
 /// The shortest time after which Linux sends again without being told to.
 const RETRANSMIT_NS: i64 = 150_000_000;
+/// What fills a hole sooner was overtaken on the way; later, and later than a round trip, it was sent again.
+const REORDERED_NS: i64 = 3_000_000;
 /// A server that pauses longer than that, and than two round trips, in a response, waits for its client.
 const CLIENT_WAIT_NS: i64 = 20_000_000;
 /// A server that goes on so soon behind the client's acknowledgement had waited for that.
@@ -302,7 +304,19 @@ fn payload(
             world.now(tier).retransmits += u32::from(side == Side::Server);
             talk::note_retransmit(connection, world, side);
         }
-        Arrival::New | Arrival::KeepAlive | Arrival::Ahead | Arrival::Filled(_) => {}
+        Arrival::Filled(waited_ns) => {
+            let rtt_us = match side {
+                Side::Client => connection.client_rtt_us(),
+                Side::Server => Some(connection.half(Side::Client).rtt_us).filter(|us| *us != NONE),
+            };
+            if waited_ns >= REORDERED_NS.max(rtt_us.map_or(0, |us| i64::from(us) * 1000)) {
+                let tier = world.tier_mut(tier);
+                let traffic =
+                    if side == Side::Client { &mut tier.client } else { &mut tier.server };
+                traffic.refilled += 1;
+            }
+        }
+        Arrival::New | Arrival::KeepAlive | Arrival::Ahead => {}
     }
 }
 

@@ -198,6 +198,8 @@ type Row = (String, Option<u16>, i64, i64, End);
 struct Rows {
     requests: Vec<Row>,
     parents: Vec<Option<u64>>,
+    /// Command and error.
+    databases: Vec<(String, String)>,
     connections: Vec<ConnectionSeen>,
 }
 
@@ -215,6 +217,7 @@ impl Sink for Keep {
             seen.end,
         ));
         rows.parents.push(seen.parent);
+        rows.databases.push((seen.method.to_owned(), seen.error.to_owned()));
     }
 
     fn connection(&mut self, seen: &ConnectionSeen) {

@@ -190,3 +190,40 @@ fn an_upstream_request_finds_the_request_it_was_made_for() {
     let stall = tier(80).evidence.stall_later_ms_p95;
     assert!((30.0..31.0).contains(&stall), "{stall}");
 }
+
+#[test]
+fn requests_to_databases_have_a_command_an_error_and_times() {
+    let mut play = Play::default();
+    let line = &mut play.open(6379, 0, 1);
+    // Two commands in one segment.
+    play.data(line, CLIENT, 10, b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nget\r\n$1\r\nk\r\n");
+    play.data(line, SERVER, 12, b"+PONG\r\n");
+    play.data(line, SERVER, 15, b"-WRONGTYPE Operation\r\n");
+    play.ack(line, CLIENT, 16);
+    let line = &mut play.open(3306, 100, 1);
+    let greeting = [b"\x32\0\0\0\x0a8.0.36\0".as_slice(), &[0; 42]].concat();
+    play.data(line, SERVER, 101, greeting);
+    play.data(line, CLIENT, 103, [b"\x40\0\0\x01\x05\x86\0\0".as_slice(), &[0; 60]].concat());
+    play.data(line, SERVER, 104, b"\x07\0\0\x02\0\0\0\x02\0\0\0");
+    play.data(line, CLIENT, 110, b"\x09\0\0\0\x03select 1");
+    play.data(line, SERVER, 113, b"\x01\0\0\x01\x01");
+    play.data(line, SERVER, 118, b"\x05\0\0\x02\xfe\0\0\x02\0");
+    play.data(line, CLIENT, 130, b"\x05\0\0\0\x19\x01\0\0\0");
+    play.data(line, CLIENT, 140, b"\x04\0\0\0\x03abc");
+    play.data(line, SERVER, 141, b"\x0a\0\0\x01\xff\x28\x04#42000x");
+    let (report, rows) = play.run(Options::default());
+    let expected = [
+        ("PING", 2, 2, ""),
+        ("GET", 5, 5, "WRONGTYPE"),
+        ("COM_QUERY", 3, 8, ""),
+        ("COM_QUERY", 1, 1, "1064"),
+    ];
+    let both = rows.requests.iter().zip(&rows.databases);
+    let found: Vec<_> = both
+        .map(|(request, (command, error))| (command.as_str(), request.2, request.3, error.as_str()))
+        .collect();
+    assert_eq!(found, expected);
+    let protocols: Vec<_> =
+        report.tiers.iter().map(|tier| (tier.port, tier.protocol, tier.errors_5xx)).collect();
+    assert_eq!(protocols, [(3306, "mysql", 1), (6379, "redis", 1)]);
+}

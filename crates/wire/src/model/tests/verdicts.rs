@@ -184,3 +184,31 @@ fn a_terminal_beside_requests_is_no_slow_application() {
     let terminal = report.tiers.iter().find(|tier| tier.port == 22).expect("a tier");
     assert_eq!((terminal.protocol, terminal.requests), ("opaque", 30));
 }
+
+#[test]
+fn losses_before_the_tap_show_in_holes_when_packets_have_no_identification() {
+    // Uploads of three segments; the second of some is lost before the tap and comes again after a round trip.
+    let upload = |is_lossy: bool| {
+        let mut play = Play::default();
+        for client in 0..40_i64 {
+            let line = &mut play.open(80, client * 50, 5);
+            let at = client * 50 + 20;
+            let head = b"POST /up HTTP/1.1\r\nContent-Length: 3000\r\n\r\n";
+            play.data(line, CLIENT, at, head);
+            play.data(line, CLIENT, at, [b'x'; 1000]);
+            if is_lossy && client % 4 == 0 {
+                play.packets.last_mut().expect("it was pushed").ts += 12 * MS;
+            }
+            play.data(line, CLIENT, at, [b'x'; 1000]);
+            play.data(line, CLIENT, at, [b'x'; 1000]);
+            play.data(line, SERVER, at + 30, ok(20));
+            play.ack(line, CLIENT, at + 36);
+        }
+        play.packets.iter_mut().for_each(|packet| packet.ip_id = 0);
+        play.run(Options::default()).0
+    };
+    verdict(&upload(false), Verdict::Smooth);
+    let lossy = upload(true);
+    verdict(&lossy, Verdict::PathLoss);
+    assert_eq!(lossy.tiers[0].evidence.refilled, 10);
+}
