@@ -145,7 +145,7 @@ fn one_packet_flows(count: u32) -> Vec<u8> {
         for word in [1_700_000_000, number / 10, 40, 40] {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        let client = 0x0a00_0000 | number / 50_000;
+        let client = 0x0a00_0000 + number / 50_000;
         let port = u16::try_from(10_000 + number % 50_000).unwrap_or(u16::MAX);
         out.extend_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
         out.extend_from_slice(&client.to_be_bytes());
