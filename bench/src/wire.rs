@@ -190,6 +190,25 @@ fn weir() -> String {
     std::env::var("WEIR_BIN").unwrap_or_else(|_| "weir".to_owned())
 }
 
+/// A program that reads the capture: what it is called, its name and arguments, and how many packets it gets.
+type Tool = (&'static str, String, String, u64);
+
+fn tools(file: &str, packets: u64) -> [Tool; 6] {
+    let weir = |name, more: &str| (name, weir(), format!("wire {file} {more}"), packets);
+    let fields = "-e frame.time_epoch -e http.response.code -e http.request.uri -e http.request_in";
+    let tshark = format!("-n -c {TSHARK_PACKETS} -r {file} -Y http.response -T fields {fields}");
+    let few_packets = packets.min(u64::from(TSHARK_PACKETS));
+    let tcpdump = ("tcpdump to text (`-nnq -tttt`)", "tcpdump", format!("-nnq -tttt -r {file}"));
+    [
+        weir("weir wire, one thread", "--format json --threads 1"),
+        weir("weir wire, two threads", "--format json --threads 2"),
+        weir("weir wire, rows of connections", "--format csv --table tcp_conn --threads 1"),
+        (tcpdump.0, tcpdump.1.to_owned(), tcpdump.2, packets),
+        ("tcptrace (`-q`)", "tcptrace".to_owned(), format!("-q {file}"), packets),
+        ("tshark, fields of responses", "tshark".to_owned(), tshark, few_packets),
+    ]
+}
+
 fn measure(
     page: &mut report::Report,
     story: Story,
@@ -198,36 +217,6 @@ fn measure(
     runs: u32,
 ) -> anyhow::Result<()> {
     let file = path.to_str().context("paths of temporary files are text")?;
-    let weir = weir();
-    let count = TSHARK_PACKETS.to_string();
-    let fields = "frame.time_epoch http.response.code http.request.uri http.request_in";
-    let fields: Vec<&str> = fields.split(' ').flat_map(|field| ["-e", field]).collect();
-    let mut tshark = vec!["-n", "-c", &count, "-r", file, "-Y", "http.response", "-T", "fields"];
-    tshark.extend(fields);
-    let few_packets = packets.min(u64::from(TSHARK_PACKETS));
-    let tools: [(&str, &str, Vec<&str>, u64); 6] = [
-        (
-            "weir wire, one thread",
-            &weir,
-            vec!["wire", file, "--format", "json", "--threads", "1"],
-            packets,
-        ),
-        (
-            "weir wire, two threads",
-            &weir,
-            vec!["wire", file, "--format", "json", "--threads", "2"],
-            packets,
-        ),
-        (
-            "weir wire, rows of connections",
-            &weir,
-            vec!["wire", file, "--format", "csv", "--table", "tcp_conn", "--threads", "1"],
-            packets,
-        ),
-        ("tcpdump to text (`-nnq -tttt`)", "tcpdump", vec!["-nnq", "-tttt", "-r", file], packets),
-        ("tcptrace (`-q`)", "tcptrace", vec!["-q", file], packets),
-        ("tshark, fields of responses", "tshark", tshark, few_packets),
-    ];
     let bytes = std::fs::metadata(path)?.len();
     let heads = [
         "tool",
@@ -240,8 +229,10 @@ fn measure(
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let mut weir_cost = None;
-    for (name, program, args, packets) in tools {
-        let spent = median(runs, program, &args)?;
+    for (name, program, args, packets) in tools(file, packets) {
+        // Paths of temporary files have no spaces.
+        let args: Vec<&str> = args.split(' ').collect();
+        let spent = median(runs, &program, &args)?;
         page.own(spent.cpu * f64::from(runs));
         #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
         let cost = spent.cpu / packets as f64;
