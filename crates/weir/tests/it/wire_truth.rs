@@ -202,7 +202,7 @@ fn the_answer_is_the_same_with_any_number_of_threads() {
 fn without_observed(line: &str) -> String {
     let fields: Vec<&str> = line.split(',').collect();
     match fields.as_slice() {
-        [ts, host, tier @ ("wire_edge" | "wire_upstream"), _, rest @ ..] if rest.len() > 60 => {
+        [ts, host, tier @ ("wire_edge" | "wire_upstream"), at, rest @ ..] if at.ends_with('Z') => {
             format!("{ts},{host},{tier},{}", rest.join(","))
         }
         _ => line.to_owned(),
