@@ -4,9 +4,10 @@
 //! memory. tshark keeps the state of all packets, so it gets the first 300,000.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
@@ -16,24 +17,153 @@ use crate::{meter, report};
 /// Packets that tshark gets.
 const TSHARK_PACKETS: u32 = 300_000;
 
+/// Connections of one packet each, for memory: as many as weir follows at once.
+const FLOWS: u32 = 1_000_000;
+/// What is read through a pipe for memory: the same capture, so often that it is at least so many bytes.
+const PIPED_BYTES: u64 = 10_000_000_000;
+
 /// Measures `runs` times and reports medians.
 pub(crate) fn run(seconds: u32, runs: u32) -> anyhow::Result<()> {
     let mut page = report::Report::new("wire");
     let dir = tempfile::tempdir()?;
     page.text(&format!(
-        "`weir wire FILE --format json`: the full model, with connections, requests, slices and verdicts; one thread. Medians \
-         of {runs} runs, CPU-seconds of user and system, the capture in the page cache."
+        "`weir wire FILE --format json`: the full model, with connections, requests, slices and verdicts. Medians \
+         of {runs} runs: CPU-seconds of user and system, and seconds on the clock; the capture is in the page cache."
     ));
     for story in [Story::Bulk, Story::Churn] {
         let path = dir.path().join(format!("{}.pcap", story.as_str()));
         let rate = if story == Story::Bulk { 20_000 } else { 5_000 };
         let packets = make(&path, Recipe { seconds, rate, ..Recipe::of(story) })?;
         measure(&mut page, story, &path, packets, runs)?;
+        if story == Story::Bulk {
+            text_of(&mut page, &path, packets, runs)?;
+            piped(&mut page, &path)?;
+        }
     }
+    flows(&mut page)?;
     page.text(
-        "Bars: 4 million packets/s and 1 GB/s of file per core on keep-alive traffic (`bulk`).",
+        "Bars: 4 million packets/s and 1 GB/s of file per core on keep-alive traffic (`bulk`); two threads 1.7 times as fast \
+         as one; 5 million lines of text/s; 400 bytes a live connection; bounded memory on 10 GB.",
     );
     page.write()
+}
+
+/// The bulk capture as tcpdump prints it, and what reading that costs.
+fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> anyhow::Result<()> {
+    let mut rows = vec![
+        ["tcpdump's style", "lines", "CPU-s", "lines/s of a core"].map(str::to_owned).to_vec(),
+    ];
+    for style in ["-nnq", "-nn"] {
+        let text = path.with_extension("txt");
+        let file = path.to_str().context("paths of temporary files are text")?;
+        let status = Command::new("tcpdump")
+            .args([style, "-tt", "-r", file])
+            .stdout(File::create(&text)?)
+            .stderr(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "tcpdump does not print the capture");
+        let text = text.to_str().context("paths of temporary files are text")?;
+        let spent = median(runs, &weir(), &["wire", text, "--format", "json", "--threads", "1"])?;
+        page.own(spent.cpu * f64::from(runs));
+        rows.push(vec![
+            format!("`tcpdump {style} -tt`"),
+            packets.to_string(),
+            format!("{:.2}", spent.cpu),
+            thousands_a_second(packets, spent.cpu),
+        ]);
+    }
+    page.text("### tcpdump's text of `bulk` through the full model, one thread");
+    page.table(&rows);
+    Ok(())
+}
+
+/// The same capture again and again through a pipe: memory must not grow with what was read.
+fn piped(page: &mut report::Report, path: &Path) -> anyhow::Result<()> {
+    let capture = std::fs::read(path)?;
+    let packets = capture.get(PCAP_HEADER_BYTES..).context("a capture has a header")?;
+    let times = PIPED_BYTES.div_ceil(packets.len() as u64);
+    let mut child = Command::new(weir())
+        .args(["wire", "-", "--format", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let id = child.id();
+    let mut pipe = child.stdin.take().context("a pipe was asked for")?;
+    pipe.write_all(&capture[..PCAP_HEADER_BYTES])?;
+    let mut early = 0.0;
+    for round in 0..times {
+        pipe.write_all(packets)?;
+        if round == 0 {
+            early = meter::memory_mib(id).1;
+        }
+    }
+    let late = meter::memory_mib(id).1;
+    drop(pipe);
+    page.own(meter::wait(child)?);
+    page.text(&format!(
+        "### Memory: {:.1} GB through a pipe\n\nAt most {early:.0} MiB resident after the first {} MiB, and {late:.0} MiB after all of it.",
+        gigabytes(times * packets.len() as u64),
+        packets.len() >> 20
+    ));
+    Ok(())
+}
+
+/// Memory of connections of which one packet came, beside that of a handful.
+fn flows(page: &mut report::Report) -> anyhow::Result<()> {
+    let mut high = Vec::new();
+    for count in [1000, FLOWS] {
+        let mut child = Command::new(weir())
+            .args(["wire", "-", "--format", "json", "--threads", "1"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut pipe = child.stdin.take().context("a pipe was asked for")?;
+        pipe.write_all(&one_packet_flows(count))?;
+        // What is left in the pipe is less than it holds: weir has the rest.
+        let id = child.id();
+        high.push(meter::memory_mib(id).1);
+        drop(pipe);
+        page.own(meter::wait(child)?);
+    }
+    let bytes = (high[1] - high[0]) * 1_048_576.0 / f64::from(FLOWS - 1000);
+    page.text(&format!(
+        "### Memory: {FLOWS} connections of one packet\n\n{:.0} MiB resident beside {:.0} MiB with 1,000: {bytes:.0} bytes each.",
+        high[1], high[0]
+    ));
+    Ok(())
+}
+
+const PCAP_HEADER_BYTES: usize = 24;
+
+/// A pcap of raw IPv4: as many acknowledgements, each of a connection of its own.
+fn one_packet_flows(count: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    for number in 0..count {
+        for word in [1_700_000_000, number / 10, 40, 40] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let client = 0x0a00_0000 + number / 50_000;
+        let port = u16::try_from(10_000 + number % 50_000).unwrap_or(u16::MAX);
+        out.extend_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+        out.extend_from_slice(&client.to_be_bytes());
+        out.extend_from_slice(&[192, 0, 2, 1]);
+        out.extend_from_slice(&port.to_be_bytes());
+        out.extend_from_slice(&[0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    }
+    out
+}
+
+#[expect(clippy::cast_precision_loss, reason = "file sizes are below 2^53")]
+fn gigabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn thousands_a_second(count: u64, seconds: f64) -> String {
+    format!("{:.0},000", count as f64 / seconds / 1000.0)
 }
 
 /// Writes a capture and reads it once; how many packets it holds.
@@ -60,6 +190,25 @@ fn weir() -> String {
     std::env::var("WEIR_BIN").unwrap_or_else(|_| "weir".to_owned())
 }
 
+/// A program that reads the capture: what it is called, its name and arguments, and how many packets it gets.
+type Tool = (&'static str, String, String, u64);
+
+fn tools(file: &str, packets: u64) -> [Tool; 6] {
+    let weir = |name, more: &str| (name, weir(), format!("wire {file} {more}"), packets);
+    let fields = "-e frame.time_epoch -e http.response.code -e http.request.uri -e http.request_in";
+    let tshark = format!("-n -c {TSHARK_PACKETS} -r {file} -Y http.response -T fields {fields}");
+    let few_packets = packets.min(u64::from(TSHARK_PACKETS));
+    let tcpdump = ("tcpdump to text (`-nnq -tttt`)", "tcpdump", format!("-nnq -tttt -r {file}"));
+    [
+        weir("weir wire, one thread", "--format json --threads 1"),
+        weir("weir wire, two threads", "--format json --threads 2"),
+        weir("weir wire, rows of connections", "--format csv --table tcp_conn --threads 1"),
+        (tcpdump.0, tcpdump.1.to_owned(), tcpdump.2, packets),
+        ("tcptrace (`-q`)", "tcptrace".to_owned(), format!("-q {file}"), packets),
+        ("tshark, fields of responses", "tshark".to_owned(), tshark, few_packets),
+    ]
+}
+
 fn measure(
     page: &mut report::Report,
     story: Story,
@@ -68,51 +217,37 @@ fn measure(
     runs: u32,
 ) -> anyhow::Result<()> {
     let file = path.to_str().context("paths of temporary files are text")?;
-    let weir = weir();
-    let count = TSHARK_PACKETS.to_string();
-    let fields = "frame.time_epoch http.response.code http.request.uri http.request_in";
-    let fields: Vec<&str> = fields.split(' ').flat_map(|field| ["-e", field]).collect();
-    let mut tshark = vec!["-n", "-c", &count, "-r", file, "-Y", "http.response", "-T", "fields"];
-    tshark.extend(fields);
-    let few_packets = packets.min(u64::from(TSHARK_PACKETS));
-    let tools: [(&str, &str, Vec<&str>, u64); 5] = [
-        ("weir wire", &weir, vec!["wire", file, "--format", "json"], packets),
-        (
-            "weir wire, rows of connections",
-            &weir,
-            vec!["wire", file, "--format", "csv", "--table", "tcp_conn"],
-            packets,
-        ),
-        ("tcpdump to text (`-nnq -tttt`)", "tcpdump", vec!["-nnq", "-tttt", "-r", file], packets),
-        ("tcptrace (`-q`)", "tcptrace", vec!["-q", file], packets),
-        ("tshark, fields of responses", "tshark", tshark, few_packets),
-    ];
     let bytes = std::fs::metadata(path)?.len();
-    let mut rows = vec![
-        ["tool", "packets", "CPU-s", "packets/s of a core", "GB/s", "times weir's cost"]
-            .map(str::to_owned)
-            .to_vec(),
+    let heads = [
+        "tool",
+        "packets",
+        "CPU-s",
+        "s",
+        "packets/s of a core",
+        "GB/s of a core",
+        "times weir's cost",
     ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let mut weir_cost = None;
-    for (name, program, args, packets) in tools {
-        let mut seconds: Vec<f64> =
-            (0..runs).map(|_| once(program, &args)).collect::<Result<_, _>>()?;
-        seconds.sort_by(f64::total_cmp);
-        let seconds = seconds[seconds.len() / 2].max(0.01);
-        page.own(seconds * f64::from(runs));
-        #[expect(clippy::cast_precision_loss, reason = "counts and file sizes are below 2^53")]
-        let (rate, gigabytes) = (packets as f64 / seconds, bytes as f64 / 1e9);
-        let cost = 1.0 / rate;
+    for (name, program, args, packets) in tools(file, packets) {
+        // Paths of temporary files have no spaces.
+        let args: Vec<&str> = args.split(' ').collect();
+        let spent = median(runs, &program, &args)?;
+        page.own(spent.cpu * f64::from(runs));
+        #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+        let cost = spent.cpu / packets as f64;
         let weir_cost = *weir_cost.get_or_insert(cost);
+        let is_whole = !name.starts_with("tshark");
         rows.push(vec![
             name.to_owned(),
             packets.to_string(),
-            format!("{seconds:.2}"),
-            format!("{:.0},000", rate / 1000.0),
-            if name.starts_with("tshark") {
-                "–".to_owned()
+            format!("{:.2}", spent.cpu),
+            format!("{:.2}", spent.wall),
+            thousands_a_second(packets, spent.cpu),
+            if is_whole {
+                format!("{:.2}", gigabytes(bytes) / spent.cpu)
             } else {
-                format!("{:.2}", gigabytes / seconds)
+                "–".to_owned()
             },
             format!("{:.1}", cost / weir_cost),
         ]);
@@ -122,7 +257,25 @@ fn measure(
     Ok(())
 }
 
-fn once(program: &str, args: &[&str]) -> anyhow::Result<f64> {
+/// Seconds of processors, and on the clock.
+struct Spent {
+    cpu: f64,
+    wall: f64,
+}
+
+/// Medians of several runs; never less than the clock can tell.
+fn median(runs: u32, program: &str, args: &[&str]) -> anyhow::Result<Spent> {
+    let spent: Vec<Spent> = (0..runs).map(|_| once(program, args)).collect::<Result<_, _>>()?;
+    let middle = |pick: fn(&Spent) -> f64| {
+        let mut values: Vec<f64> = spent.iter().map(pick).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2].max(0.01)
+    };
+    Ok(Spent { cpu: middle(|spent| spent.cpu), wall: middle(|spent| spent.wall) })
+}
+
+fn once(program: &str, args: &[&str]) -> anyhow::Result<Spent> {
+    let begin = Instant::now();
     let child = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
@@ -130,5 +283,6 @@ fn once(program: &str, args: &[&str]) -> anyhow::Result<f64> {
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot run `{program}`"))?;
-    Ok(meter::wait(child)?)
+    let cpu = meter::wait(child)?;
+    Ok(Spent { cpu, wall: begin.elapsed().as_secs_f64() })
 }

@@ -48,6 +48,17 @@ impl<const BITS: u32> Histogram<BITS> {
         self.max = self.max.max(value);
     }
 
+    /// Adds all values of another.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.counts.len() > self.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
     /// With every count halved: the past counts less and less.
     pub(crate) fn halved(mut self) -> Self {
         self.counts.iter_mut().for_each(|count| *count /= 2);
@@ -116,14 +127,41 @@ impl Samples {
             return;
         }
         if self.values.len() == SAMPLES_MAX {
-            let mut at = 0;
-            self.values.retain(|_| {
-                at += 1;
-                at % 2 == 0
-            });
-            self.thinning += 1;
+            self.thin();
         }
         self.values.push(u32::try_from(value).unwrap_or(u32::MAX));
+    }
+
+    /// Keeps every second one.
+    fn thin(&mut self) {
+        let mut at = 0;
+        self.values.retain(|_| {
+            at += 1;
+            at % 2 == 0
+        });
+        self.thinning += 1;
+    }
+
+    /// Adds what another kept, at the coarser of both.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        if other.offered == 0 {
+            return;
+        }
+        if self.offered == 0 {
+            return *self = other;
+        }
+        while other.thinning < self.thinning {
+            other.thin();
+        }
+        while self.thinning < other.thinning || self.values.len() + other.values.len() > SAMPLES_MAX
+        {
+            self.thin();
+            if other.thinning < self.thinning {
+                other.thin();
+            }
+        }
+        self.values.append(&mut other.values);
+        self.offered += other.offered;
     }
 
     /// The quantiles of what was kept; `None` when there is nothing.

@@ -10,8 +10,10 @@
 
 mod capture;
 pub mod compat;
+mod database;
 mod decode;
 mod error;
+mod filter;
 mod flow;
 mod histogram;
 mod http;
@@ -26,6 +28,7 @@ pub mod text;
 pub use capture::{Capture, Format, Input, Record};
 pub use decode::{Decoder, LinkType};
 pub use error::WireError;
+pub use filter::{Filter, FilterError};
 pub use flow::Protocol;
 pub use judge::{
     Evidence, Quantiles, Report, RipeSlice, SliceReport, TierReport, UrlReport, Usl, UslAnswer,

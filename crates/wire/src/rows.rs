@@ -134,7 +134,7 @@ pub(crate) fn request<'a>(
         client_port: Some(seen.client.port.into()),
         server_address: readable(seen.host),
         server_port: Some(seen.server.port.into()),
-        http_request_method: readable(seen.method),
+        http_request_method: readable(seen.method).filter(|_| !seen.protocol.is_database()),
         url_path: readable(path),
         url_query: query,
         http_response_status_code: seen.status.map(i64::from),
@@ -182,6 +182,8 @@ pub(crate) fn detail<'a>(
         end: seen.end.as_str(),
         is_truncated: seen.is_cut,
         sampled_ratio: 1.0,
+        operation: readable(seen.method).filter(|_| seen.protocol.is_database()),
+        error_code: readable(seen.error),
     }
 }
 

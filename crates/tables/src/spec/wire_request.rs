@@ -13,7 +13,7 @@ table! {
     5 source_offset: Int = "The request's number in the capture, from 1.";
     6 connection_number: Int = "Its connection: `connection_number` of `tcp_conn`.";
     7 connection_requests: Int = "Its place in the connection, from 1.";
-    8 network_protocol_name: Text = "`http`, `tls` or `opaque`: all but http are told apart by whose turn it is.";
+    8 network_protocol_name: Text = "`http`, `mysql`, `postgresql`, `redis`, `mongodb`, `tls` or `opaque`: requests of the last two are told apart by whose turn it is.";
     9 url_template: OptText = "The path with what looks like an id replaced; NULL when not readable.";
     10 request_first_ts: Time = "The first byte of the request.";
     11 request_last_ts: Time = "The last byte of the request.";
@@ -32,4 +32,6 @@ table! {
     24 end: Text = "`ok`, `reset`, `closed`, `unanswered`, `unseen` (only the client has the response) or `cut`.";
     25 is_truncated: Flag = "Whether the snap length cut a head, so that fields or sizes may be missing.";
     26 sampled_ratio: Float = "The share of connections that has rows; counts divided by it are those of all.";
+    27 operation: OptText = "The command that a database was asked for, such as `COM_QUERY` or `GET`; never a statement's text. NULL for http and when not readable.";
+    28 error_code: OptText = "The database's code of the error that it answered with, such as `1064` or `42P01`; NULL when it answered with none.";
 }

@@ -30,7 +30,7 @@ table! {
     22 transfer_p95_seconds: OptFloat = "95th percentile of first to last response byte.";
     23 syn_wait_p95_seconds: OptFloat = "95th percentile of first SYN to SYN-ACK.";
     24 delay_variation_p95_seconds: OptFloat = "95th percentile of how long the way held clients' packets; NULL without TCP timestamps.";
-    25 errors_5xx: Int = "Responses with status 5xx.";
+    25 errors_5xx: Int = "Responses with status 5xx; of databases, errors.";
     26 new_connections: Int = "Connections that began.";
     27 syns: Int = "SYNs of clients.";
     28 late_syns: Int = "Of these, repeated after 0.8 s and more with no answer between.";

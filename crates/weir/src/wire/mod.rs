@@ -3,6 +3,7 @@
 //! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which the answer is shown.
 
 mod chart;
+mod files;
 mod html;
 mod json;
 mod rows;
@@ -17,7 +18,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weir_wire::text::{Lines, TextReader};
-use weir_wire::{Capture, Format, Input, Model, Options, Report, Sink, Skipped, WireError};
+use weir_wire::{
+    Capture, Filter, FilterError, Format, Input, Model, Options, Report, Sink, Skipped, WireError,
+};
 
 use crate::capture::{self, Place};
 use crate::failure::{EXIT_USAGE, Failure, read_failure};
@@ -38,7 +41,7 @@ pub(crate) struct ModelArgs {
     /// For how long; Ctrl-C ends it earlier.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_span, requires = "interface")]
     pub(crate) span: i64,
-    /// text for a person; json, one object; csv or ndjson, the rows of one table.
+    /// text for a person; json, one object; csv or ndjson, the rows of one table; parquet, files of all four.
     #[arg(long, value_enum, default_value_t = WireFormat::Text)]
     pub(crate) format: WireFormat,
     /// Width of a slice of time, such as 100ms, 1s or 1m.
@@ -50,15 +53,24 @@ pub(crate) struct ModelArgs {
     /// Address of the server to look at.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: Option<IpAddr>,
+    /// What else is asked of packets, as of tcpdump: `host 192.0.2.1 and port 80 and not net 10.0.0.0/8`.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
     /// Leave out packets before: 2026-11-21T10:00:00Z, or seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = when::parse_instant)]
     pub(crate) from: Option<i64>,
     /// Leave out packets from then on.
     #[arg(long, value_name = "TIME", value_parser = when::parse_instant)]
     pub(crate) to: Option<i64>,
+    /// Threads that read and count; the answer is the same with any number. Default: one for each core.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: Option<u16>,
     /// The table whose rows csv and ndjson print.
     #[arg(long, value_enum, default_value_t = WireTable::WireSlice)]
     pub(crate) table: WireTable,
+    /// The directory of the files that `--format parquet` writes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Write a page with charts that needs nothing else; what `--format` says is printed as well.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -98,6 +110,8 @@ pub(crate) enum WireFormat {
     Csv,
     /// Rows of a table, one object a line.
     Ndjson,
+    /// A Parquet file of each of the four tables, in the directory that `--out` names.
+    Parquet,
 }
 
 /// Runs the command.
@@ -107,6 +121,7 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
             .hint("both are UTC")
             .code(EXIT_USAGE));
     }
+    let filter = args.filter.as_deref().map(parse_filter).transpose()?;
     let stdin = [PathBuf::from("-")];
     let place = args.interface.as_deref().map(Place::parse);
     let live = place.iter().map(|place| PathBuf::from(place.source())).collect::<Vec<_>>();
@@ -117,8 +132,8 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     };
     let rows = Rows::new(args, files)?;
     let report = match &place {
-        Some(place) => watch(args, place, rows.sink())?,
-        None => read(args, files, rows.sink())?,
+        Some(place) => watch(args, filter, place, rows.sink())?,
+        None => read(args, filter, files, rows.sink())?,
     };
     rows.finish(&report)?;
     if let Some(path) = &args.html {
@@ -127,28 +142,46 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     match args.format {
         WireFormat::Json => say(&json::object(&report, files)),
         WireFormat::Text => say(&text::page(&report, files, Paint::for_stdout())),
-        WireFormat::Csv | WireFormat::Ndjson => {}
+        WireFormat::Csv | WireFormat::Ndjson | WireFormat::Parquet => {}
     }
     Ok(())
 }
 
-fn model(args: &ModelArgs, sink: Option<Box<dyn Sink>>) -> Model {
+/// A filter, or what is wrong with it and where.
+fn parse_filter(text: &str) -> Result<Filter, Failure> {
+    text.parse().map_err(|FilterError { message, position }| {
+        let place = text.get(..position).map_or(0, |before| before.chars().count());
+        let mark = " ".repeat(place);
+        Failure::new(format!("cannot use the filter: {message}\n  {text}\n  {mark}^"))
+            .hint("such as `host 192.0.2.1 and port 80 and not net 10.0.0.0/8`")
+            .code(EXIT_USAGE)
+    })
+}
+
+fn model(args: &ModelArgs, filter: Option<Filter>, sink: Option<Box<dyn Sink>>) -> Model {
     let options = Options {
         slice_ns: args.slice,
         ports: args.port.clone(),
         server: args.server,
+        filter,
         from_ns: args.from,
         to_ns: args.to,
         // Who sends packets does not know it, so they cannot make all of them meet in one place.
         seed: std::hash::RandomState::new().hash_one(0),
+        threads: args.threads.map_or_else(cores, usize::from),
         ..Options::default()
     };
     Model::new(options, sink)
 }
 
 /// What passes at `place` is the capture.
-fn watch(args: &ModelArgs, place: &Place, sink: Option<Box<dyn Sink>>) -> Result<Report, Failure> {
-    let mut model = model(args, sink);
+fn watch(
+    args: &ModelArgs,
+    filter: Option<Filter>,
+    place: &Place,
+    sink: Option<Box<dyn Sink>>,
+) -> Result<Report, Failure> {
+    let mut model = model(args, filter, sink);
     let is_over = capture::end_at_signal()?;
     let span = std::time::Duration::from_nanos(args.span.cast_unsigned());
     let seen = capture::watch_for(place, &args.port, span, &is_over, &mut model)?;
@@ -161,10 +194,11 @@ fn watch(args: &ModelArgs, place: &Place, sink: Option<Box<dyn Sink>>) -> Result
 /// All files are one capture, in the order that is given.
 fn read(
     args: &ModelArgs,
+    filter: Option<Filter>,
     files: &[PathBuf],
     sink: Option<Box<dyn Sink>>,
 ) -> Result<Report, Failure> {
-    let mut model = model(args, sink);
+    let mut model = model(args, filter, sink);
     let (mut skipped, mut tap_drops) = (Skipped::default(), None);
     for file in files {
         let input = open(file).map_err(failure)?;
@@ -174,7 +208,10 @@ fn read(
         }
         let mut capture = Capture::new(input).map_err(failure)?;
         let mut progress = Progress::new(file);
-        while capture.step(&mut |packet| model.packet(packet)).map_err(failure)? {
+        while capture
+            .step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
+            .map_err(failure)?
+        {
             progress.show(capture.progress());
         }
         progress.clear();
@@ -188,6 +225,11 @@ fn read(
     report.skipped.merge(&skipped);
     report.tap_drops = tap_drops;
     Ok(report)
+}
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Text of tcpdump; what it skips. Times without a date are of the first of January 1970.

@@ -14,12 +14,13 @@ use weir_store::{Store, StoreOptions};
 use weir_tables::{Batch, Clock, Parcel, StreamId, StreamRange};
 use weir_wire::{Origin, Report, Sink, TableSink};
 
+use super::files::Files;
 use super::{ModelArgs, WireFormat, WireTable};
 use crate::cells::{Cells, plain, push_csv};
 use crate::client::Client;
 use crate::clock::SystemClock;
 use crate::config::place::{host_name, read_token};
-use crate::failure::Failure;
+use crate::failure::{EXIT_USAGE, Failure};
 use crate::parcel_link::PARCEL_TYPE;
 use crate::terminal::write_all;
 
@@ -31,6 +32,7 @@ pub(super) struct Rows {
 
 struct Ways {
     print: Option<Print>,
+    files: Option<Files>,
     keep: Option<Keep>,
     failure: Option<Failure>,
 }
@@ -62,15 +64,25 @@ impl Rows {
             is_csv,
             has_head: false,
         });
+        let parquet = match (args.format, &args.out) {
+            (WireFormat::Parquet, Some(dir)) => Some(Files::new(dir)?),
+            (WireFormat::Parquet, None) => {
+                return Err(Failure::new("cannot write Parquet files: no directory is named")
+                    .hint("add `--out DIR`")
+                    .code(EXIT_USAGE));
+            }
+            _ => None,
+        };
         let keep = args.into.as_deref().map(|into| Keep::new(into, args, files)).transpose()?;
-        let is_wanted = print.is_some() || keep.is_some();
+        let is_wanted = print.is_some() || parquet.is_some() || keep.is_some();
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let origin = Origin {
             host: args.host.clone().unwrap_or_else(host_name),
             source: names.join(", "),
             observed: SystemClock.now(),
         };
-        let ways = is_wanted.then(|| Arc::new(Mutex::new(Ways { print, keep, failure: None })));
+        let ways = is_wanted
+            .then(|| Arc::new(Mutex::new(Ways { print, files: parquet, keep, failure: None })));
         Ok(Self { ways, origin })
     }
 
@@ -89,6 +101,9 @@ impl Rows {
         ways.take(vec![weir_wire::slices(report, &self.origin)]);
         if let Some(failure) = ways.failure.take() {
             return Err(failure);
+        }
+        if let Some(files) = ways.files.take() {
+            files.close()?;
         }
         match ways.keep.take() {
             Some(keep) => keep.close(),
@@ -117,6 +132,11 @@ impl Ways {
                     write_all(&print.written(batch));
                 }
             }
+        }
+        if self.failure.is_none()
+            && let Some(files) = &mut self.files
+        {
+            self.failure = files.write(&batches).err();
         }
         if self.failure.is_none()
             && let Some(keep) = &mut self.keep
@@ -244,6 +264,9 @@ fn identity(args: &ModelArgs, files: &[PathBuf]) -> Result<StreamId, Failure> {
     }
     let asked = (args.slice, &args.port, args.server, args.from, args.to, &args.host);
     let mut text = format!("weir wire 1 {asked:?}");
+    if let Some(filter) = &args.filter {
+        text += &format!(" filter {filter:?}");
+    }
     for file in files {
         let failed = |error: std::io::Error| crate::failure::read_failure(file, &error);
         let mut start = Vec::new();

@@ -56,17 +56,23 @@ fn class(verdict: Verdict) -> &'static str {
 }
 
 fn put_tier(out: &mut String, tier: &TierReport, slice_ns: i64, paint: Paint) -> std::fmt::Result {
-    let kind = if tier.is_upstream { "edge to upstream" } else { "client to edge" };
+    let is_database = matches!(tier.protocol, "mysql" | "postgresql" | "redis" | "mongodb");
+    let kind = match (is_database, tier.is_upstream) {
+        (true, _) => "to the database",
+        (false, true) => "edge to upstream",
+        (false, false) => "client to edge",
+    };
     let head = format!("port {} ({}, {kind})", tier.port, tier.protocol);
     let verdict = paint.class(class(tier.verdict), tier.verdict.as_str());
     writeln!(out, "\n{}  {verdict}\n  {}", paint.bold(&head), tier.why)?;
     writeln!(
         out,
-        "  {} requests, {} answered, {} unanswered, {} with status 5xx, {} connections",
+        "  {} requests, {} answered, {} unanswered, {} with {}, {} connections",
         thousands(tier.requests),
         thousands(tier.responses),
         thousands(tier.unanswered),
         thousands(tier.errors_5xx),
+        if is_database { "an error" } else { "status 5xx" },
         thousands(tier.connections)
     )?;
     if tier.unseen + tier.unasked > 0 {
@@ -151,7 +157,12 @@ fn put_urls(out: &mut String, tier: &TierReport, paint: Paint) -> std::fmt::Resu
     }
     let mut urls: Vec<_> = tier.urls.iter().collect();
     urls.sort_by(|a, b| b.think_ms_p95.total_cmp(&a.think_ms_p95));
-    let head = format!("  slowest URLs{:>9}{:>9}{:>9}{:>9}", "requests", "p50", "p95", "5xx");
+    let what = if tier.urls.iter().any(|url| url.template.starts_with('/')) {
+        "slowest URLs"
+    } else {
+        "slowest     "
+    };
+    let head = format!("  {what}{:>9}{:>9}{:>9}{:>9}", "requests", "p50", "p95", "5xx");
     writeln!(out, "{}", paint.dim(&head))?;
     for url in urls.into_iter().take(SHOWN) {
         #[expect(

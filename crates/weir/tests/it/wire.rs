@@ -158,6 +158,28 @@ fn rows_of_a_capture_are_in_a_weir_once_however_often_it_is_read() {
 }
 
 #[test]
+fn a_filter_leaves_out_and_parquet_files_hold_every_table() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = write(dir.path(), &one_request());
+    let out = dir.path().join("rows").display().to_string();
+    let output = weir(&["wire", &path, "--format", "parquet", "--out", &out]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for table in ["request", "wire_request", "tcp_conn", "wire_slice"] {
+        let file = std::fs::read(format!("{out}/{table}.parquet")).expect("it was written");
+        assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{table}");
+    }
+    let output =
+        weir(&["wire", &path, "--format", "json", "--filter", "host 192.0.2.9 or port 81"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let left_out =
+        json!([answer["packets"], answer["skipped"][0]["what"], answer["skipped"][0]["count"]]);
+    assert_eq!(left_out, json!([0, "filter", 7]));
+    let output = weir(&["wire", &path, "--format", "json", "--filter", "net 192.0.2.0/24 and tcp"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(answer["packets"], json!(7));
+}
+
+#[test]
 fn what_cannot_be_read_or_asked_is_said_with_a_hint() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = write(dir.path(), b"not a capture");
@@ -165,6 +187,11 @@ fn what_cannot_be_read_or_asked_is_said_with_a_hint() {
         (vec!["wire", "/nonexistent.pcap"], "hint: check the path"),
         (vec!["wire", path.as_str()], "neither pcap nor pcapng"),
         (vec!["wire", path.as_str(), "--slice", "5"], "write it as 100ms"),
+        (
+            vec!["wire", path.as_str(), "--filter", "port 80 and udp"],
+            "  port 80 and udp\n              ^",
+        ),
+        (vec!["wire", path.as_str(), "--format", "parquet"], "hint: add `--out DIR`"),
         (vec!["wire", path.as_str(), "--from", "9", "--to", "8"], "`--from` is not before `--to`"),
     ] {
         let output = weir(&args);

@@ -158,3 +158,53 @@ fn missing_packets_cost_no_more_than_themselves() {
         assert!(told.misjudged().is_none(), "{:?}", told.misjudged());
     }
 }
+
+/// Threads change nothing: not the answer, not a row, not the order of rows.
+#[test]
+fn the_answer_is_the_same_with_any_number_of_threads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (seed, story) in (1..).zip(Story::ALL) {
+        let recipe = Recipe { seconds: recipe(story).seconds.min(12), seed, ..recipe(story) };
+        let path = dir.path().join(story.as_str());
+        let format = Format {
+            is_ipv6: seed % 3 == 0,
+            missing_per_mille: if seed % 4 == 0 { 10 } else { 0 },
+            ..Format::default()
+        };
+        let file = BufWriter::new(File::create(&path).expect("it can be written"));
+        capture::write(recipe, format, file, std::io::sink()).expect("it can be written");
+        let path = path.display().to_string();
+        let run = |threads: &str, more: &[&str]| {
+            let args = ["wire", &path, "--host", "edge", "--threads", threads];
+            let output = weir(&[args.as_slice(), more].concat());
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+            // When a row was read differs between two readings.
+            let lines = text(&output.stdout);
+            lines.lines().map(without_observed).collect::<Vec<_>>()
+        };
+        let all: [&[&str]; 5] = [
+            &["--format", "json"],
+            &["--format", "csv", "--table", "request"],
+            &["--format", "csv", "--table", "wire_request"],
+            &["--format", "csv", "--table", "tcp_conn"],
+            &["--format", "csv", "--table", "wire_slice"],
+        ];
+        for more in all {
+            let alone = run("1", more);
+            for threads in ["2", "5"] {
+                assert!(alone == run(threads, more), "{story:?} {more:?}, {threads} threads");
+            }
+        }
+    }
+}
+
+/// A line of CSV of `request` without `observed_ts`, its fourth column.
+fn without_observed(line: &str) -> String {
+    let fields: Vec<&str> = line.split(',').collect();
+    match fields.as_slice() {
+        [ts, host, tier @ ("wire_edge" | "wire_upstream"), at, rest @ ..] if at.ends_with('Z') => {
+            format!("{ts},{host},{tier},{}", rest.join(","))
+        }
+        _ => line.to_owned(),
+    }
+}

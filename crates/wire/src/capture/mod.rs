@@ -10,6 +10,8 @@ mod pcapng;
 
 pub use input::{Format, Input};
 
+use std::sync::Arc;
+
 use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
 use crate::packet::Packet;
@@ -30,15 +32,17 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Bytes asked of the input at once.
-const READ_BYTES: usize = 1 << 20;
+/// Bytes asked of the input at once: they should still be in the core's own cache when their packets are looked at.
+const READ_BYTES: usize = 256 << 10;
 /// No record is longer: the largest snap length in use is 256 KiB, and blocks of names or secrets stay below it.
 pub(crate) const RECORD_BYTES_MAX: usize = 4 << 20;
 
 /// Reads a capture packet by packet, in bounded memory.
 pub struct Capture {
     input: Input,
-    buffer: Vec<u8>,
+    buffer: Arc<Vec<u8>>,
+    /// Buffers that were handed out; each is used again when nobody has it any more.
+    others: Vec<Arc<Vec<u8>>>,
     /// `buffer[start..end]` is read but not used.
     start: usize,
     end: usize,
@@ -47,6 +51,10 @@ pub struct Capture {
     skipped: Skipped,
     records: u64,
     is_over: bool,
+}
+
+fn new_buffer() -> Arc<Vec<u8>> {
+    Arc::new(vec![0; READ_BYTES + RECORD_BYTES_MAX])
 }
 
 enum Walker {
@@ -75,7 +83,8 @@ impl Capture {
         };
         Ok(Self {
             input,
-            buffer: vec![0; READ_BYTES + RECORD_BYTES_MAX],
+            buffer: new_buffer(),
+            others: Vec::new(),
             start: 0,
             end: 0,
             walker,
@@ -86,27 +95,34 @@ impl Capture {
         })
     }
 
-    /// Reads about a megabyte and hands its packets to `sink`; false when the capture is over.
+    /// Reads a quarter of a megabyte and hands its packets to `sink`; false when the capture is over.
     ///
     /// # Errors
     /// When the input cannot be read.
     pub fn step(&mut self, sink: &mut impl FnMut(&Packet<'_>)) -> Result<bool, WireError> {
-        let (decoder, skipped) = (&mut self.decoder, &mut self.skipped);
+        self.step_shared(&mut |packet, _| sink(packet))
+    }
+
+    /// The same; the buffer in which the payloads lie, unless they were put together of fragments, may be kept.
+    ///
+    /// # Errors
+    /// When the input cannot be read.
+    pub fn step_shared(
+        &mut self,
+        sink: &mut impl FnMut(&Packet<'_>, &Arc<Vec<u8>>),
+    ) -> Result<bool, WireError> {
         if self.is_over {
             return Ok(false);
         }
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        let room = self.end..(self.end + READ_BYTES).min(self.buffer.len());
-        let count = self.input.read(&mut self.buffer[room])?;
-        self.end += count;
-        let bytes = &self.buffer[..self.end];
+        let count = self.fill()?;
+        let (decoder, skipped) = (&mut self.decoder, &mut self.skipped);
+        let buffer = &self.buffer;
+        let bytes = &buffer[..self.end];
         let mut records = 0;
         let mut each = |record: &Record<'_>| {
             records += 1;
             match decoder.decode(record, skipped) {
-                Ok(packet) => sink(&packet),
+                Ok(packet) => sink(&packet, buffer),
                 Err(None) => {}
                 Err(Some(reason)) => skipped.add(reason),
             }
@@ -137,6 +153,31 @@ impl Capture {
             self.skipped.add_many(Skip::Interface, walker.take_unknown());
         }
         Ok(!self.is_over)
+    }
+
+    /// Reads what is next behind what is left; how many bytes.
+    fn fill(&mut self) -> Result<usize, WireError> {
+        if Arc::get_mut(&mut self.buffer).is_none() {
+            let free = self.others.iter_mut().position(|other| Arc::get_mut(other).is_some());
+            let mut next = match free {
+                Some(at) => self.others.swap_remove(at),
+                None => new_buffer(),
+            };
+            if let Some(bytes) = Arc::get_mut(&mut next) {
+                let rest = &self.buffer[self.start..self.end];
+                bytes[..rest.len()].copy_from_slice(rest);
+            }
+            self.others.push(std::mem::replace(&mut self.buffer, next));
+        } else if let Some(bytes) = Arc::get_mut(&mut self.buffer) {
+            bytes.copy_within(self.start..self.end, 0);
+        }
+        self.end -= self.start;
+        self.start = 0;
+        let buffer = Arc::get_mut(&mut self.buffer).expect("nobody has what was just taken");
+        let room = self.end..(self.end + READ_BYTES).min(buffer.len());
+        let count = self.input.read(&mut buffer[room])?;
+        self.end += count;
+        Ok(count)
     }
 
     /// Frames read so far, used or not.

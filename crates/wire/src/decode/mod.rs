@@ -67,6 +67,7 @@ impl Decoder {
     ///
     /// # Errors
     /// Why there is none; `None` for a fragment that waits for its siblings.
+    #[inline]
     pub fn decode<'a>(
         &'a mut self,
         record: &Record<'a>,
@@ -94,7 +95,7 @@ impl Decoder {
                 }
             };
             match datagram.protocol {
-                ip::TCP => return tcp::open(datagram, outside).map_err(Some),
+                ip::TCP => return Ok(tcp::open(datagram, outside)?),
                 _ => part = inner(datagram)?,
             }
         }

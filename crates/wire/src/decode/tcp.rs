@@ -5,7 +5,8 @@ use super::ip::Datagram;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::skip::Skip;
 
-/// Reads the segment in a datagram.
+/// Reads the segment in a datagram. Inlined, since a packet is too large to be handed from function to function.
+#[inline(always)]
 pub(super) fn open(datagram: Datagram<'_>, outside: Outside) -> Result<Packet<'_>, Skip> {
     let Datagram { from, to, ip_id, body, .. } = datagram;
     let head = body.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;

@@ -36,9 +36,36 @@ pub enum Protocol {
     Tls,
     /// Something else: requests by timing alone.
     Opaque,
+    /// MySQL or MariaDB.
+    Mysql,
+    /// PostgreSQL.
+    Postgresql,
+    /// Redis.
+    Redis,
+    /// MongoDB.
+    Mongodb,
 }
 
 impl Protocol {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; Self::COUNT] = [
+        Self::Unknown,
+        Self::Http,
+        Self::Tls,
+        Self::Opaque,
+        Self::Mysql,
+        Self::Postgresql,
+        Self::Redis,
+        Self::Mongodb,
+    ];
+    /// How many there are.
+    pub(crate) const COUNT: usize = 8;
+
+    /// Whether it is a database's, whose messages are read.
+    pub fn is_database(self) -> bool {
+        matches!(self, Self::Mysql | Self::Postgresql | Self::Redis | Self::Mongodb)
+    }
+
     /// The name in output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,6 +73,10 @@ impl Protocol {
             Self::Http => "http",
             Self::Tls => "tls",
             Self::Opaque => "opaque",
+            Self::Mysql => "mysql",
+            Self::Postgresql => "postgresql",
+            Self::Redis => "redis",
+            Self::Mongodb => "mongodb",
         }
     }
 }
@@ -179,6 +210,12 @@ impl Connection {
         for half in &mut self.halves {
             *half = Half::default();
         }
+    }
+
+    /// Whether it has closed, and nothing came for so long that what comes now belongs to another.
+    #[inline]
+    pub(crate) fn is_forgotten(&self, now: i64, linger_ns: i64) -> bool {
+        self.is_closing && now - self.last_ts > linger_ns
     }
 
     /// Nothing but stragglers will come.

@@ -31,6 +31,34 @@ pub(crate) enum Framer {
     Lost,
     /// No HTTP any more.
     Opaque,
+    /// So many bytes of a database's message are left; whether a request or response is over with it.
+    Message(u32, bool),
+    /// In a line of Redis.
+    Value(Value),
+    /// So many bytes of a string of Redis are left, and so many values behind it.
+    Text {
+        /// Values behind it.
+        items: u32,
+        /// Bytes of it, with its line end.
+        rest: u32,
+        /// Whether it was sent without being asked for.
+        is_pushed: bool,
+    },
+}
+
+/// A value of Redis that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Value {
+    /// Values until the message is over, this one included.
+    pub(crate) items: u32,
+    /// What its line has said so far.
+    pub(crate) number: u32,
+    /// Its first byte; 0 before that.
+    pub(crate) kind: u8,
+    /// Whether it is the first of its message.
+    pub(crate) is_first: bool,
+    /// Whether the message was sent without being asked for.
+    pub(crate) is_pushed: bool,
 }
 
 /// How the body of a message ends.
@@ -50,7 +78,7 @@ pub(crate) enum Body {
 
 /// The beginning of a head. Boxed where it is kept: few connections have one.
 #[derive(Debug)]
-pub(crate) struct Partial(Vec<u8>);
+pub(crate) struct Partial(pub(crate) Vec<u8>);
 
 /// Who wants to know of messages.
 pub(crate) trait Listener {
@@ -126,6 +154,8 @@ impl Framer {
                 }
                 Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, listener),
                 Self::UntilEnd => input.consume(u64::MAX, listener),
+                // Databases have readers of their own.
+                Self::Message(..) | Self::Value(_) | Self::Text { .. } => return,
                 Self::Lost | Self::Opaque => return,
             }
         }
@@ -148,6 +178,21 @@ impl Framer {
             }
             Self::Chunk(left) if *left > length => {
                 *left -= length;
+                listener.count(length);
+            }
+            Self::Message(left, is_last) if u64::from(*left) >= length => {
+                *left -= u32::try_from(length).unwrap_or(*left);
+                let (is_over, is_last) = (*left == 0, *is_last);
+                listener.count(length);
+                if is_over {
+                    *self = Self::Idle;
+                }
+                if is_over && is_last {
+                    listener.end();
+                }
+            }
+            Self::Text { rest, .. } if u64::from(*rest) > length => {
+                *rest -= u32::try_from(length).unwrap_or(*rest);
                 listener.count(length);
             }
             Self::UntilEnd => listener.count(length),

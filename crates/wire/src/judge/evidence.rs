@@ -1,6 +1,6 @@
 //! The numbers that rules look at, taken out of a tier once.
 
-use crate::model::{Tier, Traffic};
+use crate::model::{Tier, Traffic, Transport};
 
 /// Numbers of one tier; milliseconds and ratios. Each appears in JSON under its name.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -31,6 +31,8 @@ pub struct Evidence {
     pub loss_after_ratio: f64,
     /// Lost between client and tap, by IP identification and without what the tap itself lost; negative: not usable.
     pub loss_before_ratio: f64,
+    /// Holes that were filled a round trip later and more: lost before the tap, whatever identifications say.
+    pub refilled: u64,
     /// Segments that the receiver acknowledged and the tap never saw, of all data segments.
     pub missed_by_tap_ratio: f64,
     /// One-way delay variation of the clients' packets.
@@ -89,7 +91,7 @@ pub(super) fn ms(us: u64) -> f64 {
 
 /// A segment of the server that came again and was not reported as a duplicate was lost behind the tap.
 fn lost_after(tier: &Tier) -> f64 {
-    let Tier { client, server, .. } = tier;
+    let Transport { client, server, .. } = &tier.transport;
     let to_client = ratio(server.retransmits.saturating_sub(server.spurious), server.data_packets);
     let to_server =
         ratio(client.late_retransmits.saturating_sub(client.spurious), client.data_packets);
@@ -113,13 +115,26 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
         let chance = 2.5 * (variance + of_tap_variance).sqrt();
         Some(share - of_tap).filter(|lost| of_tap == 0.0 || *lost >= chance)
     };
-    let (client, server) = (measure(&tier.client), measure(&tier.server));
-    if client.is_none() && server.is_none() {
+    let (client, server) = (measure(&tier.transport.client), measure(&tier.transport.server));
+    let refilled = refilled(&tier.transport);
+    if client.is_none() && server.is_none() && refilled == 0.0 {
         return -1.0;
     }
     let lost = one_way(client, server).unwrap_or(0.0).max(one_way(server, client).unwrap_or(0.0));
-    lost.max(0.0)
+    lost.max(refilled)
 }
+
+/// Holes that were filled late, of one side's data: with several segments under way a loss shows without
+/// identifications, and what the tap loses does not, since nobody sends that again.
+fn refilled(transport: &Transport) -> f64 {
+    let of = |side: &Traffic| {
+        if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
+    };
+    of(&transport.client).max(of(&transport.server))
+}
+
+/// Fewer late segments may be chance.
+const REFILLED_MIN: u64 = 5;
 
 /// Packets with identifications before a share of them means something.
 const IDENTIFIED_MIN: u64 = 100;
@@ -128,37 +143,42 @@ impl Evidence {
     pub(super) fn of(tier: &Tier, seconds: f64) -> Self {
         let quantile =
             |histogram: &crate::histogram::Fine, at| ms(histogram.quantile(at).unwrap_or(0));
-        let data = tier.client.data_packets + tier.server.data_packets;
-        let missed_by_tap_ratio = ratio(tier.missed_by_tap, data);
+        let transport = &tier.transport;
+        let data = transport.client.data_packets + transport.server.data_packets;
+        let missed_by_tap_ratio = ratio(transport.missed_by_tap, data);
         #[expect(clippy::cast_precision_loss, reason = "requests are below 2^53")]
         let rate = tier.requests as f64 / seconds.max(0.001);
         let (cycles, longest) = tier.rhythm.cycles(rate);
-        let wait_us = tier.client_wait_us + tier.client.zero_window_us;
+        let wait_us = tier.client_wait_us + transport.client.zero_window_us;
         Self {
-            syns: tier.syns,
-            late_syns: tier.late_syns,
-            synack_retries: tier.synack_retries,
-            connect_ms_p99: quantile(&tier.connect, 0.99),
-            resets_in_flight: tier.resets_in_flight,
-            requests_after_fin: tier.after_fin,
-            races: tier.races,
-            data_packets: tier.server.data_packets,
-            retransmits: tier.server.retransmits,
-            spurious: tier.server.spurious,
-            client_retransmits: tier.client.late_retransmits.saturating_sub(tier.client.spurious),
+            syns: transport.syns,
+            late_syns: transport.late_syns,
+            synack_retries: transport.synack_retries,
+            connect_ms_p99: quantile(&transport.connect, 0.99),
+            resets_in_flight: transport.resets_in_flight,
+            requests_after_fin: transport.after_fin,
+            races: transport.races,
+            data_packets: transport.server.data_packets,
+            retransmits: transport.server.retransmits,
+            spurious: transport.server.spurious,
+            client_retransmits: transport
+                .client
+                .late_retransmits
+                .saturating_sub(transport.client.spurious),
             loss_after_ratio: lost_after(tier),
             loss_before_ratio: lost_before(tier, missed_by_tap_ratio),
+            refilled: transport.client.refilled + transport.server.refilled,
             missed_by_tap_ratio,
-            delay_ms_p50: quantile(&tier.delay, 0.5),
-            delay_ms_p95: quantile(&tier.delay, 0.95),
-            delay_ms_max: ms(tier.delay.max()),
+            delay_ms_p50: quantile(&transport.delay, 0.5),
+            delay_ms_p95: quantile(&transport.delay, 0.95),
+            delay_ms_max: ms(transport.delay.max()),
             delayed_slices: 0,
-            timestamp_coverage: ratio(tier.stamped_connections, tier.connections),
+            timestamp_coverage: ratio(transport.stamped_connections, transport.connections),
             dispersion: tier.rhythm.dispersion().unwrap_or(0.0),
             dispersion_100ms: tier.rhythm.dispersion_100ms(tier.requests, seconds).unwrap_or(0.0),
             cycles,
             longest_pause_ms: ms(u64::try_from(longest / 1000).unwrap_or(0)),
-            zero_windows: tier.client.zero_windows,
+            zero_windows: transport.client.zero_windows,
             client_wait_ratio: ratio(wait_us, tier.transfer.sum()).min(1.0),
             think_ms_p50: quantile(&tier.think, 0.5),
             think_ms_p95: quantile(&tier.think, 0.95),
@@ -191,6 +211,7 @@ impl Evidence {
             ("client_retransmits", count(self.client_retransmits)),
             ("loss_after_ratio", self.loss_after_ratio),
             ("loss_before_ratio", self.loss_before_ratio),
+            ("refilled", count(self.refilled)),
             ("missed_by_tap_ratio", self.missed_by_tap_ratio),
             ("delay_ms_p50", self.delay_ms_p50),
             ("delay_ms_p95", self.delay_ms_p95),

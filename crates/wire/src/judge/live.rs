@@ -1,7 +1,7 @@
 //! Slices of a model that goes on: each is judged and taken out when it is old enough.
 
 use super::report::{SliceReport, Usual, report_slice};
-use crate::model::{Model, Ripe, Tier};
+use crate::model::{Harvest, Model, Ripe, Tier};
 
 /// One slice of one server port, finished.
 #[derive(Debug, Clone)]
@@ -16,27 +16,21 @@ pub struct RipeSlice {
 
 impl Model {
     /// Takes out the slices that end at `until_ns` or before, oldest first. Requests that last longer than the caller
-    /// waits count in concurrency exactly; their duration counts in the slice that is current when they end.
+    /// waits count in concurrency exactly; their duration counts in the slice that is current when they end. From then
+    /// on the caller's thread does everything, however many the options say.
     pub fn take_slices(&mut self, until_ns: i64) -> Vec<RipeSlice> {
-        let width_ns = self.world.options.slice_ns;
-        let begin_ns = self.world.first_ts.unwrap_or(i64::MIN);
-        self.take_ripe(until_ns)
-            .into_iter()
-            .filter(|ripe| {
-                let tier = &self.world.tiers[usize::from(ripe.tier)];
-                tier.requests > 0 || tier.connections > 0
-            })
-            .map(|ripe| {
-                let tier = &self.world.tiers[usize::from(ripe.tier)];
-                report(&ripe, tier, width_ns, begin_ns)
-            })
-            .collect()
+        let Harvest { slices, tiers, width_ns, begin_ns } = self.take_ripe(until_ns);
+        let begin_ns = begin_ns.unwrap_or(i64::MIN);
+        let tier_of = |ripe: &Ripe| &tiers[usize::from(ripe.tier)];
+        let is_used = |tier: &Tier| tier.requests > 0 || tier.transport.connections > 0;
+        let used = slices.iter().filter(|ripe| is_used(tier_of(ripe)));
+        used.map(|ripe| report(ripe, tier_of(ripe), width_ns, begin_ns)).collect()
     }
 }
 
 fn report(ripe: &Ripe, tier: &Tier, width_ns: i64, begin_ns: i64) -> RipeSlice {
     let usual = Usual {
-        delay_us: tier.delay.quantile(0.5).unwrap_or(0),
+        delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
         think_us: tier.think.quantile(0.5).unwrap_or(0),
     };
     let end = ripe.start_ns + width_ns;

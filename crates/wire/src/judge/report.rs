@@ -3,8 +3,9 @@
 use super::evidence::{Evidence, ms, ratio};
 use super::rules::{Case, Verdict, judge};
 use super::usl::{self, UslAnswer};
+use crate::flow::Protocol;
 use crate::histogram::{Fine, Histogram};
-use crate::model::{ConnectionSeen, Model, Sealed, Slice, Tier, World};
+use crate::model::{ConnectionSeen, Gate, Ledger, Model, Sealed, Slice, Tier};
 use crate::skip::Skipped;
 
 /// A capture, understood.
@@ -204,29 +205,26 @@ pub struct UrlReport {
 
 impl Model {
     /// What the capture says. The model is used up: what was under way counts as cut.
-    pub fn report(mut self) -> Report {
-        self.end();
-        let World { tiers, .. } = &mut self.world;
-        let tiers = std::mem::take(tiers);
-        let world = &self.world;
-        let busy = |tier: &&Tier| tier.requests > 0 || tier.connections > 0;
+    pub fn report(self) -> Report {
+        let (gate, ledger) = &self.end();
+        let busy = |tier: &&Tier| tier.requests > 0 || tier.transport.connections > 0;
         let mut reports: Vec<TierReport> =
-            tiers.iter().filter(busy).map(|tier| report_tier(tier, world)).collect();
+            ledger.tiers.iter().filter(busy).map(|tier| report_tier(tier, gate, ledger)).collect();
         reports.sort_by_key(|tier| std::cmp::Reverse((tier.requests, tier.packets)));
         let (verdict, why) = overall(&reports);
-        let span_ns = world.first_ts.map(|first| [first, world.last_ts]);
+        let span_ns = gate.first_ts.map(|first| [first, gate.last_ts]);
         Report {
             verdict,
             why,
             span_ns,
-            slice_ns: world.options.slice_ns,
-            packets: world.packets,
-            bytes: world.bytes,
-            skipped: world.skipped,
+            slice_ns: ledger.slice_ns,
+            packets: ledger.packets,
+            bytes: ledger.bytes,
+            skipped: ledger.skipped,
             tap_drops: None,
-            given_up: world.given_up,
+            given_up: ledger.given_up,
             tiers: reports,
-            worst: world.worst.clone(),
+            worst: ledger.worst.clone(),
         }
     }
 }
@@ -238,7 +236,7 @@ fn overall(tiers: &[TierReport]) -> (Verdict, String) {
         use Verdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
         matches!(verdict, SenderBursts | ClientReader | EdgeStall | SlowApp)
     };
-    let is_known = |tier: &&TierReport| matches!(tier.protocol, "http" | "tls");
+    let is_known = |tier: &&TierReport| !matches!(tier.protocol, "opaque" | "unknown");
     let has_known = tiers.iter().any(|tier| is_known(&tier) && tier.requests > 0);
     let counts = |tier: &&TierReport| !has_known || is_known(tier) || !is_of_ends(tier.verdict);
     match tiers.iter().filter(counts).min_by_key(|tier| tier.verdict) {
@@ -247,10 +245,10 @@ fn overall(tiers: &[TierReport]) -> (Verdict, String) {
     }
 }
 
-fn report_tier(tier: &Tier, world: &World) -> TierReport {
-    let urls = report_urls(tier, world);
-    let slices = report_slices(tier, world);
-    let span_us = u64::try_from((world.last_ts - world.start_ns).max(0) / 1000).unwrap_or(0);
+fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
+    let urls = report_urls(tier, ledger);
+    let slices = report_slices(tier, gate);
+    let span_us = u64::try_from((gate.last_ts - gate.start_ns).max(0) / 1000).unwrap_or(0);
     let mut evidence = Evidence::of(tier, ms(span_us) / 1000.0);
     evidence.delayed_slices =
         slices.iter().filter(|slice| slice.verdict == Some(Verdict::UpstreamNetworkJitter)).count()
@@ -259,7 +257,7 @@ fn report_tier(tier: &Tier, world: &World) -> TierReport {
         evidence: &evidence,
         urls: &urls,
         requests: tier.requests,
-        connections: tier.connections,
+        connections: tier.transport.connections,
         first_requests: tier.think_first.count(),
         later_requests: tier.think_later.count(),
     });
@@ -280,17 +278,17 @@ fn report_tier(tier: &Tier, world: &World) -> TierReport {
         responses: tier.responses,
         unanswered: tier.unanswered,
         unseen: tier.unseen,
-        unasked: tier.unasked,
+        unasked: tier.transport.unasked,
         errors_5xx: tier.errors_5xx,
-        connections: tier.connections,
-        packets: tier.packets,
-        bytes: tier.bytes,
+        connections: tier.transport.connections,
+        packets: tier.transport.packets,
+        bytes: tier.transport.bytes,
         think: quantiles(&tier.think),
         transfer: quantiles(&tier.transfer),
         total: quantiles(&tier.total),
-        connect: quantiles(&tier.connect),
-        rtt: quantiles(&tier.rtt),
-        delay: quantiles(&tier.delay),
+        connect: quantiles(&tier.transport.connect),
+        rtt: quantiles(&tier.transport.rtt),
+        delay: quantiles(&tier.transport.delay),
         little_error: errors.get(errors.len() / 2).copied(),
         usl: usl::fit(&points),
         slices,
@@ -298,24 +296,22 @@ fn report_tier(tier: &Tier, world: &World) -> TierReport {
     }
 }
 
+/// What most connections speak.
 fn protocol(tier: &Tier) -> &'static str {
-    let most = tier.http.max(tier.tls).max(tier.opaque);
-    match most {
-        0 => "unknown",
-        _ if most == tier.http => "http",
-        _ if most == tier.tls => "tls",
-        _ => "opaque",
-    }
+    let speaking = |protocol: &&Protocol| tier.transport.speaking[**protocol as usize];
+    // Of equals the first counts: what can be read.
+    let most = Protocol::ALL.iter().skip(1).rev().max_by_key(speaking);
+    most.filter(|most| speaking(most) > 0).map_or("unknown", |most| most.as_str())
 }
 
-fn report_urls(tier: &Tier, world: &World) -> Vec<UrlReport> {
+fn report_urls(tier: &Tier, ledger: &Ledger) -> Vec<UrlReport> {
     let mut urls: Vec<UrlReport> = tier
         .urls
         .iter()
         .map(|(number, stats)| {
             let think = |at| ms(stats.think.quantile(at).unwrap_or(0));
             UrlReport {
-                template: world.urls.name(*number).to_owned(),
+                template: ledger.urls.name(*number).to_owned(),
                 requests: stats.requests,
                 errors_5xx: stats.errors_5xx,
                 think_ms_p25: think(0.25),
@@ -333,19 +329,19 @@ fn report_urls(tier: &Tier, world: &World) -> Vec<UrlReport> {
 }
 
 /// All slices from the capture's first to its last, those without a packet too.
-fn report_slices(tier: &Tier, world: &World) -> Vec<SliceReport> {
-    let Some(first_ts) = world.first_ts else { return Vec::new() };
-    let (start, width) = (world.start_ns, world.options.slice_ns);
-    let last = (world.last_ts - start).max(0) / width;
+fn report_slices(tier: &Tier, gate: &Gate) -> Vec<SliceReport> {
+    let Some(first_ts) = gate.first_ts else { return Vec::new() };
+    let (start, width) = (gate.start_ns, gate.options.slice_ns);
+    let last = (gate.last_ts - start).max(0) / width;
     let usual = Usual {
-        delay_us: tier.delay.quantile(0.5).unwrap_or(0),
+        delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
         think_us: tier.think.quantile(0.5).unwrap_or(0),
     };
     let empty = Slice::default();
     (0..=last.min(crate::model::SLICES_MAX))
         .map(|number| {
             let from = start + number * width;
-            let observed = (from + width).min(world.last_ts.max(first_ts)) - from.max(first_ts);
+            let observed = (from + width).min(gate.last_ts.max(first_ts)) - from.max(first_ts);
             let slice = u32::try_from(number).ok().and_then(|number| tier.slices.get(number));
             report_slice(slice.unwrap_or(&empty), from, observed.max(0), width, &usual)
         })

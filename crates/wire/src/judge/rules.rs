@@ -155,8 +155,12 @@ fn path_loss(case: &Case<'_>) -> Finding {
         } else {
             percent(e.loss_before_ratio)
         };
+        let holes = match e.refilled {
+            0 => String::new(),
+            count => format!(" ({count} holes were filled a round trip later)"),
+        };
         let why = format!(
-            "{} of the data behind the tap was lost ({} segments sent again, {} of them known as duplicates), {before} before it",
+            "{} of the data behind the tap was lost ({} segments sent again, {} of them known as duplicates), {before} before it{holes}",
             percent(e.loss_after_ratio), e.retransmits, e.spurious
         );
         (Verdict::PathLoss, why)
@@ -292,8 +296,14 @@ fn smooth(case: &Case<'_>) -> (Verdict, String) {
         );
         return (Verdict::Unknown, why);
     }
+    // A lone request that is lost before the tap and sent again looks like a client that was late.
+    let unknown = if e.loss_before_ratio < 0.0 {
+        "; what is lost before the tap is not known: the packets carry no identification (IPv6 has none)"
+    } else {
+        ""
+    };
     let why = format!(
-        "think p95 {}, transfer p95 {}, connecting p99 {}, delay variation p95 {}, {} of the data lost, {} pauses with bursts",
+        "think p95 {}, transfer p95 {}, connecting p99 {}, delay variation p95 {}, {} of the data lost, {} pauses with bursts{unknown}",
         time(e.think_ms_p95),
         time(e.transfer_ms_p95),
         time(e.connect_ms_p99),

@@ -16,6 +16,7 @@ pub(crate) struct Pairs {
 /// A request without an answer, a candidate to be a parent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
+    pub(crate) shard: u8,
     pub(crate) slot: u32,
     pub(crate) number: u64,
     pub(crate) tier: u16,

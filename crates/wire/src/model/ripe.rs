@@ -2,10 +2,13 @@
 //!
 //! A slice is ripe when most requests that arrived in it are over; the caller says how long that is. What is still under
 //! way then counts in the concurrency of the slices that it has crossed; its duration counts in the first slice that is
-//! still there when it ends. Numbers of slices begin at 0 anew each time, `World::taken` keeps the sum.
+//! still there when it ends. Numbers of slices begin at 0 anew each time, in the gate, in the shards and in the ledger;
+//! no slice is in a shard then, and totals are the ledger's alone.
 
+use super::exchange::Exchange;
 use super::slice::Slice;
-use super::{Model, Tier, World, each_slice};
+use super::tier::Transport;
+use super::{Gate, Hands, Ledger, Model, Shard, Tier, each_slice};
 
 /// Slices after which totals and templates are halved or forgotten, so that "usual" means the last minutes.
 const WINDOW_SLICES: u32 = 600;
@@ -21,86 +24,108 @@ pub(crate) struct Ripe {
     pub(crate) is_whole: bool,
 }
 
+/// What was taken out at once.
+pub(crate) struct Harvest<'a> {
+    /// The oldest first.
+    pub(crate) slices: Vec<Ripe>,
+    /// By number; what is usual at each of them.
+    pub(crate) tiers: &'a [Tier],
+    pub(crate) width_ns: i64,
+    /// When the first of the packets passed that the slices may hold; `None` before there are any.
+    pub(crate) begin_ns: Option<i64>,
+}
+
 impl Model {
-    /// Slices of all tiers that end at `until_ns` or before, oldest first.
-    pub(crate) fn take_ripe(&mut self, until_ns: i64) -> Vec<Ripe> {
-        // On a quiet port no packet says that time goes on.
-        self.forget_closed(until_ns);
-        let world = &mut self.world;
-        let width = world.options.slice_ns;
-        if world.first_ts.is_none() || until_ns < world.start_ns + width {
-            return Vec::new();
+    /// Slices of all tiers that end at `until_ns` or before. From then on the caller's thread does everything.
+    pub(crate) fn take_ripe(&mut self, until_ns: i64) -> Harvest<'_> {
+        let (gate, shards, ledger) = self.own();
+        for (number, shard) in shards.iter_mut().enumerate() {
+            // On a quiet port no packet says that time goes on.
+            shard.end_block(until_ns);
+            ledger.take(number, &mut shard.world.out);
+            ledger.add_slices(number, shard.take_slices(u32::MAX));
+            ledger.absorb(number, shard);
         }
-        let count = (until_ns - world.start_ns) / width;
-        let cut = world.start_ns + count * width;
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        world.count_under_way(cut);
-        let mut ripe = Vec::new();
-        for number in 0..world.tiers.len() {
-            world.settle_idle(number, cut);
-            let (start_ns, tier) = (world.start_ns, &mut world.tiers[number]);
-            let number_of_tier = u16::try_from(number).expect("there are few");
-            let taken = tier.slices.take(count);
-            ripe.extend(taken.into_iter().map(|(at, mut slice)| {
-                slice.seal();
-                let is_whole = slice.timed == slice.arrivals && !slice.has_late;
-                let start_ns = start_ns + i64::from(at) * width;
-                Ripe { tier: number_of_tier, start_ns, slice: *slice, is_whole }
-            }));
+        let (begin_ns, width_ns) = (gate.first_ts, gate.options.slice_ns);
+        let count = until_ns.saturating_sub(gate.start_ns) / width_ns;
+        let mut slices = Vec::new();
+        if begin_ns.is_some() && count > 0 {
+            let cut = gate.start_ns + count * width_ns;
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            for (number, shard) in shards.iter().enumerate() {
+                let under_way = shard.world.pool.in_use();
+                under_way.for_each(|exchange| ledger.count_under_way(number, exchange, cut));
+            }
+            slices = ledger.take_before(cut, count);
+            gate.begin_at(cut, count);
+            shards.iter_mut().for_each(|shard| shard.begin_at(cut, count));
+            ledger.begin_at(cut, count, gate.slice);
         }
-        world.begin_at(cut, count);
-        ripe.sort_by_key(|ripe| (ripe.start_ns, ripe.tier));
-        ripe
+        Harvest { slices, tiers: &ledger.tiers, width_ns, begin_ns }
     }
 
-    /// Hands over the rows that wait.
+    /// Hands over the rows that wait. From then on the caller's thread does everything.
     pub fn flush(&mut self) {
-        if let Some(sink) = &mut self.world.sink {
-            sink.flush();
-        }
+        let (_, _, ledger) = self.own();
+        ledger.flush();
+    }
+
+    /// The parts, with all packets so far in the ledger.
+    fn own(&mut self) -> (&mut Gate, &mut [Shard], &mut Ledger) {
+        self.end_block();
+        let Self { gate, hands, .. } = self;
+        hands.end_crew();
+        let Hands::Own(shards, ledger) = hands else { unreachable!("no crew is left") };
+        (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
+        (gate, shards, ledger)
     }
 }
 
-impl World {
+impl Ledger {
     /// What is under way, or over and not yet counted, was so in the slices before `cut` as well.
-    fn count_under_way(&mut self, cut: i64) {
-        let (start, width) = (self.start_ns, self.options.slice_ns);
-        for exchange in self.pool.in_use() {
-            let [asked, _] = exchange.asked;
-            // What has an end waits for the client's acknowledgement only.
-            let end = if exchange.end_seq != 0 { exchange.answered[1].min(cut) } else { cut };
-            if asked == 0 || end <= asked.max(start) {
-                continue;
-            }
-            let Tier { slices, idle, .. } = &mut self.tiers[usize::from(exchange.tier)];
-            each_slice(start, width, asked, end, |slice, ns| {
-                let slice = slices.at(slice);
-                slice.weighted_ns += ns;
-                // Its duration will be in another slice, so Little's law cannot hold in this one.
-                slice.has_late = true;
-            });
-            idle.fill(asked, end, &mut |from, to| {
-                each_slice(start, width, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
-            });
+    fn count_under_way(&mut self, shard: usize, exchange: &Exchange, cut: i64) {
+        let (start, width) = (self.start_ns, self.slice_ns);
+        let [asked, _] = exchange.asked;
+        // What has an end waits for the client's acknowledgement only.
+        let end = if exchange.end_seq != 0 { exchange.answered[1].min(cut) } else { cut };
+        if end <= asked.max(start) {
+            return;
         }
-    }
-
-    /// Idle time before `cut` becomes final.
-    fn settle_idle(&mut self, tier: usize, cut: i64) {
-        let (start, width) = (self.start_ns, self.options.slice_ns);
-        let Tier { slices, idle, .. } = &mut self.tiers[tier];
-        idle.settle(cut, &mut |from, to| {
+        let Tier { slices, idle, .. } = self.tier_of(shard, exchange.tier);
+        each_slice(start, width, asked, end, |slice, ns| {
+            let slice = slices.at(slice);
+            slice.weighted_ns += ns;
+            // Its duration will be in another slice, so Little's law cannot hold in this one.
+            slice.has_late = true;
+        });
+        idle.fill(asked, end, &mut |from, to| {
             each_slice(start, width, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
         });
     }
 
-    /// Slice 0 begins at `cut` from now on.
-    fn begin_at(&mut self, cut: i64, count: u32) {
-        self.start_ns = cut;
-        self.first_ts = Some(cut);
-        self.slice = self.slice.saturating_sub(count);
-        self.slice_begin = cut + i64::from(self.slice) * self.options.slice_ns;
-        self.filled = 0;
+    /// Takes out the first `count` slices of each tier, which end at `cut`.
+    fn take_before(&mut self, cut: i64, count: u32) -> Vec<Ripe> {
+        let (start, width) = (self.start_ns, self.slice_ns);
+        let mut ripe = Vec::new();
+        for (tier, Tier { slices, idle, .. }) in (0..).zip(&mut self.tiers) {
+            // Idle time before the cut becomes final.
+            idle.settle(cut, &mut |from, to| {
+                each_slice(start, width, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
+            });
+            ripe.extend(slices.take(count).into_iter().map(|(at, mut slice)| {
+                slice.seal();
+                let is_whole = slice.timed == slice.arrivals && !slice.has_late;
+                let start_ns = start + i64::from(at) * width;
+                Ripe { tier, start_ns, slice: *slice, is_whole }
+            }));
+        }
+        ripe.sort_by_key(|ripe| (ripe.start_ns, ripe.tier));
+        ripe
+    }
+
+    /// Slice 0 begins at `start_ns` from now on, `count` slices later; the present one has the number `slice`.
+    fn begin_at(&mut self, start_ns: i64, count: u32, slice: u32) {
+        (self.start_ns, self.slice) = (start_ns, slice);
         let window = self.taken / WINDOW_SLICES;
         self.taken = self.taken.wrapping_add(count);
         for tier in &mut self.tiers {
@@ -115,24 +140,25 @@ impl World {
     fn age(&mut self) {
         self.worst.clear();
         if self.urls.len() > URLS_MANY {
-            self.urls = super::Urls::default();
-            self.pool.in_use().for_each(|exchange| exchange.url = super::urls::OTHER);
+            self.forget_urls();
         }
         for tier in &mut self.tiers {
             let old = std::mem::take(tier);
+            let transport = Transport {
+                connections: old.transport.connections / 2,
+                speaking: old.transport.speaking.map(|count| count / 2),
+                delay: old.transport.delay.halved(),
+                ..Transport::default()
+            };
             *tier = Tier {
                 port: old.port,
                 slices: old.slices,
                 idle: old.idle,
                 rhythm: old.rhythm.anew(),
+                transport,
                 requests: old.requests / 2,
                 with_parent: old.with_parent / 2,
-                connections: old.connections / 2,
-                http: old.http / 2,
-                tls: old.tls / 2,
-                opaque: old.opaque / 2,
                 think: old.think.halved(),
-                delay: old.delay.halved(),
                 ..Tier::default()
             };
         }

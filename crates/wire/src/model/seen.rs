@@ -70,7 +70,7 @@ pub struct RequestSeen<'a> {
     pub server: Endpoint,
     /// What is spoken.
     pub protocol: Protocol,
-    /// Empty when not readable; so are the next four.
+    /// Of a database the command, such as `COM_QUERY`. Empty when not readable; so are the next four.
     pub method: &'a str,
     /// The header Host.
     pub host: &'a str,
@@ -82,6 +82,8 @@ pub struct RequestSeen<'a> {
     pub template: &'a str,
     /// The status, if it was readable.
     pub status: Option<u16>,
+    /// A database's code of the error that it answered with; empty for none.
+    pub error: &'a str,
     /// First and last byte of the request.
     pub asked: [i64; 2],
     /// First and last byte of the response.

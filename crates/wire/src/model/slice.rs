@@ -62,6 +62,61 @@ pub(crate) struct Sealed {
 }
 
 impl Slice {
+    /// A request that arrived in the slice was answered: microseconds.
+    pub(crate) fn time(&mut self, think: u64, transfer: u64, total: u64) {
+        self.timed += 1;
+        self.sum_us += total;
+        #[expect(clippy::cast_precision_loss, reason = "a variance needs no more than 53 bits")]
+        {
+            self.sum_of_squares += (total as f64).powi(2);
+        }
+        if self.sealed.is_none() {
+            self.think.add(think);
+            self.transfer.add(transfer);
+            self.total.add(total);
+        }
+    }
+
+    /// Adds what another part of the capture counted in the same slice.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.arrivals += other.arrivals;
+        self.completions += other.completions;
+        self.timed += other.timed;
+        self.sum_us += other.sum_us;
+        self.sum_of_squares += other.sum_of_squares;
+        self.weighted_ns += other.weighted_ns;
+        self.idle_ns += other.idle_ns;
+        if self.sealed.is_none() {
+            self.think.merge(other.think);
+            self.transfer.merge(other.transfer);
+            self.connect.merge(other.connect);
+            self.delay.merge(other.delay);
+            self.total.merge(other.total);
+        }
+        let small = [
+            (&mut self.delayed_connections, other.delayed_connections),
+            (&mut self.new_connections, other.new_connections),
+            (&mut self.syns, other.syns),
+            (&mut self.late_syns, other.late_syns),
+            (&mut self.synack_retries, other.synack_retries),
+            (&mut self.data_packets, other.data_packets),
+            (&mut self.retransmits, other.retransmits),
+            (&mut self.spurious, other.spurious),
+            (&mut self.missing, other.missing),
+            (&mut self.missed_by_tap, other.missed_by_tap),
+            (&mut self.zero_windows, other.zero_windows),
+            (&mut self.resets_in_flight, other.resets_in_flight),
+            (&mut self.races, other.races),
+            (&mut self.errors_5xx, other.errors_5xx),
+        ];
+        small.into_iter().for_each(|(mine, theirs)| *mine += theirs);
+        self.zero_window_us += other.zero_window_us;
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.squares.iter_mut().zip(other.squares).for_each(|(mine, theirs)| *mine += theirs);
+        self.has_late |= other.has_late;
+    }
+
     /// Computes the quantiles and drops the samples; what comes later is counted, but not in the quantiles.
     pub(crate) fn seal(&mut self) -> Sealed {
         if let Some(sealed) = &self.sealed {
@@ -81,6 +136,43 @@ impl Slice {
         };
         self.sealed = Some(Box::new(sealed));
         sealed
+    }
+}
+
+/// The few slices of a shard that the ledger does not have yet; the one in use last comes last.
+#[derive(Default)]
+pub(crate) struct Recent {
+    items: Vec<(u32, Box<Slice>)>,
+}
+
+impl Recent {
+    /// The slice with this number; made when there is none.
+    #[inline]
+    pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
+        if self.items.last().is_none_or(|(last, _)| *last != number) {
+            self.bring(number);
+        }
+        let (_, slice) = self.items.last_mut().expect("it was brought if it was not there");
+        slice
+    }
+
+    #[cold]
+    fn bring(&mut self, number: u32) {
+        match self.items.iter().position(|(other, _)| *other == number) {
+            Some(at) => {
+                let last = self.items.len() - 1;
+                self.items.swap(at, last);
+            }
+            None => self.items.push((number, Box::default())),
+        }
+    }
+
+    /// Takes out what is older than `present`.
+    pub(crate) fn take_before(&mut self, present: u32) -> Vec<(u32, Box<Slice>)> {
+        if self.items.iter().all(|(number, _)| *number >= present) {
+            return Vec::new();
+        }
+        self.items.extract_if(.., |(number, _)| *number < present).collect()
     }
 }
 

@@ -3,18 +3,18 @@
 //! Exchanges form a list: `current` is the oldest without a whole response, `newest` the last that began; an answered
 //! one waits in `unacknowledged` until the client has it.
 
+use super::event::{Ask, Done, Event};
 use super::exchange::Text;
-use super::pair::Open;
-use super::seen::{End, RequestSeen, WireTier};
-use super::{World, each_slice, urls};
+use super::seen::End;
+use super::shard::World;
+use super::urls;
+use crate::database::{self, Ears};
 use crate::flow::{Connection, NONE, Protocol, Side, is_before};
 use crate::http::{
     Body, Framer, Listener, RequestHead, ResponseHead, is_request_start, is_response_start,
 };
 use crate::packet::Packet;
 
-/// Requests until which a second tier may show up.
-const UNPAIRED_MAX: u64 = 10_000;
 /// Without a measured round trip, a request so soon behind the server's FIN has crossed it.
 const CROSSING_NS: i64 = 50_000_000;
 
@@ -37,27 +37,32 @@ pub(super) fn greet(
     } else {
         None
     };
-    match speaker {
-        Some(speaker) => {
-            connection.protocol = Protocol::Http;
+    let found = speaker.map(|speaker| (Protocol::Http, speaker)).or_else(|| {
+        database::recognise(bytes, packet.payload_length, connection.server().port, side)
+    });
+    match found {
+        Some((protocol, speaker)) => {
+            connection.protocol = protocol;
             if speaker != side && !is_whole && connection.requests == 0 {
                 connection.flip();
                 if connection.has_tier {
                     connection.has_tier = false;
-                    world.tier_mut(connection.tier).connections -= 1;
+                    world.tier_mut(connection.tier).mistaken += 1;
                 }
             }
         }
         None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
         // In the middle of a connection this may be anybody's body.
-        None if !is_whole && is_http_port(connection, world) => {}
+        None if !is_whole
+            && (is_http_port(connection, world, side)
+                || database::has_port(connection.server().port)) => {}
         None => connection.protocol = Protocol::Opaque,
     }
 }
 
-fn is_http_port(connection: &Connection, world: &World) -> bool {
-    let tier = &world.tiers[usize::from(connection.tier)];
-    (connection.has_tier && tier.requests > 0)
+fn is_http_port(connection: &Connection, world: &World, side: Side) -> bool {
+    let [of_sender, of_receiver] = world.pass.is_readable;
+    (if side == Side::Server { of_sender } else { of_receiver })
         || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
 }
 
@@ -70,17 +75,21 @@ pub(super) fn bytes(
     bytes: &[u8],
     length: u32,
 ) {
-    let is_http = connection.protocol == Protocol::Http;
+    let protocol = connection.protocol;
     let half = connection.half(side);
     half.last_data_ts = ts;
-    if !is_http {
+    if protocol != Protocol::Http && !protocol.is_database() {
         return by_turn(connection, world, side, ts, bytes, length);
     }
     let end_seq = half.next;
     // What is read may change the other direction's framer, but not this one's.
     let (mut framer, mut partial) = (half.framer, half.partial.take());
     let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-    framer.feed(&mut partial, side == Side::Client, bytes, length, &mut talk);
+    if protocol == Protocol::Http {
+        framer.feed(&mut partial, side == Side::Client, bytes, length, &mut talk);
+    } else {
+        database::feed(protocol, side, &mut framer, &mut partial, bytes, length, &mut talk);
+    }
     let half = connection.half(side);
     (half.framer, half.partial) = (framer, partial);
 }
@@ -90,7 +99,7 @@ pub(super) fn gap(connection: &mut Connection, world: &mut World, side: Side, le
     let tier = connection.tier;
     world.tier_mut(tier).missed_by_tap += 1;
     world.now(tier).missed_by_tap += 1;
-    if connection.protocol != Protocol::Http {
+    if connection.protocol != Protocol::Http && !connection.protocol.is_database() {
         return;
     }
     let half = connection.half(side);
@@ -134,7 +143,7 @@ fn by_turn(
         Side::Server if !is_open => return,
         Side::Server => talk.begin(),
     }
-    talk.count(u64::from(length));
+    Listener::count(&mut talk, u64::from(length));
     if side == Side::Client {
         talk.end();
     }
@@ -217,7 +226,7 @@ pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts:
 /// The server's FIN ends what has no other end.
 pub(super) fn server_closed(connection: &mut Connection, world: &mut World, ts: i64) {
     let is_soft = connection.half(Side::Server).framer.turn()
-        || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque);
+        || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque | Protocol::Mysql);
     let end_seq = connection.half(Side::Server).next;
     let mut talk = Talk { connection, world, side: Side::Server, ts, end_seq, is_interim: false };
     if is_soft && talk.current().is_some_and(|exchange| exchange.answered[0] != 0) {
@@ -274,7 +283,8 @@ impl Talk<'_> {
 
     fn begin_request(&mut self) {
         // Whatever had no end of its own ends here.
-        if self.connection.half(Side::Server).framer.turn()
+        let has_no_end = self.connection.protocol == Protocol::Mysql;
+        if (self.connection.half(Side::Server).framer.turn() || has_no_end)
             && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
         {
             self.end_seq = self.connection.half(Side::Server).next;
@@ -282,10 +292,8 @@ impl Talk<'_> {
         }
         let Self { connection, world, ts, .. } = self;
         connection.requests += 1;
-        world.requests += 1;
-        let (slot, number) = (world.pool.take(), world.requests);
+        let slot = world.pool.take();
         let exchange = world.pool.get(slot);
-        exchange.number = number;
         exchange.asked = [*ts; 2];
         exchange.order = connection.requests;
         exchange.tier = connection.tier;
@@ -295,19 +303,16 @@ impl Talk<'_> {
             world.pool.get(connection.newest).next = slot;
         }
         connection.newest = slot;
-        let (since, slice) = (*ts - world.start_ns, world.slice_of(*ts));
-        let tier = &mut world.tiers[usize::from(connection.tier)];
-        tier.requests += 1;
-        let slice = tier.slices.at(slice);
-        slice.arrivals += 1;
-        tier.rhythm.arrive(*ts, since, slice);
+        world.tell(Event::Begin { slot, tier: connection.tier, ts: *ts });
         if let Some(fin_ts) = connection.server_fin_ts() {
             connection.late_requests = connection.late_requests.saturating_add(1);
-            tier.after_fin += 1;
+            let number = world.slice_of(*ts);
+            let part = &mut world.parts[usize::from(connection.tier)];
+            part.transport.after_fin += 1;
             let rtt = connection.client_rtt_us().map(|us| i64::from(us) * 1000);
             if *ts - fin_ts < rtt.map_or(CROSSING_NS, |rtt| rtt + rtt / 4 + 1_000_000) {
-                tier.races += 1;
-                slice.races += 1;
+                part.transport.races += 1;
+                part.recent.at(number).races += 1;
                 connection.has_raced = true;
             }
         }
@@ -335,48 +340,37 @@ impl Talk<'_> {
         let Self { connection, world, end_seq, .. } = self;
         let exchange = world.pool.get(slot);
         exchange.end_seq = *end_seq;
-        let (next, answered, parent) = (exchange.next, exchange.answered, exchange.parent);
+        let (next, answered) = (exchange.next, exchange.answered);
         let think_ns = answered[0] - exchange.asked[1];
         if connection.newest == slot {
             connection.newest = NONE;
         }
         connection.current = next;
-        if let Some((slot, number)) = parent
-            && let Some(parent) = world.pool.find(slot, number)
-        {
-            parent.upstream.answered = answered;
-            parent.upstream.think_ns += think_ns.max(0);
-        }
-        world.tiers[usize::from(connection.tier)].responses += 1;
+        world.tell(Event::Answered { slot, answered, think_ns });
         let before = std::mem::replace(&mut connection.unacknowledged, slot);
         if before != NONE {
             emit(connection, world, before, End::Ok, None);
         }
     }
 
-    fn find_parent(&mut self, keys: [u64; 2]) {
+    /// What the newest request asks for.
+    fn ask(&mut self, target: &[u8], keys: [u64; 2]) {
         let Self { connection, world, .. } = self;
-        let (tier, client) = (connection.tier, connection.client().address);
-        let slot = connection.newest;
-        let by_header = world.pairs.parent(keys[0], tier, client);
-        let parent = by_header.or_else(|| world.pairs.parent(keys[1], tier, client));
-        let exchange = world.pool.get(slot);
-        exchange.keys = keys;
-        exchange.is_matched_by_header = by_header.is_some();
-        exchange.parent = parent.map(|parent| (parent.slot, parent.number));
-        let (number, asked) = (exchange.number, exchange.asked[0]);
-        if let Some(parent) = parent
-            && let Some(parent) = world.pool.find(parent.slot, parent.number)
-        {
-            if parent.upstream.tries == 0 {
-                parent.upstream.asked = asked;
-            }
-            parent.upstream.tries += 1;
-        }
-        let server = connection.server().address;
-        for key in keys.into_iter().filter(|key| *key != 0) {
-            world.pairs.open(key, Open { slot, number, tier, server, is_taken: false });
-        }
+        let path = urls::path(target);
+        let text = &mut world.out.text;
+        let from = text.len();
+        text.extend_from_slice(path);
+        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let path_at = (place(from), place(text.len()));
+        world.out.asks.push(Ask {
+            slot: connection.newest,
+            path: path_at,
+            hash: urls::hash(path),
+            keys,
+            client: connection.client().address,
+            server: connection.server().address,
+        });
+        world.tell(Event::Ask);
     }
 }
 
@@ -397,17 +391,9 @@ impl Listener for Talk<'_> {
     }
 
     fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body {
-        let wants_text = self.world.sink.is_some();
-        let url = self.world.urls.number(if is_cut && head.host.is_empty() {
-            cut_target(head.target)
-        } else {
-            head.target
-        });
-        // Pairing costs as much as the rest of a request; with one tier for long, nobody needs it.
-        let has_tiers = self.world.tiers.len() > 2 || self.world.requests < UNPAIRED_MAX;
+        let wants_text = self.world.wants_rows;
         self.connection.has_cut_requests |= is_cut;
         if let Some(exchange) = self.newest() {
-            exchange.url = url;
             exchange.is_cut |= is_cut;
             exchange.is_head = head.method == b"HEAD";
             exchange.is_connect = head.method == b"CONNECT";
@@ -420,13 +406,13 @@ impl Listener for Talk<'_> {
                     request_id: text(head.request_id),
                 }));
             }
-            if has_tiers {
-                let id = match head.request_id {
-                    [] => 0,
-                    id => urls::hash(id).rotate_left(1) | 1,
-                };
-                self.find_parent([id, urls::hash(head.target) ^ urls::hash(head.method)]);
-            }
+            let id = match head.request_id {
+                [] => 0,
+                id => urls::hash(id).rotate_left(1) | 1,
+            };
+            let known =
+                if is_cut && head.host.is_empty() { cut_target(head.target) } else { head.target };
+            self.ask(known, [id, urls::hash(head.target) ^ urls::hash(head.method)]);
         }
         match head.content_length {
             _ if head.is_chunked => Body::Chunked,
@@ -442,7 +428,7 @@ impl Listener for Talk<'_> {
             match head.status {
                 100..=199 => {}
                 200.. if self.connection.has_cut_requests => self.begin_hidden_request(),
-                _ => self.world.tiers[usize::from(self.connection.tier)].unasked += 1,
+                _ => self.world.tier_mut(self.connection.tier).unasked += 1,
             }
         }
         let (is_head, is_connect) = self
@@ -527,14 +513,91 @@ impl Listener for Talk<'_> {
     }
 }
 
+impl Ears for Talk<'_> {
+    fn is_fresh(&mut self) -> bool {
+        self.connection.requests == 0
+    }
+
+    fn request(&mut self) {
+        self.begin_request();
+    }
+
+    fn part(&mut self, bit: u8) -> u8 {
+        if self.newest().is_none_or(|exchange| exchange.is_sent) {
+            self.begin_request();
+        }
+        self.newest().map_or(0, |exchange| {
+            exchange.parts |= bit;
+            exchange.parts
+        })
+    }
+
+    fn command(&mut self, name: &[u8]) {
+        let wants_text = self.world.wants_rows;
+        if let Some(exchange) = self.newest().filter(|_| wants_text) {
+            let method = String::from_utf8_lossy(name).into_owned();
+            exchange.text = Some(Box::new(Text { method, ..Text::default() }));
+        }
+        self.ask(name, [0; 2]);
+    }
+
+    fn request_end(&mut self) {
+        if let Some(exchange) = self.newest() {
+            exchange.is_sent = true;
+        }
+    }
+
+    /// What belongs to no request, such as closing a statement, is not counted to the one before.
+    fn count(&mut self, bytes: u64) {
+        let belongs = match self.side {
+            Side::Client => self.newest().is_some_and(|exchange| !exchange.is_sent),
+            Side::Server => self.current().is_some_and(|exchange| exchange.answered[0] != 0),
+        };
+        if belongs {
+            Listener::count(self, bytes);
+        }
+    }
+
+    fn response(&mut self) {
+        let ts = self.ts;
+        if let Some(exchange) = self.current().filter(|exchange| exchange.answered[0] == 0) {
+            exchange.answered = [ts; 2];
+        }
+    }
+
+    fn error(&mut self, code: &[u8]) {
+        const UNNAMED: &[u8] = b"error";
+        let code = if code.is_empty() { UNNAMED } else { code };
+        if let Some(exchange) = self.current().filter(|exchange| exchange.error[0] == 0) {
+            exchange.error.iter_mut().zip(code).for_each(|(to, from)| *to = *from);
+        }
+    }
+
+    fn response_end(&mut self) {
+        if self.current().is_some_and(|exchange| exchange.answered[0] != 0) {
+            self.end_response();
+        }
+    }
+
+    fn hidden(&mut self, by: Protocol) {
+        self.connection.protocol = by;
+    }
+
+    fn lost(&mut self) {
+        Listener::lost(self);
+    }
+}
+
 /// The client has the answer to the oldest request, or what is left of it; the capture has not.
 fn give_up_oldest(connection: &mut Connection, world: &mut World, acknowledged: Option<i64>) {
     let slot = connection.current;
     let exchange = world.pool.get(slot);
-    let is_answered = exchange.answered[0] != 0;
+    let (is_answered, answered) = (exchange.answered[0] != 0, exchange.answered);
+    let think_ns = answered[0] - exchange.asked[1];
     connection.current = exchange.next;
-    let tier = connection.tier;
-    world.tier_mut(tier).responses += u64::from(is_answered);
+    if is_answered {
+        world.tell(Event::Answered { slot, answered, think_ns });
+    }
     let end = if is_answered { End::Ok } else { End::Unseen };
     emit(connection, world, slot, end, acknowledged);
 }
@@ -546,137 +609,23 @@ fn cut_target(target: &[u8]) -> &[u8] {
     if has_query { target } else { &target[..end] }
 }
 
-/// An exchange is over: it is counted, handed to who wants rows, and forgotten.
+/// An exchange is over: the ledger counts it, and hands it to who wants rows.
 fn emit(
-    connection: &mut Connection,
-    world: &mut World,
-    slot: u32,
-    end: End,
-    acknowledged: Option<i64>,
-) {
-    let exchange = world.pool.get(slot);
-    for key in exchange.keys.into_iter().filter(|key| *key != 0) {
-        world.pairs.close(key, exchange.number);
-    }
-    count(world, slot, end);
-    if world.sink.is_some() {
-        show(connection, world, slot, end, acknowledged);
-    }
-    world.pool.give_back(slot);
-}
-
-/// Nanoseconds between, in microseconds, from 0.
-fn micros(from: i64, to: i64) -> u64 {
-    u64::try_from((to - from) / 1000).unwrap_or(0)
-}
-
-fn count(world: &mut World, slot: u32, end: End) {
-    let exchange = world.pool.get(slot);
-    let ([asked, sent], [first, last]) = (exchange.asked, exchange.answered);
-    let (width_ns, start_ns) = (world.options.slice_ns, world.start_ns);
-    let slice_of =
-        |ts: i64| u32::try_from((ts - start_ns).max(0) / width_ns).unwrap_or(0).min(world.slice);
-    let (began, ended) = (slice_of(asked), slice_of(last));
-    let tier = &mut world.tiers[usize::from(exchange.tier)];
-    tier.with_parent += u64::from(exchange.parent.is_some());
-    match end {
-        End::Unseen => tier.unseen += 1,
-        End::Reset | End::Closed | End::Unanswered => tier.unanswered += 1,
-        End::Ok | End::Cut => {}
-    }
-    if first == 0 {
-        return;
-    }
-    let (think, transfer, total) = (micros(sent, first), micros(first, last), micros(asked, last));
-    let is_error = (500..600).contains(&exchange.status);
-    tier.errors_5xx += u64::from(is_error);
-    tier.think.add(think);
-    let by_order = if exchange.order == 1 { &mut tier.think_first } else { &mut tier.think_later };
-    by_order.add(think);
-    tier.transfer.add(transfer);
-    tier.total.add(total);
-    tier.client_wait_us += micros(0, exchange.client_wait_ns);
-    if exchange.upstream.tries > 0 && exchange.upstream.answered[0] != 0 {
-        tier.with_upstream += 1;
-        let stall = micros(sent, exchange.upstream.asked);
-        let stalls =
-            if exchange.order == 1 { &mut tier.stall_first } else { &mut tier.stall_later };
-        stalls.add(stall);
-        let theirs = micros(0, exchange.upstream.think_ns);
-        tier.upstream_think.add(theirs);
-        tier.own_think.add(think.saturating_sub(theirs));
-    }
-    let url = tier.urls.entry(exchange.url).or_default();
-    url.requests += 1;
-    url.errors_5xx += u64::from(is_error);
-    url.think.add(think);
-    url.total.add(total);
-    let slice = tier.slices.at(began);
-    slice.timed += 1;
-    slice.has_late |= asked < start_ns;
-    slice.sum_us += total;
-    #[expect(clippy::cast_precision_loss, reason = "a variance needs no more than 53 bits")]
-    {
-        slice.sum_of_squares += (total as f64).powi(2);
-    }
-    if slice.sealed.is_none() {
-        slice.think.add(think);
-        slice.transfer.add(transfer);
-        slice.total.add(total);
-    }
-    let slice = tier.slices.at(ended);
-    slice.completions += 1;
-    slice.errors_5xx += u32::from(is_error);
-    let (slices, idle) = (&mut tier.slices, &mut tier.idle);
-    each_slice(start_ns, width_ns, asked, last, |slice, ns| slices.at(slice).weighted_ns += ns);
-    idle.fill(asked, last, &mut |from, to| {
-        each_slice(start_ns, width_ns, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
-    });
-}
-
-fn show(
     connection: &Connection,
     world: &mut World,
     slot: u32,
     end: End,
     acknowledged: Option<i64>,
 ) {
-    let client = connection.client();
-    let is_local = client.address == connection.server().address;
-    let is_from_server = !is_local && world.is_server_address(client.address);
-    let Some(mut sink) = world.sink.take() else { return };
-    let template = world.urls.name(world.pool.get(slot).url).to_owned();
-    let exchange = world.pool.get(slot);
-    let none = Text::default();
-    let text = exchange.text.as_deref().unwrap_or(&none);
-    let is_upstream = exchange.parent.is_some() || is_from_server;
-    sink.request(&RequestSeen {
-        number: exchange.number,
-        connection: connection.number,
-        order: exchange.order,
-        tier: if is_upstream { WireTier::Upstream } else { WireTier::Edge },
-        client,
-        server: connection.server(),
+    let exchange = world.pool.give_back(slot);
+    world.out.dones.push(Done {
+        slot,
+        connection: world.slot,
+        exchange,
+        ends: world.wants_rows.then(|| Box::new([connection.client(), connection.server()])),
         protocol: connection.protocol,
-        method: &text.method,
-        host: &text.host,
-        target: &text.target,
-        request_id: &text.request_id,
-        template: &template,
-        status: Some(exchange.status).filter(|status| *status != 0),
-        asked: exchange.asked,
-        answered: Some(exchange.answered).filter(|answered| answered[0] != 0),
-        acknowledged,
-        request_bytes: exchange.request_bytes,
-        response_bytes: exchange.response_bytes,
-        request_retransmits: exchange.request_retransmits,
-        response_retransmits: exchange.response_retransmits,
-        spurious: exchange.spurious,
-        interim: exchange.interim,
-        parent: exchange.parent.map(|(_, number)| number),
-        is_matched_by_header: exchange.is_matched_by_header,
-        is_cut: exchange.is_cut,
         end,
+        acknowledged,
     });
-    world.sink = Some(sink);
+    world.tell(Event::Done);
 }

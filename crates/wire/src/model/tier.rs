@@ -7,6 +7,7 @@ use rustc_hash::FxHasher;
 
 use super::slice::{Idle, Slice, Slices};
 use super::urls::UrlStats;
+use crate::flow::Protocol;
 use crate::histogram::Fine;
 
 /// Totals and distributions; microseconds in the histograms.
@@ -16,18 +17,40 @@ pub(crate) struct Tier {
     pub(crate) slices: Slices,
     pub(crate) idle: Idle,
     pub(crate) urls: HashMap<u32, UrlStats, BuildHasherDefault<FxHasher>>,
+    pub(crate) transport: Transport,
     pub(crate) requests: u64,
     pub(crate) responses: u64,
-    /// Responses to requests that the capture does not hold.
-    pub(crate) unasked: u64,
     /// Requests whose response the capture does not hold although the client has it.
     pub(crate) unseen: u64,
     pub(crate) unanswered: u64,
     pub(crate) errors_5xx: u64,
+    pub(crate) client_wait_us: u64,
+    pub(crate) with_parent: u64,
+    pub(crate) with_upstream: u64,
+    pub(crate) think: Fine,
+    pub(crate) think_first: Fine,
+    pub(crate) think_later: Fine,
+    pub(crate) transfer: Fine,
+    pub(crate) total: Fine,
+    /// From the request's last byte to the first byte of the upstream's request: the first of a connection, later ones.
+    pub(crate) stall_first: Fine,
+    pub(crate) stall_later: Fine,
+    /// What of `think` the upstream does not explain.
+    pub(crate) own_think: Fine,
+    pub(crate) upstream_think: Fine,
+    pub(crate) rhythm: Rhythm,
+}
+
+/// What TCP did at one server port: each connection adds to it alone, so sums of parts are the sum of all.
+#[derive(Default)]
+pub(crate) struct Transport {
+    /// Responses to requests that the capture does not hold.
+    pub(crate) unasked: u64,
     pub(crate) connections: u64,
-    pub(crate) http: u64,
-    pub(crate) tls: u64,
-    pub(crate) opaque: u64,
+    /// Of these, and of those of parts before, connections that turned out to be another port's.
+    pub(crate) mistaken: u64,
+    /// Connections by what they speak.
+    pub(crate) speaking: [u64; Protocol::COUNT],
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) syns: u64,
@@ -40,25 +63,39 @@ pub(crate) struct Tier {
     pub(crate) client: Traffic,
     pub(crate) server: Traffic,
     pub(crate) missed_by_tap: u64,
-    pub(crate) client_wait_us: u64,
     pub(crate) stamped_connections: u64,
-    pub(crate) with_parent: u64,
-    pub(crate) with_upstream: u64,
-    pub(crate) think: Fine,
-    pub(crate) think_first: Fine,
-    pub(crate) think_later: Fine,
-    pub(crate) transfer: Fine,
-    pub(crate) total: Fine,
     pub(crate) connect: Fine,
     pub(crate) rtt: Fine,
     pub(crate) delay: Fine,
-    /// From the request's last byte to the first byte of the upstream's request: the first of a connection, later ones.
-    pub(crate) stall_first: Fine,
-    pub(crate) stall_later: Fine,
-    /// What of `think` the upstream does not explain.
-    pub(crate) own_think: Fine,
-    pub(crate) upstream_think: Fine,
-    pub(crate) rhythm: Rhythm,
+}
+
+impl Transport {
+    /// Adds the counts of a part; the parts of a shard come in order.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.unasked, other.unasked),
+            (&mut self.connections, other.connections),
+            (&mut self.packets, other.packets),
+            (&mut self.bytes, other.bytes),
+            (&mut self.syns, other.syns),
+            (&mut self.late_syns, other.late_syns),
+            (&mut self.synack_retries, other.synack_retries),
+            (&mut self.resets_in_flight, other.resets_in_flight),
+            (&mut self.races, other.races),
+            (&mut self.after_fin, other.after_fin),
+            (&mut self.missed_by_tap, other.missed_by_tap),
+            (&mut self.stamped_connections, other.stamped_connections),
+        ];
+        pairs.into_iter().for_each(|(mine, theirs)| *mine += theirs);
+        // Fewer are left only where the past was halved.
+        self.connections = self.connections.saturating_sub(other.mistaken);
+        self.speaking.iter_mut().zip(other.speaking).for_each(|(mine, theirs)| *mine += theirs);
+        self.client.merge(&other.client);
+        self.server.merge(&other.server);
+        self.connect.merge(&other.connect);
+        self.rtt.merge(&other.rtt);
+        self.delay.merge(&other.delay);
+    }
 }
 
 /// What one side of all connections sent.
@@ -70,12 +107,32 @@ pub(crate) struct Traffic {
     pub(crate) late_retransmits: u64,
     pub(crate) spurious: u64,
     pub(crate) filled: u64,
+    /// Holes that were filled no sooner than somebody could ask for it: lost before the tap, not overtaken.
+    pub(crate) refilled: u64,
     /// Packets with a usable identification, and those missing between them.
     pub(crate) identified: u64,
     pub(crate) missing: u64,
     /// How often its receive window was shut, and how long.
     pub(crate) zero_windows: u64,
     pub(crate) zero_window_us: u64,
+}
+
+impl Traffic {
+    fn merge(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.data_packets, other.data_packets),
+            (&mut self.retransmits, other.retransmits),
+            (&mut self.late_retransmits, other.late_retransmits),
+            (&mut self.spurious, other.spurious),
+            (&mut self.filled, other.filled),
+            (&mut self.refilled, other.refilled),
+            (&mut self.identified, other.identified),
+            (&mut self.missing, other.missing),
+            (&mut self.zero_windows, other.zero_windows),
+            (&mut self.zero_window_us, other.zero_window_us),
+        ];
+        pairs.into_iter().for_each(|(mine, theirs)| *mine += theirs);
+    }
 }
 
 /// How evenly requests arrive.

@@ -1,7 +1,8 @@
 //! One packet of one connection: what TCP does with it.
 
-use super::World;
+use super::event::{Closed, Event};
 use super::seen::ConnectionSeen;
+use super::shard::World;
 use super::talk;
 use crate::flow::{Arrival, Connection, NONE, Ordered, Side};
 use crate::packet::{Flags, Packet, SackBlock};
@@ -11,6 +12,8 @@ use crate::skip::Skip;
 const SYN_RETRY_NS: i64 = 800_000_000;
 /// The shortest time after which Linux sends again without being told to.
 const RETRANSMIT_NS: i64 = 150_000_000;
+/// What fills a hole sooner was overtaken on the way; later, and later than a round trip, it was sent again.
+const REORDERED_NS: i64 = 3_000_000;
 /// A server that pauses longer than that, and than two round trips, in a response, waits for its client.
 const CLIENT_WAIT_NS: i64 = 20_000_000;
 /// A server that goes on so soon behind the client's acknowledgement had waited for that.
@@ -19,8 +22,6 @@ const PROMPT_NS: i64 = 5_000_000;
 const RACE_NS: i64 = 50_000_000;
 /// Payload beyond that is several segments that a network card put together: identifications then count those.
 const SEGMENT_BYTES_MAX: u32 = 1460;
-/// Connections that are kept to be shown.
-const WORST_MAX: usize = 20;
 
 /// Whether a packet begins another connection between the same ends.
 pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -> bool {
@@ -94,7 +95,7 @@ fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'
         }
         connection.half(Side::Server).open(packet.seq);
         connection.set_synack(packet.ts_ns);
-        world.learn_server(connection.server());
+        world.tell(Event::Server(connection.server().address));
         let tier = tier_of(connection, world);
         if connection.syn_count > 0 {
             let wait = micros(packet.ts_ns - connection.first_ts);
@@ -108,7 +109,7 @@ fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'
     if connection.syn_count == 1 {
         connection.client_isn = packet.seq;
         connection.half(Side::Client).open(packet.seq);
-        if world.options.ports.contains(&connection.server().port) {
+        if world.ports.contains(&connection.server().port) {
             give_tier(connection, world);
         }
         return;
@@ -172,10 +173,9 @@ fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
     world.packets += 1;
     world.bytes += u64::from(packet.payload_length);
     connection.half(side).packets += 1;
-    let (number, taken) = (world.slice, world.taken);
-    let (number, tier) = (number, usize::from(connection.tier));
-    let tier = &mut world.tiers[tier];
-    let slice = tier.slices.at(number);
+    let (number, taken) = (world.pass.slice, world.taken);
+    let part = &mut world.parts[usize::from(connection.tier)];
+    let (tier, slice) = (&mut part.transport, part.recent.at(number));
     tier.packets += 1;
     tier.bytes += u64::from(packet.payload_length);
     slice.packets += 1;
@@ -305,7 +305,19 @@ fn payload(
             world.now(tier).retransmits += u32::from(side == Side::Server);
             talk::note_retransmit(connection, world, side);
         }
-        Arrival::New | Arrival::KeepAlive | Arrival::Ahead | Arrival::Filled(_) => {}
+        Arrival::Filled(waited_ns) => {
+            let rtt_us = match side {
+                Side::Client => connection.client_rtt_us(),
+                Side::Server => Some(connection.half(Side::Client).rtt_us).filter(|us| *us != NONE),
+            };
+            if waited_ns >= REORDERED_NS.max(rtt_us.map_or(0, |us| i64::from(us) * 1000)) {
+                let tier = world.tier_mut(tier);
+                let traffic =
+                    if side == Side::Client { &mut tier.client } else { &mut tier.server };
+                traffic.refilled += 1;
+            }
+        }
+        Arrival::New | Arrival::KeepAlive | Arrival::Ahead => {}
     }
 }
 
@@ -373,18 +385,14 @@ pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: boo
     if !connection.has_tier {
         connection.has_tier = true;
         connection.tier = 0;
-        world.tiers[0].connections += 1;
-        world.tiers[0].syns += u64::from(connection.syn_count);
+        let rest = world.tier_mut(0);
+        rest.connections += 1;
+        rest.syns += u64::from(connection.syn_count);
     }
     let seen = seen(connection);
     let tier = world.tier_mut(connection.tier);
     tier.stamped_connections += u64::from(seen.tick_us.is_some());
-    match connection.protocol {
-        crate::flow::Protocol::Http => tier.http += 1,
-        crate::flow::Protocol::Tls => tier.tls += 1,
-        crate::flow::Protocol::Opaque => tier.opaque += 1,
-        crate::flow::Protocol::Unknown => {}
-    }
+    tier.speaking[connection.protocol as usize] += 1;
     for (at, traffic) in [&mut tier.client, &mut tier.server].into_iter().enumerate() {
         let half = &connection.halves[at];
         traffic.retransmits += u64::from(half.retransmits);
@@ -397,30 +405,8 @@ pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: boo
             traffic.missing += u64::from(half.id.missing);
         }
     }
-    keep_if_bad(&mut world.worst, &seen);
-    if let Some(sink) = &mut world.sink {
-        sink.connection(&seen);
-    }
-}
-
-/// How bad a connection was: waiting counts in microseconds, a real retransmit like RTO's least, a broken request most.
-pub(crate) fn badness(seen: &ConnectionSeen) -> u64 {
-    let real = seen.retransmits[1].saturating_sub(seen.spurious[1]);
-    u64::from(seen.syn_wait_us.unwrap_or(0))
-        + u64::from(seen.zero_window_us[0])
-        + u64::from(seen.delay_max_us.unwrap_or(0))
-        + 200_000 * u64::from(real)
-        + if seen.is_rst_in_flight || seen.late_requests > 0 { 5_000_000 } else { 0 }
-}
-
-fn keep_if_bad(worst: &mut Vec<ConnectionSeen>, seen: &ConnectionSeen) {
-    let bad = badness(seen);
-    if bad < 100_000 || (worst.len() == WORST_MAX && bad <= badness(&worst[WORST_MAX - 1])) {
-        return;
-    }
-    let at = worst.partition_point(|other| badness(other) >= bad);
-    worst.insert(at, *seen);
-    worst.truncate(WORST_MAX);
+    world.out.closed.push(Closed { slot: world.slot, seen });
+    world.tell(Event::Closed);
 }
 
 fn seen(connection: &Connection) -> ConnectionSeen {
@@ -429,7 +415,7 @@ fn seen(connection: &Connection) -> ConnectionSeen {
     let name = |side: Side| if side == Side::Client { "client" } else { "server" };
     let missing = |half: &crate::flow::Half| half.id.is_usable().then_some(half.id.missing);
     ConnectionSeen {
-        number: connection.number,
+        number: 0,
         client: connection.client(),
         server: connection.server(),
         protocol: connection.protocol,

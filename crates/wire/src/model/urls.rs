@@ -36,21 +36,17 @@ impl Default for Urls {
 }
 
 impl Urls {
-    /// The number of the template of `target`.
-    pub(crate) fn number(&mut self, target: &[u8]) -> u32 {
-        // What follows the path does not show in the template, and is different each time.
-        let end = memchr::memchr2(b'?', b'#', target).unwrap_or(target.len());
-        let target = &target[..end];
-        let hash = hash(target);
+    /// The number of the template of `path`, whose hash is `hash`.
+    pub(crate) fn number(&mut self, path: &[u8], hash: u64) -> u32 {
         let place = usize::try_from(hash >> 48).unwrap_or(0) % TARGETS;
         let (known, number) = self.by_target[place];
         if known == hash {
             return number;
         }
-        if target.is_empty() {
+        if path.is_empty() {
             return OTHER;
         }
-        template(target, &mut self.scratch);
+        template(path, &mut self.scratch);
         let number = match self.by_name.get(&self.scratch) {
             Some(number) => *number,
             None if self.names.len() == URLS_MAX => OTHER,
@@ -73,6 +69,11 @@ impl Urls {
     pub(crate) fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", String::as_str)
     }
+}
+
+/// The path of a target: what follows it does not show in the template, and is different each time.
+pub(crate) fn path(target: &[u8]) -> &[u8] {
+    &target[..memchr::memchr2(b'?', b'#', target).unwrap_or(target.len())]
 }
 
 /// A hash that holds within one run.

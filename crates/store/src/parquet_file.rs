@@ -1,0 +1,92 @@
+//! A Parquet file of one table that is nobody's but the caller's: rows as they come, in no declared order.
+
+use std::io::Write;
+
+use arrow_array::RecordBatch;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use weir_tables::{Batch, TableSpec};
+
+use crate::{ErrorKind, StoreError};
+
+/// Rows of a row group: what is kept in memory until it is written.
+const ROW_GROUP_ROWS: usize = 128 << 10;
+
+/// A Parquet file being written.
+pub struct ParquetFile<W: Write + Send>(ArrowWriter<W>);
+
+impl<W: Write + Send> ParquetFile<W> {
+    /// A file without rows.
+    ///
+    /// # Errors
+    /// When `out` cannot be written to.
+    pub fn new(out: W, table: &TableSpec) -> Result<Self, StoreError> {
+        let level = ZstdLevel::try_new(3).expect("3 is a level");
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).to_owned())
+            .build();
+        let writer = ArrowWriter::try_new(out, table.schema(), Some(properties));
+        writer.map(Self).map_err(|error| failure(&error))
+    }
+
+    /// Adds rows of the table.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
+        self.0.write(rows).map_err(|error| failure(&error))
+    }
+
+    /// Writes what is left, and the footer.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self) -> Result<W, StoreError> {
+        self.0.into_inner().map_err(|error| failure(&error))
+    }
+}
+
+/// Rows of one table as the bytes of a Parquet file.
+///
+/// # Errors
+/// When the batches are not of `table`.
+pub fn write_parquet(table: &TableSpec, batches: &[Batch]) -> Result<Vec<u8>, StoreError> {
+    let mut file = ParquetFile::new(Vec::new(), table)?;
+    for batch in batches {
+        file.write(&batch.rows)?;
+    }
+    file.finish()
+}
+
+fn failure(error: &parquet::errors::ParquetError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot write a Parquet file: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use weir_tables::{Batch, Rows, TcpConn, TcpConnRows};
+
+    use super::write_parquet;
+
+    #[test]
+    fn rows_come_out_as_they_went_in() {
+        let mut rows = TcpConnRows::default();
+        for number in 0..3 {
+            rows.push(&TcpConn { connection_number: number, host: "web1", ..TcpConn::default() });
+        }
+        let batch = Batch { table: TcpConnRows::SPEC, rows: rows.finish() };
+        let bytes = write_parquet(TcpConnRows::SPEC, std::slice::from_ref(&batch)).expect("memory");
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("tcp_conn.parquet");
+        std::fs::write(&path, bytes).expect("a directory of our own");
+        let file = std::fs::File::open(path).expect("it was written");
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a Parquet file");
+        let read: Vec<_> =
+            reader.build().expect("readable").map(|rows| rows.expect("readable")).collect();
+        assert_eq!(read, [batch.rows]);
+    }
+}

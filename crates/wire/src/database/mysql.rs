@@ -1,0 +1,112 @@
+//! MySQL and MariaDB: packets of three bytes of length, one of sequence, then the payload.
+//!
+//! Source: MySQL's documentation of its client/server protocol. A command begins with sequence 0; its first byte is
+//! the command. How long a result is only its contents say, so it lasts until the next command. Nothing but the first
+//! bytes of a packet is looked at.
+
+use super::{Ears, Head, Look};
+use crate::flow::{Protocol, Side};
+
+pub(super) const PORTS: [u16; 3] = [3306, 3307, 33_060];
+/// Capabilities of the client, in the first two bytes of what it introduces itself with.
+const COMPRESSES: u8 = 0x20;
+const WANTS_TLS: u8 = 0x08;
+/// `SSLRequest` is an introduction without a name.
+const TLS_REQUEST_BYTES: u32 = 32;
+/// Introductions are longer than that.
+const INTRODUCTION_BYTES_MIN: u32 = 32;
+const ERROR: u8 = 0xff;
+
+const COMMANDS: [&str; 32] = [
+    "COM_SLEEP",
+    "COM_QUIT",
+    "COM_INIT_DB",
+    "COM_QUERY",
+    "COM_FIELD_LIST",
+    "COM_CREATE_DB",
+    "COM_DROP_DB",
+    "COM_REFRESH",
+    "COM_SHUTDOWN",
+    "COM_STATISTICS",
+    "COM_PROCESS_INFO",
+    "COM_CONNECT",
+    "COM_PROCESS_KILL",
+    "COM_DEBUG",
+    "COM_PING",
+    "COM_TIME",
+    "COM_DELAYED_INSERT",
+    "COM_CHANGE_USER",
+    "COM_BINLOG_DUMP",
+    "COM_TABLE_DUMP",
+    "COM_CONNECT_OUT",
+    "COM_REGISTER_SLAVE",
+    "COM_STMT_PREPARE",
+    "COM_STMT_EXECUTE",
+    "COM_STMT_SEND_LONG_DATA",
+    "COM_STMT_CLOSE",
+    "COM_STMT_RESET",
+    "COM_SET_OPTION",
+    "COM_STMT_FETCH",
+    "COM_DAEMON",
+    "COM_BINLOG_DUMP_GTID",
+    "COM_RESET_CONNECTION",
+];
+/// COM_QUIT, COM_STMT_SEND_LONG_DATA, COM_STMT_CLOSE: nobody answers these.
+const UNANSWERED: [u8; 3] = [1, 24, 25];
+
+/// The server greets with its version; later, a command that fills its packet.
+pub(super) fn recognise(bytes: &[u8], length: u32, port: u16, side: Side) -> Option<Side> {
+    let [a, b, c, sequence, first, after @ ..] = bytes else { return None };
+    let size = u32::from_le_bytes([*a, *b, *c, 0]);
+    let is_whole = size + 4 == length;
+    let is_version = after.first().is_some_and(u8::is_ascii_digit);
+    if *sequence == 0 && *first == 10 && is_version && is_whole && size >= 30 {
+        return Some(Side::Server);
+    }
+    let is_command = *sequence == 0 && usize::from(*first) < COMMANDS.len() && is_whole;
+    (PORTS.contains(&port) && side == Side::Client && is_command).then_some(Side::Client)
+}
+
+pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
+    let [a, b, c, sequence, ..] = look.bytes else { return Head::Short };
+    let size = u32::from_le_bytes([*a, *b, *c, 0]);
+    let message = |is_last| Head::Message { bytes: size + 4, is_last };
+    let wanted = match look.side {
+        _ if size == 0 => return message(false),
+        Side::Server if look.bytes.get(4) == Some(&ERROR) => size.min(3),
+        Side::Server => 1,
+        Side::Client => size.min(2),
+    };
+    let Some(payload) = look.bytes.get(4..4 + wanted as usize) else {
+        return if look.is_all { message(false) } else { Head::Short };
+    };
+    match (look.side, payload) {
+        (Side::Client, [command, ..]) if *sequence == 0 => {
+            if UNANSWERED.contains(command) {
+                return message(false);
+            }
+            let name = COMMANDS.get(usize::from(*command)).unwrap_or(&"COM_OTHER");
+            ears.request();
+            ears.command(name.as_bytes());
+            message(true)
+        }
+        (Side::Client, [low, high]) if *sequence == 1 && ears.is_fresh() => {
+            if size == TLS_REQUEST_BYTES && high & WANTS_TLS != 0 {
+                ears.hidden(Protocol::Tls);
+            } else if size > INTRODUCTION_BYTES_MIN && low & COMPRESSES != 0 {
+                ears.hidden(Protocol::Opaque);
+            }
+            message(false)
+        }
+        (Side::Client, _) => message(false),
+        (Side::Server, [ERROR, low, high]) => {
+            ears.response();
+            ears.error(u16::from_le_bytes([*low, *high]).to_string().as_bytes());
+            message(false)
+        }
+        (Side::Server, _) => {
+            ears.response();
+            message(false)
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Redis: values that begin with a letter for their kind; lines, strings with a length, and lists of values.
+//!
+//! Source: Redis' documentation, "RESP protocol description". A request is a list of strings whose first is the command; each
+//! is answered by one value, also when clients send several without waiting. Of strings only the command is looked at.
+
+use super::Ears;
+use crate::flow::Side;
+use crate::http::{Framer, Value};
+
+pub(super) const PORTS: [u16; 3] = [6379, 6380, 26_379];
+/// Commands are shorter.
+const NAME_BYTES_MAX: usize = 20;
+
+/// A list of strings, or an answer at a known port.
+pub(super) fn recognise(bytes: &[u8], port: u16, side: Side) -> Option<Side> {
+    let is_list = match bytes {
+        [b'*', b'1'..=b'9', rest @ ..] => {
+            let digits = rest.iter().take(7).take_while(|byte| byte.is_ascii_digit()).count();
+            matches!(rest.get(digits..digits + 3), Some(b"\r\n$"))
+        }
+        _ => false,
+    };
+    let is_answer = side == Side::Server
+        && PORTS.contains(&port)
+        && matches!(bytes.first(), Some(b'+' | b'-' | b':' | b'$' | b'*' | b'%' | b'_'));
+    match side {
+        Side::Client if is_list => Some(Side::Client),
+        // Servers list strings as well.
+        Side::Server if is_answer => Some(Side::Server),
+        _ => None,
+    }
+}
+
+/// Takes in the next bytes of one direction.
+pub(super) fn feed(
+    side: Side,
+    framer: &mut Framer,
+    bytes: &[u8],
+    length: u32,
+    ears: &mut impl Ears,
+) {
+    let (mut bytes, mut left) = (bytes, length);
+    if *framer == Framer::Lost && is_start(side, bytes) {
+        *framer = Framer::Idle;
+    }
+    while left > 0 {
+        let taken = match *framer {
+            Framer::Lost | Framer::Opaque => return,
+            Framer::Text { items, rest, is_pushed } => {
+                let taken = rest.min(left);
+                *framer = Framer::Text { items, rest: rest - taken, is_pushed };
+                taken
+            }
+            _ if bytes.is_empty() => {
+                // Cut by the snap length: where the next value begins is not known.
+                *framer = Framer::Lost;
+                return ears.lost();
+            }
+            Framer::Value(value) => step(side, framer, value, bytes, ears),
+            _ => begin(side, framer, bytes[0], ears),
+        };
+        if taken == 0 {
+            *framer = Framer::Lost;
+            return ears.lost();
+        }
+        ears.count(taken.into());
+        bytes = bytes.get(taken as usize..).unwrap_or_default();
+        left -= taken;
+        settle(side, framer, ears);
+    }
+}
+
+fn is_start(side: Side, bytes: &[u8]) -> bool {
+    match side {
+        Side::Client => matches!(bytes, [b'*', b'1'..=b'9', ..]),
+        Side::Server => bytes.first().is_some_and(|kind| is_kind(*kind)),
+    }
+}
+
+fn is_kind(byte: u8) -> bool {
+    b"+-:$*%~>_,#(!=|".contains(&byte)
+}
+
+/// The first byte of a request or an answer.
+fn begin(side: Side, framer: &mut Framer, kind: u8, ears: &mut impl Ears) -> u32 {
+    if side == Side::Client && kind != b'*' || !is_kind(kind) {
+        return 0;
+    }
+    if side == Side::Client {
+        ears.request();
+    } else if kind != b'>' {
+        // What is pushed (RESP3) answers nothing.
+        ears.response();
+    }
+    let is_pushed = kind == b'>';
+    *framer = Framer::Value(Value { items: 1, number: 0, kind, is_first: true, is_pushed });
+    1
+}
+
+/// The next bytes of a line; how many there are of them. The kind of a value is 0 when its own first byte is next.
+fn step(
+    side: Side,
+    framer: &mut Framer,
+    mut value: Value,
+    bytes: &[u8],
+    ears: &mut impl Ears,
+) -> u32 {
+    let byte = bytes[0];
+    if value.kind == 0 {
+        if !is_kind(byte) {
+            return 0;
+        }
+        (value.kind, value.number) = (byte, 0);
+        *framer = Framer::Value(value);
+        return 1;
+    }
+    if byte != b'\n' {
+        if value.kind == b'-' && value.is_first && value.number == 0 && side == Side::Server {
+            let code = bytes.iter().take(NAME_BYTES_MAX).take_while(|b| b.is_ascii_uppercase());
+            ears.error(&bytes[..code.count()]);
+        }
+        value.number = match byte {
+            b'0'..=b'9' => value.number.saturating_mul(10).saturating_add(u32::from(byte - b'0')),
+            // A length below zero is none.
+            b'-' if matches!(value.kind, b'$' | b'*') => 0x8000_0000,
+            _ if value.kind == b'-' => 1,
+            _ => value.number,
+        };
+        *framer = Framer::Value(value);
+        return 1;
+    }
+    let (number, items) = (value.number, value.items);
+    let is_none = number >= 0x8000_0000;
+    match value.kind {
+        b'*' | b'~' | b'>' if !is_none => value.items = items - 1 + number.min(1 << 24),
+        b'%' | b'|' if !is_none => value.items = items - 1 + 2 * number.min(1 << 23),
+        b'$' | b'!' | b'=' if !is_none => {
+            if side == Side::Client && value.is_first {
+                ears.command(&command(&bytes[1..], number));
+            }
+            let is_pushed = value.is_pushed;
+            *framer = Framer::Text { items: items - 1, rest: number + 2, is_pushed };
+            return 1;
+        }
+        _ => value.items = items - 1,
+    }
+    value.kind = 0;
+    value.is_first &= side == Side::Client;
+    *framer = Framer::Value(value);
+    1
+}
+
+/// A command in capitals, when the capture holds it.
+fn command(bytes: &[u8], length: u32) -> Vec<u8> {
+    let name = bytes.get(..length as usize).filter(|name| name.len() <= NAME_BYTES_MAX);
+    match name {
+        Some(name) if name.iter().all(u8::is_ascii_alphabetic) => name.to_ascii_uppercase(),
+        _ => b"(other)".to_vec(),
+    }
+}
+
+/// What is over goes on with the next value, or was the last.
+fn settle(side: Side, framer: &mut Framer, ears: &mut impl Ears) {
+    let (items, is_pushed, is_first) = match *framer {
+        Framer::Text { items, rest: 0, is_pushed } => (items, is_pushed, false),
+        Framer::Value(Value { items, kind: 0, is_pushed, is_first, .. }) => {
+            (items, is_pushed, is_first)
+        }
+        _ => return,
+    };
+    *framer = match items {
+        0 => Framer::Idle,
+        _ => Framer::Value(Value { items, number: 0, kind: 0, is_first, is_pushed }),
+    };
+    if items == 0 {
+        match side {
+            Side::Client => ears.request_end(),
+            Side::Server if !is_pushed => ears.response_end(),
+            Side::Server => {}
+        }
+    }
+}

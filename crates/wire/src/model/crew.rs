@@ -1,0 +1,441 @@
+//! Several threads on one capture: the caller reads and decodes, all of them work on shards and keep the ledger.
+//!
+//! ```text
+//!  caller: fills a block ──► jobs (block, group of shards) ──► any thread, a group's jobs one after the other
+//!  any thread: when all jobs of the oldest block are done, its events go to the ledger in the order of packets
+//! ```
+//! A caller that has nothing to wait for but jobs takes one itself, so two threads share the work evenly whatever it is
+//! made of. Blocks in flight are bounded: the caller waits when there are too many.
+
+use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::vec::IntoIter;
+
+use super::SHARDS;
+use super::entry::Entry;
+use super::event::{Ask, Closed, Done, Out, Told};
+use super::gate::Pass;
+use super::ledger::Ledger;
+use super::shard::Shard;
+use super::slice::Slice;
+use crate::packet::Packet;
+
+/// Blocks that are worked on at once.
+const FLIGHTS_MAX: usize = 3;
+
+/// Threads and the blocks they work on.
+pub(crate) struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// The block that is being filled.
+    batch: Batch,
+    /// How many groups there are.
+    groups: usize,
+    slice_ns: i64,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There are jobs, or there will be no more.
+    has_jobs: Condvar,
+    /// A job is done.
+    has_done: Condvar,
+    /// Shard `n` is in group `n % groups.len()`, behind those of smaller numbers.
+    groups: Vec<Mutex<Vec<Shard>>>,
+    ledger: Mutex<Option<Ledger>>,
+    /// Blocks that are done, to be filled again.
+    spare: Mutex<Vec<Batch>>,
+}
+
+/// What a thread does next.
+enum Job {
+    /// The packets of a group in a block.
+    Group(Arc<Flight>, usize),
+    /// The events of a block.
+    Ledger(Arc<Flight>),
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<(Arc<Flight>, usize)>,
+    /// Blocks that the ledger does not have yet, the oldest first.
+    flights: VecDeque<Arc<Flight>>,
+    /// One bit for each group that somebody works on.
+    busy: u32,
+    /// Somebody keeps the ledger.
+    is_kept: bool,
+    is_over: bool,
+    /// A thread panicked: nobody may wait for it.
+    is_broken: bool,
+}
+
+/// A block in work.
+struct Flight {
+    batch: Batch,
+    /// Of each group: of each of its shards, what came of it.
+    outputs: Vec<Mutex<Vec<Output>>>,
+    left: AtomicUsize,
+}
+
+/// A block: its packets by group, each group's in order.
+#[derive(Default)]
+struct Batch {
+    parts: Vec<Part>,
+    /// The shard of each packet.
+    order: Vec<u8>,
+    now: i64,
+    slice: u32,
+    start_ns: i64,
+    slice_ns: i64,
+}
+
+/// Packets of one group, one behind the other: they are read by another core.
+#[derive(Default)]
+struct Part {
+    entries: Vec<Entry>,
+    /// Where payloads are that the reader has in buffers of its own, and what had to be copied.
+    buffers: Vec<Arc<Vec<u8>>>,
+    bytes: Vec<u8>,
+    /// One bit for each shard that has a packet in it.
+    shards: u32,
+}
+
+#[derive(Default)]
+struct Output {
+    shard: usize,
+    out: Out,
+    slices: Vec<(u16, u32, Box<Slice>)>,
+}
+
+/// A panic of another thread is passed on where the job is missed; a lock alone is always whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.order.clear();
+        for part in &mut self.parts {
+            part.entries.clear();
+            part.bytes.clear();
+            part.buffers.clear();
+            part.shards = 0;
+        }
+    }
+}
+
+/// The number of `bytes` among the buffers of a part: never that of a real one, since a block has fewer packets.
+const COPIED: u16 = u16::MAX;
+
+impl Part {
+    /// Which buffer a payload is in, and where: in that of the reader when it lies there, else it is copied.
+    #[inline]
+    fn place(&mut self, payload: &[u8], buffer: Option<&Arc<Vec<u8>>>) -> (u16, u32) {
+        let small = |at: usize| u32::try_from(at).expect("buffers are smaller than 4 GiB");
+        if let Some(buffer) = buffer {
+            let at = (payload.as_ptr() as usize).wrapping_sub(buffer.as_ptr() as usize);
+            if at.checked_add(payload.len()).is_some_and(|end| end <= buffer.len()) {
+                if self.buffers.last().is_none_or(|last| !Arc::ptr_eq(last, buffer)) {
+                    self.buffers.push(Arc::clone(buffer));
+                }
+                let number = u16::try_from(self.buffers.len() - 1).expect("a block has fewer");
+                return (number, small(at));
+            }
+        }
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(payload);
+        (COPIED, small(at))
+    }
+
+    /// Works on all packets of a group; `step` is how many groups there are.
+    fn run(&self, batch: &Batch, group: usize, shards: &mut [Shard]) -> Vec<Output> {
+        let step = batch.parts.len();
+        for entry in &self.entries {
+            let buffer = match self.buffers.get(usize::from(entry.buffer)) {
+                Some(buffer) => buffer,
+                None => &self.bytes,
+            };
+            let from = entry.offset as usize;
+            let payload = &buffer[from..from + entry.captured()];
+            let shard = &mut shards[entry.shard() / step];
+            shard.packet(
+                entry.at,
+                &entry.packet(payload),
+                entry.pass(batch.start_ns, batch.slice_ns),
+            );
+        }
+        let used = |(number, _): &(usize, &mut Shard)| self.shards >> number & 1 == 1;
+        let numbers = (group..).step_by(step);
+        let outputs = numbers.zip(shards).filter(used).map(|(number, shard)| {
+            shard.end_block(batch.now);
+            let slices = shard.take_slices(batch.slice);
+            Output { shard: number, out: shard.world.out.take(), slices }
+        });
+        outputs.collect()
+    }
+}
+
+impl Shared {
+    fn run(&self, job: Job) {
+        match job {
+            Job::Group(flight, group) => {
+                let batch = &flight.batch;
+                let outputs = batch.parts[group].run(batch, group, &mut lock(&self.groups[group]));
+                *lock(&flight.outputs[group]) = outputs;
+                flight.left.fetch_sub(1, Ordering::AcqRel);
+                drop(flight);
+                lock(&self.queue).busy &= !(1 << group);
+            }
+            Job::Ledger(flight) => {
+                if let Some(ledger) = lock(&self.ledger).as_mut() {
+                    flight.take_in(ledger);
+                }
+                if let Some(mut flight) = Arc::into_inner(flight) {
+                    flight.batch.clear();
+                    lock(&self.spare).push(flight.batch);
+                }
+                lock(&self.queue).is_kept = false;
+            }
+        }
+        self.has_done.notify_one();
+    }
+
+    /// What a thread does until there is nothing more to do.
+    fn work(&self) {
+        let _guard = Guard(self);
+        let mut queue = lock(&self.queue);
+        loop {
+            match queue.take() {
+                Some(job) => {
+                    drop(queue);
+                    self.run(job);
+                    queue = lock(&self.queue);
+                }
+                None if queue.is_over => return,
+                None => {
+                    queue = self.has_jobs.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+/// Tells the others when a thread panics.
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            lock(&self.0.queue).is_broken = true;
+            self.0.has_done.notify_one();
+        }
+    }
+}
+
+impl Queue {
+    /// The ledger first, since it frees a block; else the oldest job whose group nobody works on.
+    fn take(&mut self) -> Option<Job> {
+        let is_done = |first: &Arc<Flight>| first.left.load(Ordering::Acquire) == 0;
+        if !self.is_kept && self.flights.front().is_some_and(is_done) {
+            self.is_kept = true;
+            return self.flights.pop_front().map(Job::Ledger);
+        }
+        let at = self.jobs.iter().position(|(_, group)| self.busy >> group & 1 == 0)?;
+        let (flight, group) = self.jobs.remove(at)?;
+        self.busy |= 1 << group;
+        Some(Job::Group(flight, group))
+    }
+
+    /// Blocks that are not in the ledger.
+    fn in_flight(&self) -> usize {
+        self.flights.len() + usize::from(self.is_kept)
+    }
+}
+
+impl Flight {
+    /// All groups are done: their events are told in the order of packets.
+    fn take_in(&self, ledger: &mut Ledger) {
+        let batch = &self.batch;
+        let mut readers: [Reader; SHARDS] = std::array::from_fn(|_| Reader::new(Output::default()));
+        for outputs in &self.outputs {
+            for output in lock(outputs).drain(..) {
+                let number = output.shard;
+                readers[number] = Reader::new(output);
+            }
+        }
+        ledger.start_ns = batch.start_ns;
+        for (at, number) in (0..).zip(&batch.order) {
+            let number = usize::from(*number);
+            if readers[number].next_at == at {
+                readers[number].tell(ledger, number, at);
+            }
+        }
+        for (number, reader) in readers.iter_mut().enumerate() {
+            ledger.slice = batch.slice;
+            reader.tell(ledger, number, u32::MAX);
+            ledger.add_slices(number, std::mem::take(&mut reader.slices));
+        }
+        ledger.end_block(batch.slice);
+    }
+}
+
+impl Crew {
+    /// A crew of the caller and as many `helpers`.
+    pub(crate) fn new(shards: Vec<Shard>, ledger: Ledger, helpers: usize) -> Self {
+        let helpers = helpers.min(SHARDS - 1);
+        // Two groups a thread: who is done early finds something to do.
+        let count = (2 * (helpers + 1)).min(SHARDS);
+        let mut groups: Vec<Vec<Shard>> = (0..count).map(|_| Vec::new()).collect();
+        for (number, shard) in shards.into_iter().enumerate() {
+            groups[number % count].push(shard);
+        }
+        let slice_ns = ledger.slice_ns;
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue::default()),
+            has_jobs: Condvar::new(),
+            has_done: Condvar::new(),
+            groups: groups.into_iter().map(Mutex::new).collect(),
+            spare: Mutex::default(),
+            ledger: Mutex::new(Some(ledger)),
+        });
+        let thread = |_| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.work())
+        };
+        let threads = (0..helpers).map(thread).collect();
+        let batch = Self::batch(count);
+        Self { shared, threads, batch, groups: count, slice_ns }
+    }
+
+    fn batch(groups: usize) -> Batch {
+        Batch { parts: (0..groups).map(|_| Part::default()).collect(), ..Batch::default() }
+    }
+
+    /// Adds a packet to the block.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        shard: usize,
+        packet: &Packet<'_>,
+        pass: Pass,
+        buffer: Option<&Arc<Vec<u8>>>,
+    ) {
+        let Batch { parts, order, .. } = &mut self.batch;
+        let count = parts.len();
+        let part = &mut parts[shard % count];
+        part.shards |= 1 << shard;
+        let (buffer, offset) = part.place(packet.payload, buffer);
+        let at = u32::try_from(order.len()).expect("blocks are smaller");
+        let number = u8::try_from(shard).expect("there are few shards");
+        order.push(number);
+        let mut entry = Entry::new(packet, pass, at, number);
+        (entry.buffer, entry.offset) = (buffer, offset);
+        part.entries.push(entry);
+    }
+
+    /// The block is full: it is worked on from now on. Slices begin at `start_ns`; `now` is the latest packet's time.
+    pub(crate) fn end_block(&mut self, start_ns: i64, now: i64, slice: u32) {
+        let count = self.groups;
+        let next = lock(&self.shared.spare).pop().unwrap_or_else(|| Self::batch(count));
+        let mut batch = std::mem::replace(&mut self.batch, next);
+        (batch.now, batch.slice) = (now, slice);
+        (batch.start_ns, batch.slice_ns) = (start_ns, self.slice_ns);
+        let jobs: Vec<usize> = (0..count).filter(|group| batch.parts[*group].shards != 0).collect();
+        let outputs = (0..count).map(|_| Mutex::default()).collect();
+        let left = AtomicUsize::new(jobs.len());
+        let flight = Arc::new(Flight { batch, outputs, left });
+        let mut queue = lock(&self.shared.queue);
+        queue.jobs.extend(jobs.into_iter().map(|group| (Arc::clone(&flight), group)));
+        queue.flights.push_back(flight);
+        drop(queue);
+        self.shared.has_jobs.notify_all();
+        self.land(FLIGHTS_MAX);
+    }
+
+    /// Works, or waits, until no more than `limit` blocks are in flight.
+    fn land(&self, limit: usize) {
+        let mut queue = lock(&self.shared.queue);
+        while queue.in_flight() > limit {
+            assert!(!queue.is_broken, "a thread that worked on the capture panicked");
+            queue = match queue.take() {
+                Some(job) => {
+                    drop(queue);
+                    self.shared.run(job);
+                    lock(&self.shared.queue)
+                }
+                None => self.shared.has_done.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Waits for all blocks; the shards, in order, and the ledger. There is nothing left to work with.
+    pub(crate) fn finish(&mut self) -> (Vec<Shard>, Option<Ledger>) {
+        self.land(0);
+        self.stop();
+        let groups: Vec<Vec<Shard>> =
+            self.shared.groups.iter().map(|group| std::mem::take(&mut *lock(group))).collect();
+        let count = groups.len();
+        let mut groups: Vec<_> = groups.into_iter().map(Vec::into_iter).collect();
+        let shards = (0..SHARDS).filter_map(|number| groups[number % count].next()).collect();
+        (shards, lock(&self.shared.ledger).take())
+    }
+
+    fn stop(&mut self) {
+        lock(&self.shared.queue).is_over = true;
+        self.shared.has_jobs.notify_all();
+        for thread in self.threads.drain(..) {
+            let panicked = thread.join().is_err();
+            assert!(
+                !panicked || std::thread::panicking(),
+                "a thread that worked on the capture panicked"
+            );
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.shared.queue);
+        queue.jobs.clear();
+        queue.flights.clear();
+        drop(queue);
+        self.stop();
+    }
+}
+
+/// Reads one shard's events of a block, packet by packet.
+struct Reader {
+    events: Peekable<IntoIter<Told>>,
+    asks: IntoIter<Ask>,
+    dones: IntoIter<Done>,
+    closed: IntoIter<Closed>,
+    text: Vec<u8>,
+    slices: Vec<(u16, u32, Box<Slice>)>,
+    /// The packet that the next event belongs to.
+    next_at: u32,
+}
+
+impl Reader {
+    fn new(Output { out, slices, .. }: Output) -> Self {
+        let Out { events, asks, dones, closed, text } = out;
+        let mut events = events.into_iter().peekable();
+        let next_at = events.peek().map_or(u32::MAX, |told| told.at);
+        let (asks, dones, closed) = (asks.into_iter(), dones.into_iter(), closed.into_iter());
+        Self { events, asks, dones, closed, text, slices, next_at }
+    }
+
+    /// Takes in the events of the packet `at`.
+    fn tell(&mut self, ledger: &mut Ledger, shard: usize, at: u32) {
+        let Self { events, asks, dones, closed, text, next_at, .. } = self;
+        while let Some(told) = events.next_if(|told| told.at == at) {
+            if at != u32::MAX {
+                ledger.slice = told.slice;
+            }
+            ledger.event(shard, told.event, asks, dones, closed, text);
+        }
+        *next_at = events.peek().map_or(u32::MAX, |told| told.at);
+    }
+}

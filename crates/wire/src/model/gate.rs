@@ -1,0 +1,216 @@
+//! The gate: what each packet passes in the order of the capture, before anybody looks at its connection. It knows who
+//! was asked for, which slice it is, who answers at which port, and which shard a connection belongs to.
+
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+use std::net::IpAddr;
+
+use rustc_hash::FxHasher;
+
+use super::{DISORDER_NS, FILLED_SLICES_MAX, LATEST_NS, Options, SERVERS_MAX, SHARDS, SLICES_MAX};
+use crate::http::{is_request_start, is_response_start};
+use crate::packet::{Endpoint, Flags, Packet};
+use crate::skip::{Skip, Skipped};
+
+/// What the gate knows of a packet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// The present slice and when it begins.
+    pub(crate) slice: u32,
+    pub(crate) slice_begin: i64,
+    /// In the middle of a connection: whether the sender looks like its server.
+    pub(crate) is_from_server: bool,
+    /// Whether readable requests were seen at the port of the sender, and of the receiver.
+    pub(crate) is_readable: [bool; 2],
+}
+
+pub(crate) struct Gate {
+    pub(crate) options: Options,
+    pub(crate) skipped: Skipped,
+    pub(crate) first_ts: Option<i64>,
+    /// Where slice 0 begins.
+    pub(crate) start_ns: i64,
+    pub(crate) last_ts: i64,
+    pub(crate) slice: u32,
+    slice_begin: i64,
+    filled: u32,
+    servers: HashSet<Endpoint, BuildHasherDefault<FxHasher>>,
+    /// Ports at which something answers, and those where requests are readable.
+    answering: Ports,
+    readable: Ports,
+}
+
+/// A set of ports.
+struct Ports(Box<[u64; 1024]>);
+
+impl Ports {
+    fn new() -> Self {
+        Self(Box::new([0; 1024]))
+    }
+
+    #[inline]
+    fn add(&mut self, port: u16) {
+        self.0[usize::from(port >> 6)] |= 1 << (port & 63);
+    }
+
+    #[inline]
+    fn has(&self, port: u16) -> bool {
+        self.0[usize::from(port >> 6)] >> (port & 63) & 1 == 1
+    }
+}
+
+/// Which shard the packets between two ends belong to, in both directions. It is the same in each run, so that what is
+/// counted is as well; the index of connections within a shard has a secret of its own.
+#[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
+#[inline]
+pub(crate) fn shard_of(a: Endpoint, b: Endpoint) -> usize {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |end: Endpoint| {
+        let folded = end.address as u64 ^ ((end.address >> 64) as u64).rotate_left(32);
+        (folded ^ u64::from(end.port) << 40).wrapping_mul(ODD)
+    };
+    let both = mix(a).wrapping_add(mix(b));
+    ((both ^ both >> 29).wrapping_mul(ODD) >> 32) as usize % SHARDS
+}
+
+impl Gate {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            skipped: Skipped::default(),
+            first_ts: None,
+            start_ns: 0,
+            last_ts: i64::MIN,
+            slice: 0,
+            slice_begin: 0,
+            filled: 0,
+            servers: HashSet::default(),
+            answering: Ports::new(),
+            readable: Ports::new(),
+        }
+    }
+
+    /// Lets a packet in, or counts why not.
+    #[inline]
+    pub(crate) fn pass(&mut self, packet: &Packet<'_>) -> Option<Pass> {
+        if !self.is_asked_for(packet) {
+            self.skipped.add(Skip::Filter);
+            return None;
+        }
+        if !self.enter_slice(packet.ts_ns) {
+            self.skipped.add(Skip::Time);
+            return None;
+        }
+        let is_from_server = self.looks_like_server(packet.from, packet.to);
+        let readable =
+            |gate: &Self| [packet.from, packet.to].map(|end| gate.readable.has(end.port));
+        let mut is_readable = readable(self);
+        if packet.flags.has(Flags::SYN | Flags::ACK) {
+            self.learn_server(packet.from);
+        } else if !packet.payload.is_empty() && is_readable == [false; 2] {
+            self.learn_language(packet, is_from_server);
+            is_readable = readable(self);
+        }
+        let Self { slice, slice_begin, .. } = *self;
+        Some(Pass { slice, slice_begin, is_from_server, is_readable })
+    }
+
+    #[inline]
+    fn is_asked_for(&self, packet: &Packet<'_>) -> bool {
+        let options = &self.options;
+        let has_port = |end: Endpoint| options.ports.contains(&end.port);
+        let is_server = |end: Endpoint, server: IpAddr| end.ip() == server.to_canonical();
+        (options.ports.is_empty() || has_port(packet.from) || has_port(packet.to))
+            && options
+                .server
+                .is_none_or(|server| is_server(packet.from, server) || is_server(packet.to, server))
+            && options.from_ns.is_none_or(|from| packet.ts_ns >= from)
+            && options.to_ns.is_none_or(|to| packet.ts_ns < to)
+            && options.filter.as_ref().is_none_or(|filter| filter.matches(packet))
+    }
+
+    /// Makes the slice of `ts` the present one; false when it is too far away.
+    #[inline]
+    fn enter_slice(&mut self, ts: i64) -> bool {
+        let width = self.options.slice_ns;
+        let earliest = self.first_ts.map_or(0, |first| first - DISORDER_NS);
+        if !(earliest..LATEST_NS).contains(&ts) {
+            return false;
+        }
+        if self.first_ts.is_none() {
+            self.first_ts = Some(ts);
+            self.start_ns = ts.div_euclid(width).saturating_mul(width);
+            self.slice_begin = self.start_ns;
+        }
+        self.last_ts = self.last_ts.max(ts);
+        if (0..width).contains(&ts.saturating_sub(self.slice_begin)) {
+            return true;
+        }
+        // Packets of several processors may be a little out of order, even before the first.
+        let number = ts.saturating_sub(self.start_ns).max(0) / width;
+        if number >= SLICES_MAX || self.filled >= FILLED_SLICES_MAX {
+            self.last_ts = self.start_ns + (i64::from(self.slice) + 1) * width - 1;
+            return false;
+        }
+        self.filled += 1;
+        self.slice = u32::try_from(number).unwrap_or(0);
+        self.slice_begin = self.start_ns + number * width;
+        true
+    }
+
+    /// Slice 0 begins at `start_ns` from now on: `count` slices later.
+    pub(crate) fn begin_at(&mut self, start_ns: i64, count: u32) {
+        self.start_ns = start_ns;
+        self.first_ts = Some(start_ns);
+        self.slice = self.slice.saturating_sub(count);
+        self.slice_begin = start_ns + i64::from(self.slice) * self.options.slice_ns;
+        self.filled = 0;
+    }
+
+    /// In the middle of a connection: is `a` the server rather than `b`?
+    #[inline]
+    fn looks_like_server(&self, a: Endpoint, b: Endpoint) -> bool {
+        let has_answered = [a, b].map(|end| self.answering.has(end.port));
+        // Nearly always one of the two ports answers, and that says it.
+        if has_answered == [true, false] && self.options.ports.is_empty() {
+            return true;
+        }
+        if has_answered == [false, true] && self.options.ports.is_empty() {
+            return false;
+        }
+        let (first, second) = (self.rank(a), self.rank(b));
+        if first == second { a.port < b.port } else { first > second }
+    }
+
+    fn rank(&self, end: Endpoint) -> u8 {
+        const KNOWN: [u16; 14] =
+            [80, 443, 8080, 8000, 8443, 8081, 3000, 5000, 9000, 9200, 3306, 5432, 6379, 27017];
+        if self.options.ports.contains(&end.port) {
+            3
+        } else if self.answering.has(end.port) && self.servers.contains(&end) {
+            2
+        } else {
+            u8::from(KNOWN.contains(&end.port))
+        }
+    }
+
+    /// Remembers who answers connections.
+    fn learn_server(&mut self, server: Endpoint) {
+        if self.servers.len() < SERVERS_MAX && self.servers.insert(server) {
+            self.answering.add(server.port);
+        }
+    }
+
+    /// Remembers at which ports one can read what is asked.
+    #[inline]
+    fn learn_language(&mut self, packet: &Packet<'_>, is_from_server: bool) {
+        let server = match packet.payload {
+            bytes if is_request_start(bytes) => packet.to,
+            bytes if is_response_start(bytes) => packet.from,
+            [0x14..=0x17, 3, 0..=4, ..] if is_from_server => packet.from,
+            [0x14..=0x17, 3, 0..=4, ..] => packet.to,
+            _ => return,
+        };
+        self.readable.add(server.port);
+    }
+}

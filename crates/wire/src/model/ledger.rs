@@ -1,0 +1,481 @@
+//! The ledger: what needs the order of the whole capture. Numbers of requests and connections, which upstream request
+//! belongs to which edge request, how evenly requests arrive, and the rows.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
+
+use rustc_hash::FxHasher;
+
+use super::event::{Ask, Closed, Done, Event, Out};
+use super::exchange::{Exchange, Text};
+use super::pair::{Open, Pairs};
+use super::seen::{ConnectionSeen, End, RequestSeen, Sink, WireTier};
+use super::shard::Shard;
+use super::slice::Slice;
+use super::tier::Tier;
+use super::urls::{OTHER, Urls};
+use super::{SHARDS, TIERS_MAX, each_slice};
+use crate::packet::Endpoint;
+use crate::skip::Skipped;
+
+/// Requests until which a second tier may show up.
+const UNPAIRED_MAX: u64 = 10_000;
+/// Connections that are kept to be shown.
+const WORST_MAX: usize = 20;
+/// Addresses of servers that are remembered.
+const ADDRESSES_MAX: usize = 65_536;
+
+pub(crate) struct Ledger {
+    pub(crate) slice_ns: i64,
+    /// Where slice 0 begins.
+    pub(crate) start_ns: i64,
+    pub(crate) tiers: Vec<Tier>,
+    tier_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
+    pub(crate) urls: Urls,
+    pairs: Pairs,
+    books: Vec<Book>,
+    server_addresses: HashSet<u128, BuildHasherDefault<FxHasher>>,
+    sink: Option<Box<dyn Sink>>,
+    /// The slice of the packet whose events are taken in.
+    pub(crate) slice: u32,
+    requests: u64,
+    connections: u64,
+    pub(crate) worst: Vec<ConnectionSeen>,
+    pub(crate) skipped: Skipped,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) given_up: u64,
+    /// Slices by which slice 0 has moved.
+    pub(crate) taken: u32,
+}
+
+/// What is remembered for one shard.
+struct Book {
+    /// Tiers by the shard's own numbers.
+    tiers: Vec<u16>,
+    /// Requests and numbers of connections by slot.
+    requests: Vec<Record>,
+    connections: Vec<u64>,
+}
+
+/// What the ledger knows of a request that is under way.
+#[derive(Default, Clone, Copy)]
+struct Record {
+    /// 0 when it is over.
+    number: u64,
+    /// Its first byte.
+    asked: i64,
+    tier: u16,
+    url: u32,
+    keys: [u64; 2],
+    /// The edge's request that it was made for.
+    parent: Option<Parent>,
+    is_matched_by_header: bool,
+    upstream: Upstream,
+}
+
+#[derive(Clone, Copy)]
+struct Parent {
+    shard: u8,
+    slot: u32,
+    number: u64,
+}
+
+/// First request byte and first and last response byte of the (first) upstream request; how many there were.
+#[derive(Default, Clone, Copy)]
+struct Upstream {
+    asked: i64,
+    answered: [i64; 2],
+    think_ns: i64,
+    tries: u16,
+}
+
+/// The element at `at`, made when there is none.
+fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
+    let at = at as usize;
+    if at >= items.len() {
+        items.resize(at + 1, T::default());
+    }
+    &mut items[at]
+}
+
+impl Ledger {
+    pub(crate) fn new(slice_ns: i64, sink: Option<Box<dyn Sink>>) -> Self {
+        let book = || Book { tiers: vec![0], requests: Vec::new(), connections: Vec::new() };
+        Self {
+            slice_ns,
+            start_ns: 0,
+            // Tier 0 is what has no port of its own.
+            tiers: vec![Tier::default()],
+            tier_of_port: HashMap::default(),
+            urls: Urls::default(),
+            pairs: Pairs::default(),
+            books: (0..SHARDS).map(|_| book()).collect(),
+            server_addresses: HashSet::default(),
+            sink,
+            slice: 0,
+            requests: 0,
+            connections: 0,
+            worst: Vec::new(),
+            skipped: Skipped::default(),
+            packets: 0,
+            bytes: 0,
+            given_up: 0,
+            taken: 0,
+        }
+    }
+
+    /// Whether somebody wants rows.
+    pub(crate) fn has_sink(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Takes in all events of a shard.
+    pub(crate) fn take(&mut self, shard: usize, out: &mut Out) {
+        let Out { events, asks, dones, closed, text } = out;
+        let (mut asks, mut dones) = (asks.drain(..), dones.drain(..));
+        let mut closed = closed.drain(..);
+        for told in events.drain(..) {
+            self.event(shard, told.event, &mut asks, &mut dones, &mut closed, text);
+        }
+        text.clear();
+    }
+
+    /// Takes in one event; what belongs to it is the next of its kind.
+    pub(crate) fn event(
+        &mut self,
+        shard: usize,
+        event: Event,
+        asks: &mut impl Iterator<Item = Ask>,
+        dones: &mut impl Iterator<Item = Done>,
+        closed: &mut impl Iterator<Item = Closed>,
+        text: &[u8],
+    ) {
+        match event {
+            Event::Open { slot } => {
+                self.connections += 1;
+                *entry(&mut self.books[shard].connections, slot) = self.connections;
+            }
+            Event::Tier { local, port } => {
+                let tier = self.tier(port);
+                *entry(&mut self.books[shard].tiers, local.into()) = tier;
+            }
+            Event::Server(address) => {
+                if self.server_addresses.len() < ADDRESSES_MAX {
+                    self.server_addresses.insert(address);
+                }
+            }
+            Event::Begin { slot, tier, ts } => self.begin(shard, slot, tier, ts),
+            Event::Ask => {
+                let ask = asks.next().expect("each such event comes with one");
+                let (from, to) = ask.path;
+                self.ask(shard, &ask, text.get(from as usize..to as usize).unwrap_or_default());
+            }
+            Event::Answered { slot, answered, think_ns } => {
+                self.answered(shard, slot, answered, think_ns);
+            }
+            Event::Done => self.done(shard, dones.next().expect("each such event comes with one")),
+            Event::Closed => {
+                let Closed { slot, mut seen } =
+                    closed.next().expect("each such event comes with one");
+                seen.number = *entry(&mut self.books[shard].connections, slot);
+                keep_if_bad(&mut self.worst, &seen);
+                if let Some(sink) = &mut self.sink {
+                    sink.connection(&seen);
+                }
+            }
+        }
+    }
+
+    /// The tier of a port; made when there is room.
+    fn tier(&mut self, port: u16) -> u16 {
+        if let Some(tier) = self.tier_of_port.get(&port) {
+            return *tier;
+        }
+        if self.tiers.len() >= TIERS_MAX {
+            return 0;
+        }
+        let number = u16::try_from(self.tiers.len()).expect("there are few");
+        self.tiers.push(Tier { port, ..Tier::default() });
+        self.tier_of_port.insert(port, number);
+        number
+    }
+
+    fn slice_of(&self, ts: i64) -> u32 {
+        u32::try_from((ts - self.start_ns).max(0) / self.slice_ns).unwrap_or(0).min(self.slice)
+    }
+
+    fn begin(&mut self, shard: usize, slot: u32, tier: u16, ts: i64) {
+        self.requests += 1;
+        let slice = self.slice_of(ts);
+        let book = &mut self.books[shard];
+        let tier = book.tiers[usize::from(tier)];
+        let number = self.requests;
+        let record = Record { number, asked: ts, tier, url: OTHER, ..Record::default() };
+        *entry(&mut book.requests, slot) = record;
+        let tier = &mut self.tiers[usize::from(tier)];
+        tier.requests += 1;
+        let slice = tier.slices.at(slice);
+        slice.arrivals += 1;
+        tier.rhythm.arrive(ts, ts - self.start_ns, slice);
+    }
+
+    fn ask(&mut self, shard: usize, ask: &Ask, path: &[u8]) {
+        let url = self.urls.number(path, ask.hash);
+        // Pairing costs as much as the rest of a request; with one tier for long, nobody needs it.
+        let has_tiers = self.tiers.len() > 2 || self.requests < UNPAIRED_MAX;
+        let record = entry(&mut self.books[shard].requests, ask.slot);
+        record.url = url;
+        if !has_tiers {
+            return;
+        }
+        let (number, tier) = (record.number, record.tier);
+        let by_header = self.pairs.parent(ask.keys[0], tier, ask.client);
+        let parent = by_header.or_else(|| self.pairs.parent(ask.keys[1], tier, ask.client));
+        record.keys = ask.keys;
+        record.is_matched_by_header = by_header.is_some();
+        record.parent =
+            parent.map(|open| Parent { shard: open.shard, slot: open.slot, number: open.number });
+        let asked = record.asked;
+        if let Some(parent) = record.parent.and_then(|parent| self.under_way(parent)) {
+            if parent.upstream.tries == 0 {
+                parent.upstream.asked = asked;
+            }
+            parent.upstream.tries += 1;
+        }
+        let shard = u8::try_from(shard).expect("there are few shards");
+        let open =
+            Open { shard, slot: ask.slot, number, tier, server: ask.server, is_taken: false };
+        for key in ask.keys.into_iter().filter(|key| *key != 0) {
+            self.pairs.open(key, open);
+        }
+    }
+
+    /// A request that is still under way.
+    fn under_way(&mut self, parent: Parent) -> Option<&mut Record> {
+        let record =
+            self.books[usize::from(parent.shard)].requests.get_mut(parent.slot as usize)?;
+        (record.number == parent.number).then_some(record)
+    }
+
+    fn answered(&mut self, shard: usize, slot: u32, answered: [i64; 2], think_ns: i64) {
+        let Record { tier, parent, .. } = *entry(&mut self.books[shard].requests, slot);
+        self.tiers[usize::from(tier)].responses += 1;
+        if let Some(parent) = parent.and_then(|parent| self.under_way(parent)) {
+            parent.upstream.answered = answered;
+            parent.upstream.think_ns += think_ns.max(0);
+        }
+    }
+
+    /// A request is over: it is counted, handed to who wants rows, and forgotten.
+    fn done(&mut self, shard: usize, done: Done) {
+        let record = std::mem::take(entry(&mut self.books[shard].requests, done.slot));
+        for key in record.keys.into_iter().filter(|key| *key != 0) {
+            self.pairs.close(key, record.number);
+        }
+        self.count(&record, &done);
+        if let Some(ends) = &done.ends {
+            self.show(shard, &record, &done, **ends);
+        }
+    }
+
+    fn count(&mut self, record: &Record, done: &Done) {
+        let exchange = &done.exchange;
+        let ([asked, sent], [first, last]) = (exchange.asked, exchange.answered);
+        let (began, ended) = (self.slice_of(asked), self.slice_of(last));
+        let (width_ns, start_ns) = (self.slice_ns, self.start_ns);
+        let tier = &mut self.tiers[usize::from(record.tier)];
+        tier.with_parent += u64::from(record.parent.is_some());
+        match done.end {
+            End::Unseen => tier.unseen += 1,
+            End::Reset | End::Closed | End::Unanswered => tier.unanswered += 1,
+            End::Ok | End::Cut => {}
+        }
+        if first == 0 {
+            return;
+        }
+        let (think, transfer, total) =
+            (micros(sent, first), micros(first, last), micros(asked, last));
+        let is_error = (500..600).contains(&exchange.status) || exchange.error[0] != 0;
+        tier.errors_5xx += u64::from(is_error);
+        tier.think.add(think);
+        let by_order =
+            if exchange.order == 1 { &mut tier.think_first } else { &mut tier.think_later };
+        by_order.add(think);
+        tier.transfer.add(transfer);
+        tier.total.add(total);
+        tier.client_wait_us += micros(0, exchange.client_wait_ns);
+        let upstream = &record.upstream;
+        if upstream.tries > 0 && upstream.answered[0] != 0 {
+            tier.with_upstream += 1;
+            let stalls =
+                if exchange.order == 1 { &mut tier.stall_first } else { &mut tier.stall_later };
+            stalls.add(micros(sent, upstream.asked));
+            let theirs = micros(0, upstream.think_ns);
+            tier.upstream_think.add(theirs);
+            tier.own_think.add(think.saturating_sub(theirs));
+        }
+        let url = tier.urls.entry(record.url).or_default();
+        url.requests += 1;
+        url.errors_5xx += u64::from(is_error);
+        url.think.add(think);
+        url.total.add(total);
+        let slice = tier.slices.at(began);
+        slice.time(think, transfer, total);
+        slice.has_late |= asked < start_ns;
+        let slice = tier.slices.at(ended);
+        slice.completions += 1;
+        slice.errors_5xx += u32::from(is_error);
+        let (slices, idle) = (&mut tier.slices, &mut tier.idle);
+        each_slice(start_ns, width_ns, asked, last, |slice, ns| slices.at(slice).weighted_ns += ns);
+        idle.fill(asked, last, &mut |from, to| {
+            each_slice(start_ns, width_ns, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
+        });
+    }
+
+    fn show(
+        &mut self,
+        shard: usize,
+        record: &Record,
+        done: &Done,
+        [client, server]: [Endpoint; 2],
+    ) {
+        let exchange = &done.exchange;
+        let is_local = client.address == server.address;
+        let is_from_server = !is_local && self.server_addresses.contains(&client.address);
+        let none = Text::default();
+        let text = exchange.text.as_deref().unwrap_or(&none);
+        let is_upstream = record.parent.is_some() || is_from_server;
+        let connection = *entry(&mut self.books[shard].connections, done.connection);
+        let Some(sink) = &mut self.sink else { return };
+        sink.request(&RequestSeen {
+            number: record.number,
+            connection,
+            order: exchange.order,
+            tier: if is_upstream { WireTier::Upstream } else { WireTier::Edge },
+            client,
+            server,
+            protocol: done.protocol,
+            method: &text.method,
+            host: &text.host,
+            target: &text.target,
+            request_id: &text.request_id,
+            template: self.urls.name(record.url),
+            status: Some(exchange.status).filter(|status| *status != 0),
+            error: error_code(exchange),
+            asked: exchange.asked,
+            answered: Some(exchange.answered).filter(|answered| answered[0] != 0),
+            acknowledged: done.acknowledged,
+            request_bytes: exchange.request_bytes,
+            response_bytes: exchange.response_bytes,
+            request_retransmits: exchange.request_retransmits,
+            response_retransmits: exchange.response_retransmits,
+            spurious: exchange.spurious,
+            interim: exchange.interim,
+            parent: record.parent.map(|parent| parent.number),
+            is_matched_by_header: record.is_matched_by_header,
+            is_cut: exchange.is_cut,
+            end: done.end,
+        });
+    }
+
+    /// Slices of a shard, by its own numbers of tiers.
+    pub(crate) fn add_slices(
+        &mut self,
+        shard: usize,
+        slices: impl IntoIterator<Item = (u16, u32, Box<Slice>)>,
+    ) {
+        for (local, number, slice) in slices {
+            let tier = self.books[shard].tiers[usize::from(local)];
+            self.tiers[usize::from(tier)].slices.at(number).merge(*slice);
+        }
+    }
+
+    /// The end of a block: what is old is sealed.
+    pub(crate) fn end_block(&mut self, slice: u32) {
+        for tier in &mut self.tiers {
+            tier.slices.seal_old(slice, self.slice_ns);
+        }
+    }
+
+    /// What a shard has counted since it was last asked.
+    pub(crate) fn absorb(&mut self, number: usize, shard: &mut Shard) {
+        let world = &mut shard.world;
+        self.skipped.merge(&std::mem::take(&mut world.skipped));
+        self.packets += std::mem::take(&mut world.packets);
+        self.bytes += std::mem::take(&mut world.bytes);
+        self.given_up += std::mem::take(&mut world.given_up);
+        for (local, part) in world.parts.iter_mut().enumerate() {
+            let tier = self.books[number].tiers[local];
+            let transport = std::mem::take(&mut part.transport);
+            self.tiers[usize::from(tier)].transport.merge(&transport);
+        }
+    }
+
+    /// The tier of all that a shard counts under its number `local`.
+    pub(crate) fn tier_of(&mut self, shard: usize, local: u16) -> &mut Tier {
+        let tier = self.books[shard].tiers[usize::from(local)];
+        &mut self.tiers[usize::from(tier)]
+    }
+
+    /// Forgets the templates; requests that are under way have none.
+    pub(crate) fn forget_urls(&mut self) {
+        self.urls = Urls::default();
+        let requests = self.books.iter_mut().flat_map(|book| &mut book.requests);
+        requests.for_each(|record| record.url = OTHER);
+    }
+
+    /// Hands on the rows that wait.
+    pub(crate) fn flush(&mut self) {
+        if let Some(sink) = &mut self.sink {
+            sink.flush();
+        }
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&mut self) {
+        let Self { tiers, start_ns, slice_ns, .. } = self;
+        for tier in tiers {
+            let Tier { slices, idle, .. } = tier;
+            idle.drain(&mut |from, to| {
+                each_slice(*start_ns, *slice_ns, from, to, |slice, ns| {
+                    slices.at(slice).idle_ns += ns;
+                });
+            });
+            slices.seal_all();
+        }
+        // A sink hands on what it still has when it goes.
+        self.sink = None;
+    }
+}
+
+/// What a database's error is called by itself.
+fn error_code(exchange: &Exchange) -> &str {
+    let end = exchange.error.iter().position(|byte| *byte == 0).unwrap_or(exchange.error.len());
+    std::str::from_utf8(&exchange.error[..end]).unwrap_or_default()
+}
+
+/// Nanoseconds between, in microseconds, from 0.
+fn micros(from: i64, to: i64) -> u64 {
+    u64::try_from((to - from) / 1000).unwrap_or(0)
+}
+
+/// How bad a connection was: waiting counts in microseconds, a real retransmit like RTO's least, a broken request most.
+fn badness(seen: &ConnectionSeen) -> u64 {
+    let real = seen.retransmits[1].saturating_sub(seen.spurious[1]);
+    u64::from(seen.syn_wait_us.unwrap_or(0))
+        + u64::from(seen.zero_window_us[0])
+        + u64::from(seen.delay_max_us.unwrap_or(0))
+        + 200_000 * u64::from(real)
+        + if seen.is_rst_in_flight || seen.late_requests > 0 { 5_000_000 } else { 0 }
+}
+
+fn keep_if_bad(worst: &mut Vec<ConnectionSeen>, seen: &ConnectionSeen) {
+    let bad = badness(seen);
+    if bad < 100_000 || (worst.len() == WORST_MAX && bad <= badness(&worst[WORST_MAX - 1])) {
+        return;
+    }
+    let at = worst.partition_point(|other| badness(other) >= bad);
+    worst.insert(at, *seen);
+    worst.truncate(WORST_MAX);
+}

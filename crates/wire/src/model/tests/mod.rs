@@ -1,0 +1,231 @@
+//! The model against traffic that tests play packet by packet: counts, times and verdicts are known beforehand.
+
+mod limits;
+mod live;
+mod requests;
+mod verdicts;
+
+use std::sync::{Arc, Mutex};
+
+use super::{ConnectionSeen, End, Model, Options, RequestSeen, Sink};
+use crate::judge::{Report, Verdict};
+use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
+use crate::skip::Skip;
+
+const MS: i64 = 1_000_000;
+/// When plays begin.
+const BEGIN: i64 = 1_700_000_000_000_000_000;
+
+struct Owned {
+    ts: i64,
+    from: Endpoint,
+    to: Endpoint,
+    seq: u32,
+    ack: u32,
+    flags: Flags,
+    window: u16,
+    sent_ms: i64,
+    ip_id: u16,
+    dsack: Option<SackBlock>,
+    payload: Vec<u8>,
+    captured: usize,
+}
+
+/// Packets to be.
+#[derive(Default)]
+struct Play {
+    packets: Vec<Owned>,
+    clients: u16,
+}
+
+/// One connection of a play; times are milliseconds since its begin.
+#[derive(Clone, Copy)]
+struct Line {
+    ends: [Endpoint; 2],
+    next: [u32; 2],
+    ids: [u16; 2],
+    /// Milliseconds that the network holds the client's packets before they are seen.
+    held_ms: i64,
+    window: u16,
+}
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+fn end(last: u8, port: u16) -> Endpoint {
+    Endpoint::new(std::net::Ipv4Addr::new(192, 0, 2, last).into(), port)
+}
+
+impl Play {
+    fn line(&mut self, server_port: u16) -> Line {
+        self.clients += 1;
+        let (client, server) = match server_port {
+            8080 => (end(2, 20_000 + self.clients), end(3, 8080)),
+            port => (end(1, 20_000 + self.clients), end(2, port)),
+        };
+        let isn = u32::from(self.clients).wrapping_mul(0x1234_5677);
+        Line {
+            ends: [client, server],
+            next: [isn, !isn],
+            ids: [self.clients, 7],
+            held_ms: 0,
+            window: 500,
+        }
+    }
+
+    /// A connection whose handshake takes `rtt` ms to the client.
+    fn open(&mut self, server_port: u16, at: i64, rtt: i64) -> Line {
+        let mut line = self.line(server_port);
+        self.send(&mut line, CLIENT, at, Flags::SYN, b"");
+        self.send(&mut line, SERVER, at, Flags::SYN | Flags::ACK, b"");
+        self.send(&mut line, CLIENT, at + rtt, Flags::ACK, b"");
+        line
+    }
+
+    fn send(&mut self, line: &mut Line, who: usize, at: i64, flags: Flags, payload: &[u8]) {
+        let held = if who == CLIENT { line.held_ms } else { 0 };
+        line.ids[who] = line.ids[who].wrapping_add(1);
+        self.packets.push(Owned {
+            ts: BEGIN + (at + held) * MS,
+            from: line.ends[who],
+            to: line.ends[1 - who],
+            seq: line.next[who],
+            ack: line.next[1 - who],
+            flags,
+            window: if who == CLIENT { line.window } else { 500 },
+            sent_ms: at + i64::from(line.ends[who].port) * 1000,
+            ip_id: line.ids[who],
+            dsack: None,
+            payload: payload.to_vec(),
+            captured: usize::MAX,
+        });
+        let takes_number = flags.has(Flags::SYN) || flags.has(Flags::FIN);
+        let length = u32::try_from(payload.len()).expect("short") + u32::from(takes_number);
+        line.next[who] = line.next[who].wrapping_add(length);
+    }
+
+    fn data(&mut self, line: &mut Line, who: usize, at: i64, payload: impl AsRef<[u8]>) {
+        self.send(line, who, at, Flags::ACK | Flags::PSH, payload.as_ref());
+    }
+
+    fn ack(&mut self, line: &mut Line, who: usize, at: i64) {
+        self.send(line, who, at, Flags::ACK, b"");
+    }
+
+    /// The last packet once more, `later` ms later.
+    fn again(&mut self, later: i64) -> &mut Owned {
+        let last = self.packets.last().expect("there is one");
+        let again = Owned {
+            ts: last.ts + later * MS,
+            sent_ms: last.sent_ms + later,
+            payload: last.payload.clone(),
+            ip_id: last.ip_id.wrapping_add(1),
+            ..*last
+        };
+        self.packets.push(again);
+        self.packets.last_mut().expect("it was pushed")
+    }
+
+    /// A request that is answered after `think` ms, and acknowledged.
+    fn exchange(&mut self, line: &mut Line, at: i64, path: &str, think: i64) {
+        self.data(line, CLIENT, at, get(path));
+        self.data(line, SERVER, at + think, ok(20));
+        self.ack(line, CLIENT, at + think + 1);
+    }
+
+    /// What comes of it with one thread, and that it is the same with three.
+    fn run(mut self, options: Options) -> (Report, Rows) {
+        self.packets.sort_by_key(|packet| packet.ts);
+        let run = |threads| {
+            let rows = Arc::new(Mutex::new(Rows::default()));
+            let options = Options { threads, ..options.clone() };
+            let mut model = Model::new(options, Some(Box::new(Keep(Arc::clone(&rows)))));
+            self.packets.iter().for_each(|packet| model.packet(&view(packet)));
+            let report = model.report();
+            (report, std::mem::take(&mut *rows.lock().expect("nobody panicked")))
+        };
+        let (alone, together) = (run(1), run(3));
+        assert_eq!(format!("{alone:?}"), format!("{together:?}"));
+        alone
+    }
+}
+
+/// The report of what is played so far.
+fn view_with(play: &Play, options: Options) -> Report {
+    let mut packets: Vec<&Owned> = play.packets.iter().collect();
+    packets.sort_by_key(|packet| packet.ts);
+    let mut model = Model::new(options, None);
+    packets.into_iter().for_each(|packet| model.packet(&view(packet)));
+    model.report()
+}
+
+fn view(owned: &Owned) -> Packet<'_> {
+    Packet {
+        ts_ns: owned.ts,
+        from: owned.from,
+        to: owned.to,
+        seq: owned.seq,
+        ack: owned.ack,
+        is_sequence_known: true,
+        flags: owned.flags,
+        window: owned.window,
+        window_scale: None,
+        timestamps: Some(Timestamps {
+            value: u32::try_from(owned.sent_ms & 0xffff_ffff).expect("masked"),
+            echo: 0,
+        }),
+        sack_blocks: u8::from(owned.dsack.is_some()),
+        dsack: owned.dsack,
+        ip_id: Some(owned.ip_id),
+        payload_length: u32::try_from(owned.payload.len()).expect("short"),
+        payload: &owned.payload[..owned.payload.len().min(owned.captured)],
+        interface: 0,
+        direction: Direction::Unknown,
+    }
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: www\r\n\r\n").into_bytes()
+}
+
+fn ok(length: usize) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length))
+        .into_bytes()
+}
+
+/// A request as a test compares it: path, status, ms to think, ms in all, end.
+type Row = (String, Option<u16>, i64, i64, End);
+
+#[derive(Debug, Default)]
+struct Rows {
+    requests: Vec<Row>,
+    parents: Vec<Option<u64>>,
+    /// Command and error.
+    databases: Vec<(String, String)>,
+    connections: Vec<ConnectionSeen>,
+}
+
+struct Keep(Arc<Mutex<Rows>>);
+
+impl Sink for Keep {
+    fn request(&mut self, seen: &RequestSeen<'_>) {
+        let [first, last] = seen.answered.unwrap_or(seen.asked);
+        let mut rows = self.0.lock().expect("nobody panicked");
+        rows.requests.push((
+            seen.target.to_owned(),
+            seen.status,
+            (first - seen.asked[1]) / MS,
+            (last - seen.asked[0]) / MS,
+            seen.end,
+        ));
+        rows.parents.push(seen.parent);
+        rows.databases.push((seen.method.to_owned(), seen.error.to_owned()));
+    }
+
+    fn connection(&mut self, seen: &ConnectionSeen) {
+        self.0.lock().expect("nobody panicked").connections.push(*seen);
+    }
+}
+
+fn row(path: &str, think: i64, total: i64) -> Row {
+    (path.to_owned(), Some(200), think, total, End::Ok)
+}
