@@ -95,8 +95,13 @@ impl Manifest {
         let (connection, version) = open().map_err(|error| fail(&error, path))?;
         match version {
             0 => {
+                refuse_beside_rows(path)?;
                 let text = format!("BEGIN IMMEDIATE; {SCHEMA} COMMIT;");
-                connection.execute_batch(&text).map_err(|error| fail(&error, path))?;
+                let made = connection.execute_batch(&text);
+                // This brings the schema into the file itself: without its `-wal` it must not look like a new one.
+                let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+                let made = made.and_then(|()| connection.query_row(checkpoint, [], |_| Ok(())));
+                made.map_err(|error| fail(&error, path))?;
             }
             SCHEMA_VERSION => {}
             _ => {
@@ -263,4 +268,23 @@ pub(crate) fn fail(error: &rusqlite::Error, path: &Path) -> StoreError {
         _ => ErrorKind::Io,
     };
     StoreError::new(kind, format!("cannot use `{}`: {error}", path.display()))
+}
+
+/// A manifest is made before any row is kept. An empty one beside rows means that it was lost: going on would take every
+/// file for an unknown one and delete it.
+///
+/// # Errors
+/// `Corrupt`.
+fn refuse_beside_rows(path: &Path) -> Result<(), StoreError> {
+    let root = path.parent().unwrap_or(path);
+    let has_rows = ["wal", "data"].iter().any(|part| {
+        std::fs::read_dir(root.join(part)).is_ok_and(|mut entries| entries.next().is_some())
+    });
+    if !has_rows {
+        return Ok(());
+    }
+    let text = format!("cannot open `{}`: it is empty, but rows are beside it", path.display());
+    Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
+        "put `manifest.sqlite` and `manifest.sqlite-wal` back as they were; to begin anew name another directory with `--data`",
+    ))
 }

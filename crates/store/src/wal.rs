@@ -59,7 +59,11 @@ impl Wal {
     ) -> Result<Self, StoreError> {
         let mut older = BTreeMap::new();
         let mut next_sequence = 0;
-        let numbers = list(dir)?;
+        let mut numbers = list(dir)?;
+        // A roll that failed half-way leaves a name without a record; the segment before it went on, and may be torn.
+        while let Some(number) = numbers.pop_if(|number| is_headless(&path_of(dir, *number))) {
+            remove(&path_of(dir, number))?;
+        }
         for &number in &numbers {
             let path = path_of(dir, number);
             if number < floor {
@@ -68,13 +72,9 @@ impl Wal {
                 continue;
             }
             let is_last = Some(&number) == numbers.last();
-            match replay_segment(&path, is_last, &mut next_sequence, &mut replay)? {
-                Some(length) => {
-                    segments.add(number, measure(&path)?.0, length);
-                    older.insert(number, length);
-                }
-                None => remove(&path)?,
-            }
+            let length = replay_segment(&path, is_last, &mut next_sequence, &mut replay)?;
+            segments.add(number, measure(&path)?.0, length);
+            older.insert(number, length);
         }
         // The last segment goes on: a start must not need room on the disk.
         let (number, length, file) = match older.pop_last() {
@@ -311,19 +311,22 @@ fn record_at(segment: &[u8], at: usize, is_expected: impl Fn(u64) -> bool) -> Op
     Some(Record { begins_group: length & BEGINS_GROUP != 0, bytes, end: start + size })
 }
 
-/// Replays a segment; gives its length, after cutting off a torn end if it is the last one. `None`: the last one has
-/// not even a head, because the name is made before the head is durable.
+/// Whether a segment has no whole head: the name is made before the head is durable.
+fn is_headless(path: &Path) -> bool {
+    let length = std::fs::metadata(path).map_or(u64::MAX, |meta| meta.len());
+    length <= SEGMENT_HEAD_BYTES as u64
+        && std::fs::read(path).is_ok_and(|bytes| segment_head(&bytes).is_none())
+}
+
+/// Replays a segment; gives its length, after cutting off a torn end if it is the last one.
 fn replay_segment(
     path: &Path,
     is_last: bool,
     next_sequence: &mut u64,
     replay: &mut impl FnMut(&[u8]) -> Result<(), StoreError>,
-) -> Result<Option<u64>, StoreError> {
+) -> Result<u64, StoreError> {
     let segment = std::fs::read(path).map_err(|error| StoreError::io("read", path, &error))?;
-    let Some(first) = segment_head(&segment) else {
-        let is_torn = is_last && segment.len() <= SEGMENT_HEAD_BYTES;
-        return if is_torn { Ok(None) } else { Err(damage(path, 0)) };
-    };
+    let first = segment_head(&segment).ok_or_else(|| damage(path, 0))?;
     if *next_sequence != 0 && first != *next_sequence {
         return Err(damage(path, 8));
     }
@@ -332,7 +335,7 @@ fn replay_segment(
     while at < segment.len() {
         let Some(record) = record_at(&segment, at, |sequence| sequence == *next_sequence) else {
             let is_torn = is_last && !has_later_group(&segment, at, *next_sequence);
-            return if is_torn { cut(path, at as u64).map(Some) } else { Err(damage(path, at)) };
+            return if is_torn { cut(path, at as u64) } else { Err(damage(path, at)) };
         };
         replay(record.bytes).map_err(|error| {
             let text = format!("cannot read `{}` at byte {at}: {}", path.display(), error.message);
@@ -341,7 +344,7 @@ fn replay_segment(
         *next_sequence += 1;
         at = record.end;
     }
-    Ok(Some(segment.len() as u64))
+    Ok(segment.len() as u64)
 }
 
 fn segment_head(segment: &[u8]) -> Option<u64> {
@@ -473,6 +476,17 @@ mod tests {
                 assert_eq!(wal.next_sequence, 3);
                 drop(wal.write_group(std::iter::empty()));
             }
+        }
+    }
+
+    #[test]
+    fn segment_before_one_that_was_only_named_may_be_torn() {
+        let (dir, path, bytes) = written();
+        for head in [&b""[..], b"WWAL"] {
+            std::fs::write(&path, &bytes[..bytes.len() - 2]).unwrap();
+            std::fs::write(path_of(dir.path(), 1), head).unwrap();
+            assert_eq!(open(dir.path()).unwrap().1.len(), 2);
+            assert_eq!(list(dir.path()).unwrap(), [0]);
         }
     }
 

@@ -33,6 +33,30 @@ fn a_newer_layout_is_not_touched() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
+#[tokio::test]
+async fn rows_without_their_manifest_are_not_taken_for_a_new_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    store.append(parcel(7, 0, 5)).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let files = || {
+        let found = std::process::Command::new("find").arg(dir.path().join("data")).output();
+        String::from_utf8(found.unwrap().stdout).unwrap()
+    };
+    let before = files();
+    assert!(before.contains(".parquet"), "{before}");
+    for name in ["manifest.sqlite", "manifest.sqlite-wal", "manifest.sqlite-shm"] {
+        let _ = std::fs::remove_file(dir.path().join(name));
+    }
+    for _again in 0..2 {
+        let error = refused(options(dir.path()));
+        assert_eq!(error.kind, ErrorKind::Corrupt);
+        assert!(error.message.ends_with("it is empty, but rows are beside it"), "{error}");
+        assert_eq!(files(), before);
+    }
+}
+
 #[test]
 fn a_directory_that_cannot_be_made_is_named() {
     let error = refused(options(std::path::Path::new("/proc/weir")));
