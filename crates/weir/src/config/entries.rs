@@ -28,6 +28,16 @@ pub(crate) struct EntryKey {
     pub(crate) doc: &'static str,
 }
 
+/// One key of a list of them.
+pub(super) const fn key(
+    name: &'static str,
+    kind: EntryKind,
+    default: &'static str,
+    doc: &'static str,
+) -> EntryKey {
+    EntryKey { name, kind, default, doc }
+}
+
 /// A kind of entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryList {

@@ -6,18 +6,9 @@ use std::time::Duration;
 use weir_outputs::{Format, Limits, Mechanism};
 use weir_tables::{TABLES, TableSpec};
 
-use super::entries::{Entry, EntryKey, EntryKind, EntryList};
+use super::entries::{Entry, EntryKind, EntryList, key};
 use super::nearest;
 use crate::failure::Failure;
-
-const fn key(
-    name: &'static str,
-    kind: EntryKind,
-    default: &'static str,
-    doc: &'static str,
-) -> EntryKey {
-    EntryKey { name, kind, default, doc }
-}
 
 /// Every key.
 pub(crate) const OUTPUTS: EntryList = EntryList {

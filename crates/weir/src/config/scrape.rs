@@ -3,17 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::entries::{Entry, EntryKey, EntryKind, EntryList};
+use super::entries::{Entry, EntryKind, EntryList, key};
 use crate::failure::Failure;
-
-const fn key(
-    name: &'static str,
-    kind: EntryKind,
-    default: &'static str,
-    doc: &'static str,
-) -> EntryKey {
-    EntryKey { name, kind, default, doc }
-}
 
 /// Every key.
 pub(crate) const SCRAPE: EntryList = EntryList {
