@@ -15,8 +15,9 @@ mod run;
 mod setup;
 mod test;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use xshell::{Shell, cmd};
 
@@ -37,6 +38,11 @@ examples:
   cargo xtask bench ingest --events 2000000";
 
 fn main() -> ExitCode {
+    if std::env::var_os("CARGO_PKG_NAME").is_some() {
+        let error = without_cargos_variables();
+        eprintln!("error: cannot start again: {error}");
+        return ExitCode::FAILURE;
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     match dispatch(&args) {
         Ok(code) => code,
@@ -45,6 +51,35 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Tells this program where its manifest is when cargo does not.
+const ROOT: &str = "XTASK_MANIFEST_DIR";
+
+/// Starts this program again as from a shell; returns only when that fails.
+///
+/// `cargo run` tells its program what package it is. A cargo that this program starts would pass that on to build
+/// scripts that look at it (ring's), and compile them and all that needs them, DataFusion included, whenever somebody
+/// changes between `cargo xtask` and `cargo`.
+fn without_cargos_variables() -> std::io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1));
+    if let Some(manifest) = std::env::var_os("CARGO_MANIFEST_DIR") {
+        command.env(ROOT, manifest);
+    }
+    for (name, _) in std::env::vars_os() {
+        let is_cargos = name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start))
+        });
+        if is_cargos {
+            command.env_remove(name);
+        }
+    }
+    command.exec()
 }
 
 fn dispatch(args: &[String]) -> Result<ExitCode> {
@@ -74,6 +109,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
 /// The generated pages are golden tests; told to, the tests write what they would have compared.
 fn docs(shell: &Shell) -> Result<ExitCode> {
     let _expect = shell.push_env("UPDATE_EXPECT", "1");
+    cmd!(shell, "cargo test --quiet --workspace --test tidy --bin weir docs").run()?;
     cmd!(shell, "cargo test --quiet --workspace --test tidy generated").run()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -81,8 +117,8 @@ fn docs(shell: &Shell) -> Result<ExitCode> {
 /// The root of the repository. Asked of cargo when it runs: clones of one user share a build directory, so what was
 /// compiled in may be another clone's path.
 fn root() -> PathBuf {
-    let manifest =
-        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let manifest = [ROOT, "CARGO_MANIFEST_DIR"].into_iter().find_map(std::env::var_os);
+    let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&manifest).parent().expect("xtask lies in the root of the workspace").to_owned()
 }
 
