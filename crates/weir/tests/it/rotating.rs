@@ -71,6 +71,10 @@ impl Writer {
     }
 
     fn rotate(&mut self) {
+        // A file that is rotated away before the hub has heard of it is the past, which is not read (docs/formats).
+        if self.rotations.is_empty() && !self.are_at_the_hub(1) {
+            return;
+        }
         let way = ["rename", "copytruncate", "gzip", "zstd", "delete"][self.choose.index(5)];
         if self.deleted_at.is_some_and(|at| !self.are_at_the_hub(at + 1)) {
             return;
