@@ -52,6 +52,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use cli::{AgentAction, Cli, Command};
 use config::Config;
 use failure::{EXIT_CONFIG, EXIT_USAGE, Failure};
+use own_memory::{Freed, start_lean};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -81,7 +82,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_serve(&args.serve);
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
-            own_memory::use_small_pages();
+            start_lean(Freed::Kept);
             up::run(&config, true)?;
         }
         Command::Hub(args) => {
@@ -93,7 +94,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 config.apply_data(action.data());
                 fleet::command::hub(&config.values, action)?;
             } else {
-                own_memory::use_small_pages();
+                start_lean(Freed::Kept);
                 up::run(&config, false)?;
             }
         }
@@ -112,7 +113,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 config.apply_host(host.as_ref());
                 fleet::command::join(&config.values, token)?;
             } else {
-                own_memory::use_small_pages();
+                start_lean(Freed::Returned);
                 agent::run(&config, args.join.as_deref(), args.insecure)?;
             }
         }
