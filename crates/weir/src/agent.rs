@@ -85,7 +85,7 @@ impl Parts {
             self.status.sources().len(),
             self.status.listeners().len(),
         ));
-        own_memory::forget_start_pages();
+        tokio::spawn(own_memory::stay_small());
     }
 }
 

@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 /// A mapping as `/proc/self/smaps` shows it.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,8 +54,20 @@ pub(crate) fn start_lean(freed: Freed) {
     }
 }
 
+/// How often what was needed once is forgotten. What is needed always is mapped again at the next touch, for about a
+/// millisecond of work.
+const FORGET_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Keeps pages of the program file from gathering, for as long as the program runs.
+pub(crate) async fn stay_small() {
+    loop {
+        forget_start_pages();
+        tokio::time::sleep(FORGET_INTERVAL).await;
+    }
+}
+
 /// Forgets every page of the program file that can be read from it again. Failing to costs memory and nothing else.
-pub(crate) fn forget_start_pages() {
+fn forget_start_pages() {
     let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else { return };
     let Ok(program) = std::env::current_exe() else { return };
     for mapping in clean_mappings(&smaps, &program.display().to_string()) {
