@@ -1,20 +1,19 @@
 //! How fast a capture is read: `cargo run -p weir-wire --example capture_rate FILE [THREADS]`.
 //!
-//! Five readings; each prints packets a second of wall clock and of processor time (`/proc/self/schedstat` of all
-//! threads), and bytes of the file a second of processor time.
+//! Five readings; each prints packets a second of wall clock and of processor time (of all threads), and bytes of the
+//! file a second of processor time.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use weir_wire::{Capture, Input, Model, Options};
 
-/// Seconds on the processor so far, of all threads: `utime` and `stime` in hundredths.
+/// Seconds on the processor so far, of all threads.
 fn on_cpu() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split(' ').collect();
-    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok());
-    (ticks(12).unwrap_or(0.0) + ticks(13).unwrap_or(0.0)) / 100.0
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(now).unwrap_or_default().as_secs_f64()
 }
 
 fn main() {
@@ -26,10 +25,7 @@ fn main() {
         let mut capture = Capture::new(input).expect("it is a capture");
         let mut model = Model::new(Options { threads, ..Options::default() }, None);
         let (begin, cpu) = (Instant::now(), on_cpu());
-        while capture
-            .step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
-            .expect("it can be read")
-        {}
+        while capture.feed(&mut model).expect("it can be read") {}
         let report = model.report();
         let (wall, cpu) = (begin.elapsed().as_secs_f64(), on_cpu() - cpu);
         #[expect(clippy::cast_precision_loss, reason = "counts and sizes are below 2^53")]

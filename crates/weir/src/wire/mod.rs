@@ -208,10 +208,7 @@ fn read(
         }
         let mut capture = Capture::new(input).map_err(failure)?;
         let mut progress = Progress::new(file);
-        while capture
-            .step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
-            .map_err(failure)?
-        {
+        while capture.feed(&mut model).map_err(failure)? {
             progress.show(capture.progress());
         }
         progress.clear();
