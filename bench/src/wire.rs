@@ -108,7 +108,7 @@ fn piped(page: &mut report::Report, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of connections of which one packet came, beside that of a handful.
+/// Memory of connections of which one packet came, beside that of as many packets of a handful.
 fn flows(page: &mut report::Report) -> anyhow::Result<()> {
     let mut high = Vec::new();
     for count in [1000, FLOWS] {
@@ -118,7 +118,7 @@ fn flows(page: &mut report::Report) -> anyhow::Result<()> {
             .stdout(Stdio::null())
             .spawn()?;
         let mut pipe = child.stdin.take().context("a pipe was asked for")?;
-        pipe.write_all(&one_packet_flows(count))?;
+        pipe.write_all(&acknowledgements(count))?;
         // What is left in the pipe is less than it holds: weir has the rest.
         let id = child.id();
         high.push(meter::memory_mib(id).1);
@@ -127,7 +127,7 @@ fn flows(page: &mut report::Report) -> anyhow::Result<()> {
     }
     let bytes = (high[1] - high[0]) * 1_048_576.0 / f64::from(FLOWS - 1000);
     page.text(&format!(
-        "### Memory: {FLOWS} connections of one packet\n\n{:.0} MiB resident beside {:.0} MiB with 1,000: {bytes:.0} bytes each.",
+        "### Memory: {FLOWS} connections of one packet\n\n{:.0} MiB resident beside {:.0} MiB with as many packets of 1,000 connections: {bytes:.0} bytes each.",
         high[1], high[0]
     ));
     Ok(())
@@ -135,14 +135,15 @@ fn flows(page: &mut report::Report) -> anyhow::Result<()> {
 
 const PCAP_HEADER_BYTES: usize = 24;
 
-/// A pcap of raw IPv4: as many acknowledgements, each of a connection of its own.
-fn one_packet_flows(count: u32) -> Vec<u8> {
+/// A pcap of raw IPv4: [`FLOWS`] acknowledgements, of so many connections in turn.
+fn acknowledgements(connections: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101] {
         out.extend_from_slice(&word.to_le_bytes());
     }
-    for number in 0..count {
-        for word in [1_700_000_000, number / 10, 40, 40] {
+    for at in 0..FLOWS {
+        let number = at % connections;
+        for word in [1_700_000_000, at / 10, 40, 40] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         let client = 0x0a00_0000 + number / 50_000;

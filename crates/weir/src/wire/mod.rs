@@ -239,11 +239,8 @@ fn read_text(input: Input, model: &mut Model) -> Result<Skipped, Failure> {
     let mut lines = Lines::new(b"", input);
     let mut packets = 0_u64;
     let failed = |error| read_failure(Path::new(&name), &error);
-    while let Some(line) = lines.next_line().map_err(failed)? {
-        if let Some(packet) = reader.line(line) {
-            model.packet(&packet);
-            packets += 1;
-        }
+    while let Some(more) = reader.feed(&mut lines, model).map_err(failed)? {
+        packets += more;
     }
     if packets == 0 {
         return Err(nothing_in(&name, &reader));
