@@ -18,8 +18,8 @@ pub(crate) struct Arena {
     limit: usize,
 }
 
-/// Connections allocated at once.
-const CHUNK: usize = 1024;
+/// Connections allocated at once: as many as fit into a size that an allocator has, since what it rounds up by is lost.
+const CHUNK: usize = (256 << 10) / size_of::<Connection>();
 
 /// The two secrets of a hash.
 #[derive(Clone, Copy)]
