@@ -64,10 +64,10 @@ pub(crate) struct Troubles {
 /// was lost before the tap.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct IdCounter {
+    pub(crate) steps: u32,
+    pub(crate) by_one: u32,
+    pub(crate) missing: u32,
     last: u16,
-    pub(crate) steps: u16,
-    pub(crate) by_one: u16,
-    pub(crate) missing: u16,
 }
 
 const HAS_NEXT: u8 = 1;
@@ -380,7 +380,7 @@ impl Half {
             2..=32 => {
                 self.id.steps = self.id.steps.saturating_add(1);
                 let missing = step.unsigned_abs() - 1;
-                self.id.missing = self.id.missing.saturating_add(missing);
+                self.id.missing = self.id.missing.saturating_add(missing.into());
                 missing
             }
             -32..=-1 => {
@@ -400,7 +400,7 @@ impl Half {
 impl IdCounter {
     /// Whether steps are nearly always one: else the sender's identifications mean nothing.
     pub(crate) fn is_usable(&self) -> bool {
-        self.steps >= 2 && u32::from(self.by_one) * 10 >= u32::from(self.steps) * 9
+        self.steps >= 2 && u64::from(self.by_one) * 10 >= u64::from(self.steps) * 9
     }
 }
 
@@ -503,6 +503,17 @@ mod tests {
             assert_eq!(run(&segments).0, text);
             Ok(())
         });
+    }
+
+    #[test]
+    fn identifications_are_counted_on_connections_of_many_packets() {
+        let mut half = Half::default();
+        for number in (0..200_000_u32).filter(|number| number % 100 != 0) {
+            let id = u16::try_from(number & 0xffff).expect("16 bits");
+            assert_eq!(half.identify(id, false), u16::from(number % 100 == 1 && number > 1));
+        }
+        assert!(half.id.is_usable());
+        assert_eq!((half.id.missing, half.id.steps), (1999, 197_999));
     }
 
     #[test]
