@@ -102,7 +102,7 @@ impl Lab {
         text(&output.stdout) + &text(&output.stderr)
     }
 
-    /// How many requests weir finds, by operation and, behind a space, code of the error; `last` is one that is sent now,
+    /// How many requests weir finds, by operation, code of the error, and end if it is not a good one; `last` is one that is sent now,
     /// so that the capture holds all before it.
     fn found(&mut self, last: impl Fn(&Self), operation: &str) -> BTreeMap<String, u64> {
         let path: PathBuf = self.dir.path().join("all");
@@ -114,9 +114,11 @@ impl Lab {
                 let row: Value = serde_json::from_str(line).expect("a row");
                 let [operation, error] =
                     ["operation", "error_code"].map(|name| row[name].as_str().unwrap_or_default());
-                assert_eq!(row["end"], "ok", "{row}");
-                *found.entry(format!("{operation} {error}").trim_end().to_owned()).or_default() +=
-                    1;
+                // What the capture holds the half of only shows in a reading that comes too early.
+                let end = row["end"].as_str().filter(|end| *end != "ok").unwrap_or_default();
+                let words = [operation, error, end].map(str::to_owned);
+                let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+                *found.entry(words.join(" ")).or_default() += 1;
             }
             found
         };
@@ -317,7 +319,8 @@ fn requests_of_mongodb_are_what_its_driver_sent() {
     let last = |lab: &Lab| drop(lab.run(&python, &[&script, "ping"], ""));
     let mut found = lab.found(last, "ping");
     // How connections begin is not among what the driver counts.
-    found.remove("OP_QUERY");
-    found.remove("hello");
+    for operation in ["OP_QUERY", "hello", "ismaster"] {
+        found.remove(operation);
+    }
     assert_eq!(found, sent);
 }

@@ -203,7 +203,13 @@ fn every_story_is_the_same_in_other_formats() {
 /// verdict stays.
 #[test]
 fn missing_packets_cost_no_more_than_themselves() {
-    let cases: Vec<Recipe> = stories().collect();
+    // What the tap loses hides what is lost before it, until there are enough packets to rule chance out.
+    let cases: Vec<Recipe> = stories()
+        .map(|recipe| match recipe.story {
+            Story::LossBefore | Story::LossBeforeFar => Recipe { rate: 300, ..recipe },
+            _ => recipe,
+        })
+        .collect();
     let wrong = each_of(&cases, |recipe| {
         let told = tell(*recipe, Format { missing_per_mille: 10, ..Format::default() });
         let (found, truth) = (told.number(80, "requests"), told.summary.requests);
