@@ -491,8 +491,9 @@ fn random_bytes_are_counted_and_never_panic() {
                 file.extend(enhanced(&LITTLE, u.int_in_range(0..=1)?, u.arbitrary()?, &bytes));
             }
         }
-        let records = u64::from(count);
         let (seen, skipped) = read(&file);
+        // A record has a head of sixteen bytes; what follows a lone magic may look like more of them than were written.
+        let records = file.len() as u64 / 16;
         assert!(seen.len() as u64 + skipped.total() <= records + 1);
         Ok(())
     });
