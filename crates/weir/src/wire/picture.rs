@@ -79,26 +79,38 @@ struct Pen {
 /// A line of a chart: its name and what it shows of a slice.
 type Series = (&'static str, fn(&SliceReport) -> Option<f64>);
 
+/// Lines on one scale.
+struct Chart {
+    lines: &'static [Series],
+    fold: Fold,
+    /// How a value is written.
+    show: fn(f64) -> String,
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
-const CHARTS: [(&[Series], Fold, fn(f64) -> String); 3] = [
-    (
-        &[
+const CHARTS: [Chart; 3] = [
+    Chart {
+        lines: &[
             ("arrivals", |slice| Some(slice.arrivals as f64)),
             ("completions", |slice| Some(slice.completions as f64)),
         ],
-        Fold::Mean,
-        whole,
-    ),
-    (&[("under way", |slice| Some(slice.concurrency()))], Fold::Mean, whole),
-    (
-        &[
+        fold: Fold::Mean,
+        show: whole,
+    },
+    Chart {
+        lines: &[("under way", |slice| Some(slice.concurrency()))],
+        fold: Fold::Mean,
+        show: whole,
+    },
+    Chart {
+        lines: &[
             ("time p95", |slice| slice.total_us.map(|[_, p95, _]| p95 as f64)),
             ("think p95", |slice| slice.think_us.map(|[_, p95, _]| p95 as f64)),
             ("delay p95", |slice| slice.delay_us.map(|[_, p95, _]| p95 as f64)),
         ],
-        Fold::Max,
-        span,
-    ),
+        fold: Fold::Max,
+        show: span,
+    },
 ];
 
 fn whole(value: f64) -> String {
@@ -159,18 +171,19 @@ impl Pen {
         self.text(&head, MARGIN, &FONT_8X13_BOLD, color(tier.verdict));
         self.y += LINE_STEP;
         self.paragraph(&tier.why, MUTED);
-        for (series, fold, show) in CHARTS {
-            self.chart(tier, series, fold, show);
+        for chart in &CHARTS {
+            self.chart(tier, chart);
         }
     }
 
-    fn chart(&mut self, tier: &TierReport, series: &[Series], fold: Fold, show: fn(f64) -> String) {
+    fn chart(&mut self, tier: &TierReport, chart: &Chart) {
         let columns = usize::try_from(CHART_WIDTH).unwrap_or(0);
-        let lines: Vec<Vec<Option<f64>>> = series
+        let lines: Vec<Vec<Option<f64>>> = chart
+            .lines
             .iter()
             .map(|(_, measure)| {
                 let values: Vec<_> = tier.slices.iter().map(measure).collect();
-                folded(&values, columns, fold)
+                folded(&values, columns, chart.fold)
             })
             .collect();
         let known = || lines.iter().flatten().flatten().copied();
@@ -179,14 +192,14 @@ impl Pen {
         }
         let highest = known().fold(0.0, f64::max);
         let mut x = CHART_LEFT;
-        for ((name, _), color) in series.iter().zip(COLORS) {
+        for ((name, _), color) in chart.lines.iter().zip(COLORS) {
             self.text(name, x, &FONT_8X13_BOLD, color);
             x += 8 * i32::try_from(name.len() + 3).unwrap_or(0);
         }
         let (top, bottom) = (self.y + LINE_STEP, self.y + LINE_STEP + CHART_HEIGHT);
         for (y, value) in [(top, highest), (bottom, 0.0)] {
             self.stroke(Point::new(CHART_LEFT, y), Point::new(CHART_LEFT + CHART_WIDTH, y), GRID);
-            self.text_at(&show(value), Point::new(MARGIN, y - 7), &FONT_8X13, MUTED);
+            self.text_at(&(chart.show)(value), Point::new(MARGIN, y - 7), &FONT_8X13, MUTED);
         }
         for (line, color) in lines.iter().zip(COLORS) {
             self.curve(line, highest, bottom, color);
