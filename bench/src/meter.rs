@@ -44,24 +44,26 @@ fn stat(line: &str) -> Option<(u32, f64)> {
 }
 
 /// Waits for `child`; the seconds that it and what it waited for used in its whole life.
-pub(crate) fn wait(mut child: Child) -> std::io::Result<f64> {
+pub(crate) fn wait(child: Child) -> std::io::Result<f64> {
+    wait_of_both(child).map(|[user, system]| user + system)
+}
+
+/// The same: in the program itself, and in the kernel for it.
+pub(crate) fn wait_of_both(mut child: Child) -> std::io::Result<[f64; 2]> {
     let ended = || {
-        fs::read_to_string("/proc/self/stat")
-            .ok()
-            .and_then(|line| ended_children(&line))
-            .unwrap_or(0.0)
+        let line = fs::read_to_string("/proc/self/stat").ok();
+        line.and_then(|line| ended_children(&line)).unwrap_or_default()
     };
     let before = ended();
     child.wait()?;
-    Ok(ended() - before)
+    let after = ended();
+    Ok([0, 1].map(|at| after[at] - before[at]))
 }
 
-fn ended_children(line: &str) -> Option<f64> {
+fn ended_children(line: &str) -> Option<[f64; 2]> {
     let fields: Vec<&str> = line.get(line.rfind(')')? + 2..)?.split(' ').collect();
-    Some(
-        fields.get(13..15)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum::<f64>()
-            / TICKS_A_SECOND,
-    )
+    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    Some([ticks(13)? / TICKS_A_SECOND, ticks(14)? / TICKS_A_SECOND])
 }
 
 /// Resident memory now and at its highest, MiB.

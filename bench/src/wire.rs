@@ -50,9 +50,8 @@ pub(crate) fn run(seconds: u32, runs: u32) -> anyhow::Result<()> {
 
 /// The bulk capture as tcpdump prints it, and what reading that costs.
 fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> anyhow::Result<()> {
-    let mut rows = vec![
-        ["tcpdump's style", "lines", "CPU-s", "lines/s of a core"].map(str::to_owned).to_vec(),
-    ];
+    let heads = ["tcpdump's style", "lines", "CPU-s", "lines/s of a core", "by user time"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for style in ["-nnq", "-nn"] {
         let text = path.with_extension("txt");
         let file = path.to_str().context("paths of temporary files are text")?;
@@ -70,6 +69,7 @@ fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> a
             packets.to_string(),
             format!("{:.2}", spent.cpu),
             thousands_a_second(packets, spent.cpu),
+            thousands_a_second(packets, spent.user),
         ]);
     }
     page.text("### tcpdump's text of `bulk` through the full model, one thread");
@@ -108,7 +108,7 @@ fn piped(page: &mut report::Report, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of connections of which one packet came, beside that of a handful.
+/// Memory of connections of which one packet came, beside that of as many packets of a handful.
 fn flows(page: &mut report::Report) -> anyhow::Result<()> {
     let mut high = Vec::new();
     for count in [1000, FLOWS] {
@@ -118,7 +118,7 @@ fn flows(page: &mut report::Report) -> anyhow::Result<()> {
             .stdout(Stdio::null())
             .spawn()?;
         let mut pipe = child.stdin.take().context("a pipe was asked for")?;
-        pipe.write_all(&one_packet_flows(count))?;
+        pipe.write_all(&acknowledgements(count))?;
         // What is left in the pipe is less than it holds: weir has the rest.
         let id = child.id();
         high.push(meter::memory_mib(id).1);
@@ -127,7 +127,7 @@ fn flows(page: &mut report::Report) -> anyhow::Result<()> {
     }
     let bytes = (high[1] - high[0]) * 1_048_576.0 / f64::from(FLOWS - 1000);
     page.text(&format!(
-        "### Memory: {FLOWS} connections of one packet\n\n{:.0} MiB resident beside {:.0} MiB with 1,000: {bytes:.0} bytes each.",
+        "### Memory: {FLOWS} connections of one packet\n\n{:.0} MiB resident beside {:.0} MiB with as many packets of 1,000 connections: {bytes:.0} bytes each.",
         high[1], high[0]
     ));
     Ok(())
@@ -135,14 +135,15 @@ fn flows(page: &mut report::Report) -> anyhow::Result<()> {
 
 const PCAP_HEADER_BYTES: usize = 24;
 
-/// A pcap of raw IPv4: as many acknowledgements, each of a connection of its own.
-fn one_packet_flows(count: u32) -> Vec<u8> {
+/// A pcap of raw IPv4: [`FLOWS`] acknowledgements, of so many connections in turn.
+fn acknowledgements(connections: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101] {
         out.extend_from_slice(&word.to_le_bytes());
     }
-    for number in 0..count {
-        for word in [1_700_000_000, number / 10, 40, 40] {
+    for at in 0..FLOWS {
+        let number = at % connections;
+        for word in [1_700_000_000, at / 10, 40, 40] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         let client = 0x0a00_0000 + number / 50_000;
@@ -222,8 +223,10 @@ fn measure(
         "tool",
         "packets",
         "CPU-s",
+        "of it user",
         "s",
         "packets/s of a core",
+        "by user time",
         "GB/s of a core",
         "times weir's cost",
     ];
@@ -242,8 +245,10 @@ fn measure(
             name.to_owned(),
             packets.to_string(),
             format!("{:.2}", spent.cpu),
+            format!("{:.2}", spent.user),
             format!("{:.2}", spent.wall),
             thousands_a_second(packets, spent.cpu),
+            thousands_a_second(packets, spent.user),
             if is_whole {
                 format!("{:.2}", gigabytes(bytes) / spent.cpu)
             } else {
@@ -260,6 +265,8 @@ fn measure(
 /// Seconds of processors, and on the clock.
 struct Spent {
     cpu: f64,
+    /// Of these, not in the kernel.
+    user: f64,
     wall: f64,
 }
 
@@ -271,7 +278,11 @@ fn median(runs: u32, program: &str, args: &[&str]) -> anyhow::Result<Spent> {
         values.sort_by(f64::total_cmp);
         values[values.len() / 2].max(0.01)
     };
-    Ok(Spent { cpu: middle(|spent| spent.cpu), wall: middle(|spent| spent.wall) })
+    Ok(Spent {
+        cpu: middle(|spent| spent.cpu),
+        user: middle(|spent| spent.user),
+        wall: middle(|spent| spent.wall),
+    })
 }
 
 fn once(program: &str, args: &[&str]) -> anyhow::Result<Spent> {
@@ -283,6 +294,6 @@ fn once(program: &str, args: &[&str]) -> anyhow::Result<Spent> {
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot run `{program}`"))?;
-    let cpu = meter::wait(child)?;
-    Ok(Spent { cpu, wall: begin.elapsed().as_secs_f64() })
+    let [user, system] = meter::wait_of_both(child)?;
+    Ok(Spent { cpu: user + system, user, wall: begin.elapsed().as_secs_f64() })
 }

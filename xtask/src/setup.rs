@@ -61,6 +61,16 @@ const FOR_TESTS: &[Package] = &[
     package("tcpdump", &["tcpdump"], "captures of real traffic, and text of every style"),
     package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
     package("tshark", &["tshark"], "another reader of the same captures, to agree with"),
+    daemon(
+        "postgresql",
+        &["pgbench"],
+        "postgresql",
+        "its requests on the wire, counted by pgbench",
+    ),
+    daemon("mariadb-server", &["mariadbd"], "mariadb", "its requests on the wire, and its own log"),
+    package("mariadb-client", &["mariadb-slap"], "asks that MariaDB"),
+    daemon("redis-server", &["redis-server"], "redis-server", "its requests on the wire"),
+    package("redis-tools", &["redis-benchmark"], "asks that Redis, and counts"),
     package("perl-base", &["perl"], "numbers that the old pt-tcp-model would print"),
     package("systemd", &["journalctl"], "reads the journal that the tests make"),
     package(
@@ -88,8 +98,12 @@ const FOR_TESTS: &[Package] = &[
     package("bsdutils", &["logger"], "sends syslog frames"),
     package("openssl", &["openssl"], "certificates of the intake's tests"),
     package("curl", &["curl"], "posts lines to the intake"),
-    package("default-jre-headless", &["java"], "runs the Kafka that outputs write to"),
-    package("maven", &["mvn"], "fetches that Kafka"),
+    package(
+        "default-jre-headless",
+        &["java"],
+        "runs the Kafka that outputs write to, and a MongoDB",
+    ),
+    package("maven", &["mvn"], "fetches them"),
 ];
 
 /// Recognised by its module `ensurepip`, not by a program.
@@ -118,7 +132,8 @@ pub(crate) fn everything(shell: &Shell) -> Result {
     ensure(shell, FOR_TESTS)?;
     npm(shell)?;
     python(shell)?;
-    kafka(shell)
+    jars(shell, "kafka", "Kafka for the tests of outputs")?;
+    jars(shell, "mongo", "a MongoDB for the tests of the wire: Debian has none")
 }
 
 /// Installs those of `packages` that are missing, or says the one line that does.
@@ -223,7 +238,7 @@ fn python(shell: &Shell) -> Result {
     if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
         return Ok(());
     }
-    println!("missing: Python packages of the intake's tests");
+    println!("missing: Python packages of the tests");
     if cmd!(shell, "python3 -c 'import ensurepip'").quiet().ignore_stderr().run().is_err() {
         install(shell, &[VENV], &[VENV.name])?;
     }
@@ -234,16 +249,16 @@ fn python(shell: &Shell) -> Result {
     Ok(std::fs::write(&installed, text)?)
 }
 
-/// Kafka's own jars, in a directory of their own beside what is built.
-fn kafka(shell: &Shell) -> Result {
-    let wanted = "crates/weir/tests/kafka/pom.xml";
-    let dir = crate::target_dir()?.join("tmp/kafka");
+/// The jars of a server that tests start, in a directory of their own beside what is built.
+fn jars(shell: &Shell, name: &str, why: &str) -> Result {
+    let wanted = format!("crates/weir/tests/{name}/pom.xml");
+    let dir = crate::target_dir()?.join("tmp").join(name);
     let (libs, installed) = (dir.join("libs"), dir.join("pom.xml"));
-    let text = shell.read_file(wanted)?;
+    let text = shell.read_file(&wanted)?;
     if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
         return Ok(());
     }
-    println!("missing: Kafka for the tests of outputs");
+    println!("missing: {why}");
     shell.remove_path(&libs)?;
     shell.create_dir(&dir)?;
     cmd!(

@@ -169,12 +169,7 @@ impl<'a> Watching<'a> {
     fn run(&mut self) -> Result<(), Failure> {
         while !self.context.stop.is_set() {
             let Self { tap, model, decoder, skipped, .. } = self;
-            tap.step(STEP, &mut |frame| {
-                if let Some(packet) = frame.packet(decoder, skipped) {
-                    model.packet(&packet);
-                }
-            })
-            .map_err(failure)?;
+            tap.feed(STEP, decoder, skipped, model).map_err(failure)?;
             let now = self.context.clock.now();
             self.shares.set_now(now);
             let now = now.0 * 1000;

@@ -43,12 +43,7 @@ pub(crate) fn watch_for(
         let (mut decoder, mut skipped) = (Decoder::default(), Skipped::default());
         let end = SystemClock.now() + span;
         while SystemClock.now() < end && !is_over.load(Ordering::Relaxed) {
-            tap.step(STEP, &mut |frame| {
-                if let Some(packet) = frame.packet(&mut decoder, &mut skipped) {
-                    model.packet(&packet);
-                }
-            })
-            .map_err(failure)?;
+            tap.feed(STEP, &mut decoder, &mut skipped, model).map_err(failure)?;
         }
         let tap_drops = tap.counts().map_err(failure)?.drops;
         Ok(Seen { skipped, tap_drops })

@@ -15,8 +15,15 @@ pub(super) enum Fold {
 
 /// The values as bars between 0 and the largest; where nothing was measured is a blank.
 pub(super) fn line(values: &[Option<f64>], fold: Fold) -> String {
-    let columns = values.len().min(COLUMNS);
-    let folded: Vec<Option<f64>> = (0..columns)
+    let folded = folded(values, COLUMNS, fold);
+    let highest = folded.iter().flatten().copied().fold(0.0, f64::max);
+    folded.iter().map(|value| value.map_or(' ', |value| bar(value, highest))).collect()
+}
+
+/// The values in at most so many columns.
+pub(super) fn folded(values: &[Option<f64>], columns: usize, fold: Fold) -> Vec<Option<f64>> {
+    let columns = values.len().min(columns);
+    (0..columns)
         .map(|column| {
             let (from, to) =
                 (column * values.len() / columns, (column + 1) * values.len() / columns);
@@ -28,9 +35,7 @@ pub(super) fn line(values: &[Option<f64>], fold: Fold) -> String {
                 Fold::Max => known.into_iter().reduce(f64::max),
             }
         })
-        .collect();
-    let highest = folded.iter().flatten().copied().fold(0.0, f64::max);
-    folded.iter().map(|value| value.map_or(' ', |value| bar(value, highest))).collect()
+        .collect()
 }
 
 fn bar(value: f64, highest: f64) -> char {

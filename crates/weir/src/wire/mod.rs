@@ -2,10 +2,12 @@
 //!
 //! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which the answer is shown.
 
+mod canvas;
 mod chart;
 mod files;
 mod html;
 mod json;
+mod picture;
 mod rows;
 mod text;
 mod upload;
@@ -74,6 +76,9 @@ pub(crate) struct ModelArgs {
     /// Write a page with charts that needs nothing else; what `--format` says is printed as well.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write the charts as a picture (PNG); what `--format` says is printed as well.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) png: Option<PathBuf>,
     /// Keep the rows of all four tables as well: a weir's address, or the data directory of one that does not run.
     #[arg(long, value_name = "URL|DIR")]
     pub(crate) into: Option<String>,
@@ -138,6 +143,9 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     rows.finish(&report)?;
     if let Some(path) = &args.html {
         html::write(path, &json::object(&report, files))?;
+    }
+    if let Some(path) = &args.png {
+        picture::write(path, &report, files)?;
     }
     match args.format {
         WireFormat::Json => say(&json::object(&report, files)),
@@ -208,10 +216,7 @@ fn read(
         }
         let mut capture = Capture::new(input).map_err(failure)?;
         let mut progress = Progress::new(file);
-        while capture
-            .step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
-            .map_err(failure)?
-        {
+        while capture.feed(&mut model).map_err(failure)? {
             progress.show(capture.progress());
         }
         progress.clear();
@@ -242,11 +247,8 @@ fn read_text(input: Input, model: &mut Model) -> Result<Skipped, Failure> {
     let mut lines = Lines::new(b"", input);
     let mut packets = 0_u64;
     let failed = |error| read_failure(Path::new(&name), &error);
-    while let Some(line) = lines.next_line().map_err(failed)? {
-        if let Some(packet) = reader.line(line) {
-            model.packet(&packet);
-            packets += 1;
-        }
+    while let Some(more) = reader.feed(&mut lines, model).map_err(failed)? {
+        packets += more;
     }
     if packets == 0 {
         return Err(nothing_in(&name, &reader));

@@ -259,7 +259,7 @@ fn us(ns: i64) -> u64 {
 }
 
 /// `1,682,796`.
-fn thousands(count: u64) -> String {
+pub(super) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -273,7 +273,7 @@ fn thousands(count: u64) -> String {
 
 /// Microseconds for a person: `40 µs`, `0.9 ms`, `916 ms`, `1.35 s`, `2 m 5 s`.
 #[expect(clippy::cast_precision_loss, reason = "microseconds are below 2^53")]
-fn time(us: u64) -> String {
+pub(super) fn time(us: u64) -> String {
     match us {
         0..100 => format!("{us} µs"),
         100..10_000 => format!("{:.1} ms", us as f64 / 1e3),

@@ -58,7 +58,7 @@ pub(crate) fn answer(
     }
     let options = Options { slice_ns, ..Options::default() };
     let mut model = Model::new(options, Some(Box::new(tee)));
-    while capture.step(&mut |packet| model.packet(packet)).map_err(failure)? {
+    while capture.feed(&mut model).map_err(failure)? {
         if begun.elapsed() > limit {
             return Err(Failure::new(format!(
                 "cannot read all of `{name}` in {} s",

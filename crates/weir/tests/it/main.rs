@@ -28,5 +28,7 @@ mod torture;
 mod up;
 mod wire;
 mod wire_compat;
+mod wire_databases;
+mod wire_hostile;
 mod wire_peers;
 mod wire_truth;

@@ -1,5 +1,8 @@
 //! `weir wire`: a capture that the test writes byte by byte, through every way out.
 
+use std::collections::BTreeMap;
+use std::io::Read;
+
 use serde_json::{Value, json};
 
 use super::harness::{Weir, quiet, serve, text, weir};
@@ -115,9 +118,41 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
     run(&["--html", &html]);
     let html = std::fs::read_to_string(html).expect("it was written");
     assert!(html.starts_with("<!doctype html>") && html.contains("\"verdict\": \"smooth\""));
+    let png = dir.path().join("one.png").display().to_string();
+    run(&["--png", &png, "--slice", "10ms"]);
+    let picture = std::fs::read(&png).expect("it was written");
+    assert_eq!(picture[..16], *b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR");
+    let colors = colors_of(&picture);
+    // Arrivals, completions and the paper.
+    for color in [[0x0e, 0x74, 0x90], [0xc2, 0x57, 0x0c], [0xff; 3]] {
+        assert!(colors.get(&color).is_some_and(|count| *count > 20), "{color:?}: {colors:?}");
+    }
+    let output = weir(&["wire", &path, "--png", "/nowhere/one.png"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot write `/nowhere/one.png`") && said.contains("hint: "), "{said}");
     let other = run(&["--port", "81", "--format", "json"]);
     let other: Value = serde_json::from_str(&other).expect("one object");
     assert_eq!(json!([other["verdict"], other["skipped"][0]["count"]]), json!(["unknown", 7]));
+}
+
+/// How many pixels of a PNG, as weir writes it, have which colour.
+fn colors_of(png: &[u8]) -> BTreeMap<[u8; 3], u64> {
+    let word = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("four"));
+    let (width, height) = (word(16) as usize, word(20) as usize);
+    let at = png.windows(4).position(|name| name == b"IDAT").expect("it has content") + 4;
+    let mut rows = Vec::new();
+    flate2::read::ZlibDecoder::new(&png[at..]).read_to_end(&mut rows).expect("it is whole");
+    assert_eq!(rows.len(), height * (1 + 3 * width));
+    let mut colors = BTreeMap::new();
+    for row in rows.chunks(1 + 3 * width) {
+        row[1..]
+            .as_chunks::<3>()
+            .0
+            .iter()
+            .for_each(|color| *colors.entry(*color).or_default() += 1);
+    }
+    colors
 }
 
 #[test]

@@ -133,30 +133,92 @@ fn the_format_of_a_capture_changes_nothing() {
         Format { is_nanosecond: true, ..plain },
         Format { link: Link::Vlan, ..plain },
         Format { link: Link::Sll2, ..plain },
-        Format { is_ipv6: true, ..plain },
-        Format { snap_bytes: 96, ..plain },
     ];
-    let mut wrong = Vec::new();
-    for story in [Story::Smooth, Story::Churn, Story::AcceptQueue] {
-        for format in formats {
-            let told = tell(Recipe { seconds: 11, ..recipe(story) }, format);
-            let all = told.miscounted().into_iter().chain(told.misjudged());
-            wrong.extend(all.map(|what| format!("{format:?}: {what}")));
-        }
-    }
+    let wrong = each_of(&formats, |format| {
+        let told = tell(Recipe { seconds: 11, ..recipe(Story::Smooth) }, *format);
+        told.miscounted().into_iter().chain(told.misjudged()).collect()
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// One packet of a hundred is missing: so are some requests and answers, but no more than that explains.
+/// Answers of two at a time, each with the case that it is for.
+fn each_of<T: Sync + std::fmt::Debug>(
+    cases: &[T],
+    check: impl Fn(&T) -> Vec<String> + Sync,
+) -> Vec<String> {
+    let check = &check;
+    let run = |from: usize| {
+        let mine = cases.iter().skip(from).step_by(2);
+        mine.flat_map(|case| check(case).into_iter().map(move |what| format!("{case:?}: {what}")))
+            .collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || run(1));
+        let mut wrong = run(0);
+        wrong.extend(other.join().expect("it does not panic"));
+        wrong
+    })
+}
+
+/// All stories; a reader that is slow takes so many packets that few requests must do.
+fn stories() -> impl Iterator<Item = Recipe> {
+    let all = Story::ALL.into_iter().filter(|story| *story != Story::Bulk);
+    all.map(|story| match recipe(story) {
+        slow if story == Story::SlowReader => Recipe { rate: 20, seconds: 6, ..slow },
+        other => other,
+    })
+}
+
+#[test]
+fn every_story_is_the_same_in_other_formats() {
+    let plain = Format::default();
+    let formats = [
+        Format { is_pcapng: true, is_nanosecond: true, link: Link::Vlan, ..plain },
+        Format { is_ipv6: true, ..plain },
+        Format { snap_bytes: 96, ..plain },
+    ];
+    let cases: Vec<(Recipe, Format)> =
+        stories().flat_map(|recipe| formats.map(|format| (recipe, format))).collect();
+    let wrong = each_of(&cases, |(recipe, format)| {
+        let told = tell(*recipe, *format);
+        let is_lone_loss = matches!(told.story, Story::LossBefore | Story::LossBeforeFar);
+        let mut wrong = told.miscounted();
+        if format.is_ipv6 && is_lone_loss {
+            // A request that was lost alone and sent again is a request that came late: only identifications tell, and
+            // IPv6 has none. The answer says so.
+            let why = told.answer["why"].as_str().unwrap_or_default();
+            wrong.extend(
+                (!why.contains("what is lost before the tap is not known"))
+                    .then(|| format!("{why}: nothing of what is not known")),
+            );
+        } else {
+            wrong.extend(told.misjudged());
+        }
+        wrong
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One packet of a hundred is missing: so are some requests and answers, but no more than that explains, and the
+/// verdict stays.
 #[test]
 fn missing_packets_cost_no_more_than_themselves() {
-    for story in [Story::Smooth, Story::SlowApp] {
-        let told = tell(recipe(story), Format { missing_per_mille: 10, ..Format::default() });
+    // What the tap loses hides what is lost before it, until there are enough packets to rule chance out.
+    let cases: Vec<Recipe> = stories()
+        .map(|recipe| match recipe.story {
+            Story::LossBefore | Story::LossBeforeFar => Recipe { rate: 300, ..recipe },
+            _ => recipe,
+        })
+        .collect();
+    let wrong = each_of(&cases, |recipe| {
+        let told = tell(*recipe, Format { missing_per_mille: 10, ..Format::default() });
         let (found, truth) = (told.number(80, "requests"), told.summary.requests);
         assert!(told.summary.missed > 0);
-        assert!(found <= truth && found * 100 >= truth * 97, "{story:?}: {found} of {truth}");
-        assert!(told.misjudged().is_none(), "{:?}", told.misjudged());
-    }
+        let is_near = found <= truth && found * 100 >= truth * 97;
+        let counted = (!is_near).then(|| format!("{found} requests of {truth}"));
+        counted.into_iter().chain(told.misjudged()).collect()
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Threads change nothing: not the answer, not a row, not the order of rows.

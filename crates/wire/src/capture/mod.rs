@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
+use crate::model::Model;
 use crate::packet::Packet;
 use crate::skip::{Skip, Skipped};
 
@@ -95,6 +96,15 @@ impl Capture {
         })
     }
 
+    /// Reads a quarter of a megabyte and hands its packets to the model, whose threads may keep the buffer; false when
+    /// the capture is over.
+    ///
+    /// # Errors
+    /// When the input cannot be read.
+    pub fn feed(&mut self, model: &mut Model) -> Result<bool, WireError> {
+        self.step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
+    }
+
     /// Reads a quarter of a megabyte and hands its packets to `sink`; false when the capture is over.
     ///
     /// # Errors
@@ -104,10 +114,7 @@ impl Capture {
     }
 
     /// The same; the buffer in which the payloads lie, unless they were put together of fragments, may be kept.
-    ///
-    /// # Errors
-    /// When the input cannot be read.
-    pub fn step_shared(
+    fn step_shared(
         &mut self,
         sink: &mut impl FnMut(&Packet<'_>, &Arc<Vec<u8>>),
     ) -> Result<bool, WireError> {
@@ -121,10 +128,10 @@ impl Capture {
         let mut records = 0;
         let mut each = |record: &Record<'_>| {
             records += 1;
-            match decoder.decode(record, skipped) {
-                Ok(packet) => sink(&packet, buffer),
-                Err(None) => {}
-                Err(Some(reason)) => skipped.add(reason),
+            if let Err(Some(reason)) =
+                decoder.decode(record, skipped, &mut |packet| sink(packet, buffer))
+            {
+                skipped.add(reason);
             }
         };
         let walk = match &mut self.walker {

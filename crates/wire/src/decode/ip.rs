@@ -32,6 +32,7 @@ pub(super) struct Fragment {
 }
 
 /// Reads the header of either version.
+#[inline(always)]
 pub(super) fn open(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
     match part.u8(0).ok_or(Skip::HeaderCut)? >> 4 {
         4 => four(part),
@@ -40,6 +41,7 @@ pub(super) fn open(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), S
     }
 }
 
+#[inline(always)]
 fn four(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
     let head = part.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;
     let header_length = usize::from(head[0] & 0x0f) * 4;

@@ -63,41 +63,65 @@ struct Outside {
 const NESTING_MAX: usize = 4;
 
 impl Decoder {
-    /// The TCP segment in a frame.
+    /// Hands the TCP segment in a frame to `sink`.
     ///
     /// # Errors
     /// Why there is none; `None` for a fragment that waits for its siblings.
     #[inline]
-    pub fn decode<'a>(
-        &'a mut self,
-        record: &Record<'a>,
+    pub fn decode(
+        &mut self,
+        record: &Record<'_>,
         skipped: &mut Skipped,
-    ) -> Result<Packet<'a>, Option<Skip>> {
-        let mut outside = Outside {
-            ts_ns: record.ts_ns,
-            interface: record.interface,
-            direction: Direction::Unknown,
-        };
+        sink: &mut impl FnMut(&Packet<'_>),
+    ) -> Result<(), Option<Skip>> {
+        self.decode_on_its_way(record, Direction::Unknown, skipped, sink)
+    }
+
+    /// The same, where the tap knows which way the frame went although the frame does not say it.
+    #[inline(always)]
+    pub(crate) fn decode_on_its_way(
+        &mut self,
+        record: &Record<'_>,
+        direction: Direction,
+        skipped: &mut Skipped,
+        sink: &mut impl FnMut(&Packet<'_>),
+    ) -> Result<(), Option<Skip>> {
+        let mut outside = Outside { ts_ns: record.ts_ns, interface: record.interface, direction };
         let frame = Part { bytes: record.bytes, wire_length: record.wire_length as usize };
-        let mut part = link::open(record.link, frame, &mut outside)?;
+        let part = link::open(record.link, frame, &mut outside)?;
+        match ip::open(part)? {
+            // Nearly always.
+            (datagram, None) if datagram.protocol == ip::TCP => {
+                tcp::open(datagram, outside, sink).map_err(Some)
+            }
+            _ => self.decode_rest(part, outside, skipped, sink),
+        }
+    }
+
+    /// Fragments and tunnels.
+    #[inline(never)]
+    fn decode_rest(
+        &mut self,
+        mut part: Part<'_>,
+        outside: Outside,
+        skipped: &mut Skipped,
+        sink: &mut impl FnMut(&Packet<'_>),
+    ) -> Result<(), Option<Skip>> {
         for _ in 0..NESTING_MAX {
             let (datagram, fragment) = ip::open(part)?;
-            let datagram = match fragment {
-                None => datagram,
-                Some(fragment) => {
-                    // A borrow that is returned in one arm only needs this; fragments are rare.
-                    let dropped = self.fragments.add(&datagram, fragment);
-                    skipped.add_many(Skip::Fragment, dropped.count);
-                    if !dropped.is_whole {
-                        return Err(None);
-                    }
-                    return tcp::open(self.fragments.whole(&datagram)?, outside).map_err(Some);
+            if let Some(fragment) = fragment {
+                let dropped = self.fragments.add(&datagram, fragment);
+                skipped.add_many(Skip::Fragment, dropped.count);
+                if !dropped.is_whole {
+                    return Err(None);
                 }
-            };
-            match datagram.protocol {
-                ip::TCP => return Ok(tcp::open(datagram, outside)?),
-                _ => part = inner(datagram)?,
+                let whole = self.fragments.whole(&datagram)?;
+                return tcp::open(whole, outside, sink).map_err(Some);
             }
+            if datagram.protocol == ip::TCP {
+                return tcp::open(datagram, outside, sink).map_err(Some);
+            }
+            part = inner(datagram)?;
         }
         Err(Some(Skip::Nesting))
     }

@@ -5,9 +5,13 @@ use super::ip::Datagram;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::skip::Skip;
 
-/// Reads the segment in a datagram. Inlined, since a packet is too large to be handed from function to function.
+/// Reads the segment in a datagram and hands it to `sink`: a packet is too large to be returned from function to function.
 #[inline(always)]
-pub(super) fn open(datagram: Datagram<'_>, outside: Outside) -> Result<Packet<'_>, Skip> {
+pub(super) fn open<'a>(
+    datagram: Datagram<'a>,
+    outside: Outside,
+    sink: &mut impl FnMut(&Packet<'a>),
+) -> Result<(), Skip> {
     let Datagram { from, to, ip_id, body, .. } = datagram;
     let head = body.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;
     let header_length = usize::from(head[12] >> 4) * 4;
@@ -46,7 +50,8 @@ pub(super) fn open(datagram: Datagram<'_>, outside: Outside) -> Result<Packet<'_
         }
         _ => read_options(options, &mut packet),
     }
-    Ok(packet)
+    sink(&packet);
+    Ok(())
 }
 
 fn timestamps(bytes: &[u8; 8]) -> Timestamps {

@@ -12,36 +12,49 @@ pub(crate) struct Arena {
     chunks: Vec<Vec<Connection>>,
     free: Vec<u32>,
     index: HashTable<u32>,
-    seed: u64,
+    secrets: Secrets,
     /// Where the search for one that is idle goes on.
     hand: u32,
     limit: usize,
 }
 
-/// Connections allocated at once.
-const CHUNK: usize = 1024;
+/// Connections allocated at once: as many as fit into a size that an allocator has, since what it rounds up by is lost.
+const CHUNK: usize = (256 << 10) / size_of::<Connection>();
 
-/// Both ends, the smaller first: the same for both directions.
-type Key = ([u128; 2], [u16; 2]);
+/// The two secrets of a hash.
+#[derive(Clone, Copy)]
+struct Secrets([u64; 2]);
 
-#[inline]
-fn key(a: Endpoint, b: Endpoint) -> Key {
-    let (first, second) = if a <= b { (a, b) } else { (b, a) };
-    ([first.address, second.address], [first.port, second.port])
+impl Secrets {
+    fn new(seed: u64) -> Self {
+        // A factor of 0 would make all hashes the same.
+        Self([seed, mix(seed, ODD) | 1])
+    }
+
+    /// Of both ends, the same for both directions. The address is scattered by a secret before the port comes to it, so
+    /// that nobody can choose ports that undo it.
+    #[inline]
+    fn hash(self, a: Endpoint, b: Endpoint) -> u64 {
+        self.of(a).wrapping_add(self.of(b))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
+    #[inline]
+    fn of(self, end: Endpoint) -> u64 {
+        let Self([low, high]) = self;
+        let address = mix(end.address as u64 ^ low, (end.address >> 64) as u64 ^ high);
+        mix(address ^ u64::from(end.port), ODD)
+    }
 }
 
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Both halves of the product in one.
 #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
-fn hash((addresses, ports): &Key, seed: u64) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut state = seed ^ (u64::from(ports[0]) << 16 | u64::from(ports[1]));
-    for half in [addresses[0] as u64, addresses[1] as u64] {
-        state = (state ^ half).wrapping_mul(ODD).rotate_left(29);
-    }
-    for half in [(addresses[0] >> 64) as u64, (addresses[1] >> 64) as u64] {
-        state = (state ^ half).wrapping_mul(ODD);
-    }
-    state ^ state >> 32
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
 }
 
 impl Arena {
@@ -49,7 +62,7 @@ impl Arena {
     pub(crate) fn new(limit: usize, seed: u64) -> Self {
         let limit = limit.clamp(1, 1 << 30);
         let (chunks, free) = (Vec::new(), Vec::new());
-        Self { chunks, free, index: HashTable::new(), seed, hand: 0, limit }
+        Self { chunks, free, index: HashTable::new(), secrets: Secrets::new(seed), hand: 0, limit }
     }
 
     /// How many are live.
@@ -71,17 +84,16 @@ impl Arena {
     /// The connection between two ends.
     #[inline]
     pub(crate) fn find(&self, a: Endpoint, b: Endpoint) -> Option<u32> {
-        let key = key(a, b);
         let is_same = |slot: &u32| {
             let slot = *slot as usize;
-            self.chunks[slot / CHUNK][slot % CHUNK].is_between(&key.0, &key.1)
+            self.chunks[slot / CHUNK][slot % CHUNK].is_between(a, b)
         };
-        self.index.find(hash(&key, self.seed), is_same).copied()
+        self.index.find(self.secrets.hash(a, b), is_same).copied()
     }
 
     /// Takes in a connection; there is none between its ends.
     pub(crate) fn insert(&mut self, connection: Connection) -> u32 {
-        let key = key(connection.client(), connection.server());
+        let hash = self.secrets.hash(connection.client(), connection.server());
         let slot = match self.free.pop() {
             Some(slot) => {
                 *self.get(slot) = connection;
@@ -97,22 +109,23 @@ impl Arena {
                 u32::try_from(before + chunk.len() - 1).expect("the limit is below 2^30")
             }
         };
-        let Self { index, chunks, seed, .. } = self;
+        let Self { index, chunks, secrets, .. } = self;
         let rehash = |slot: &u32| {
             let slot = *slot as usize;
             let other = &chunks[slot / CHUNK][slot % CHUNK];
-            hash(&self::key(other.client(), other.server()), *seed)
+            secrets.hash(other.client(), other.server())
         };
-        index.insert_unique(hash(&key, *seed), slot, rehash);
+        index.insert_unique(hash, slot, rehash);
         slot
     }
 
     /// Forgets one; its slot is used again.
     pub(crate) fn remove(&mut self, slot: u32) {
+        let secrets = self.secrets;
         let connection = self.get(slot);
-        let key = key(connection.client(), connection.server());
+        let hash = secrets.hash(connection.client(), connection.server());
         connection.forget();
-        if let Ok(entry) = self.index.find_entry(hash(&key, self.seed), |other| *other == slot) {
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == slot) {
             entry.remove();
             self.free.push(slot);
         }

@@ -21,14 +21,13 @@ pub(crate) struct Half {
     timed_ts: i64,
     /// When new payload last came.
     pub(crate) last_data_ts: i64,
-    /// Since when this side's receive window is shut; 0 when it is open.
-    pub(crate) shut_since: i64,
     /// Payload bytes, each counted once.
     pub(crate) bytes: u64,
     pub(crate) framer: Framer,
     /// The beginning of a head whose end has not come.
     pub(crate) partial: Option<Box<Partial>>,
-    held: Option<Box<Held>>,
+    /// What most connections never have.
+    rare: Option<Box<Rare>>,
     /// The next byte that is not delivered yet.
     pub(crate) next: u32,
     /// The highest acknowledgement that the peer sent.
@@ -36,25 +35,39 @@ pub(crate) struct Half {
     timed_end: u32,
     /// The shortest time from data to its acknowledgement, µs; `u32::MAX` when not measured.
     pub(crate) rtt_us: u32,
+    pub(crate) packets: u32,
+    pub(crate) id: IdCounter,
+    flags: u8,
+}
+
+/// What went wrong in one direction.
+#[derive(Debug, Default)]
+struct Rare {
+    held: Option<Held>,
+    troubles: Troubles,
+}
+
+/// Counts of what went wrong in one direction.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Troubles {
+    /// Since when this side's receive window is shut; 0 when it is open.
+    pub(crate) shut_since: i64,
     /// How long its receive window was shut, µs.
     pub(crate) shut_us: u32,
-    pub(crate) packets: u32,
+    pub(crate) shut_count: u16,
     pub(crate) retransmits: u32,
     pub(crate) dsacks: u32,
     pub(crate) filled: u32,
-    pub(crate) shut_count: u16,
-    pub(crate) id: IdCounter,
-    flags: u8,
 }
 
 /// IPv4 identifications: Linux counts up by one per packet and connection, so a step of two is a packet that
 /// was lost before the tap.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct IdCounter {
+    pub(crate) steps: u32,
+    pub(crate) by_one: u32,
+    pub(crate) missing: u32,
     last: u16,
-    pub(crate) steps: u16,
-    pub(crate) by_one: u16,
-    pub(crate) missing: u16,
 }
 
 const HAS_NEXT: u8 = 1;
@@ -135,6 +148,35 @@ impl Half {
         self.flags |= HAS_NEXT;
     }
 
+    /// What went wrong so far.
+    #[inline]
+    pub(crate) fn troubles(&self) -> Troubles {
+        self.rare.as_ref().map_or_else(Troubles::default, |rare| rare.troubles)
+    }
+
+    /// Something went wrong: where to count it.
+    pub(crate) fn troubles_mut(&mut self) -> &mut Troubles {
+        &mut self.rare.get_or_insert_default().troubles
+    }
+
+    /// Since when its receive window is shut; 0 when it is open.
+    #[inline]
+    pub(crate) fn shut_since(&self) -> i64 {
+        self.rare.as_ref().map_or(0, |rare| rare.troubles.shut_since)
+    }
+
+    #[inline]
+    fn held(&self) -> Option<&Held> {
+        self.rare.as_ref()?.held.as_ref()
+    }
+
+    #[inline]
+    fn drop_held(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.held = None;
+        }
+    }
+
     pub(crate) fn close(&mut self) {
         self.flags |= FIN;
     }
@@ -156,7 +198,7 @@ impl Half {
     pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> Received {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         self.start(seq);
-        if seq == self.next && self.held.is_none() {
+        if seq == self.next && self.held().is_none() {
             // Nearly always.
             self.advance(length);
             if self.timed_ts == 0 {
@@ -179,10 +221,10 @@ impl Half {
             return Received::nothing(Arrival::Again);
         }
         let overlap = span(seq, self.next);
-        let arrival = match &self.held {
-            Some(held) => {
-                self.filled += 1;
-                Arrival::Filled(ts - held.since_ts)
+        let arrival = match self.held().map(|held| held.since_ts) {
+            Some(since_ts) => {
+                self.troubles_mut().filled += 1;
+                Arrival::Filled(ts - since_ts)
             }
             None => {
                 self.note_again();
@@ -197,17 +239,16 @@ impl Half {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         let hole = span(self.next, seq);
         let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
-        if hole > HOLE_MAX || (was_received && self.held.is_none()) {
+        if hole > HOLE_MAX || (was_received && self.held().is_none()) {
             self.timed_ts = 0;
-            self.held = None;
+            self.drop_held();
             self.next = seq;
             self.advance(length);
             let gap = hole.min(HOLE_MAX);
             return Received { arrival: Arrival::New, gap, overlap: 0, length };
         }
-        let held = self
-            .held
-            .get_or_insert_with(|| Box::new(Held { since_ts: ts, segments: VecDeque::new() }));
+        let held = &mut self.rare.get_or_insert_default().held;
+        let held = held.get_or_insert_with(|| Held { since_ts: ts, segments: VecDeque::new() });
         let at = held.segments.partition_point(|other| is_before(other.seq, seq));
         let is_known =
             held.segments.get(at).is_some_and(|other| other.seq == seq && other.length >= length);
@@ -220,7 +261,7 @@ impl Half {
     }
 
     fn note_again(&mut self) {
-        self.retransmits += 1;
+        self.troubles_mut().retransmits += 1;
         self.timed_ts = 0;
     }
 
@@ -233,21 +274,21 @@ impl Half {
     /// The next of what is held, if it is in order, if the peer has what is missing before it, or if too much is held.
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<Ordered> {
-        self.held.as_ref()?;
+        self.held()?;
         self.ready_of_held(false)
     }
 
     /// The next of what is held, whatever is missing before it: nothing more will come.
     pub(crate) fn rest(&mut self) -> Option<Ordered> {
-        self.held.as_ref()?;
+        self.held()?;
         self.ready_of_held(true)
     }
 
     fn ready_of_held(&mut self, is_over: bool) -> Option<Ordered> {
         loop {
-            let held = self.held.as_mut()?;
+            let held = self.rare.as_mut()?.held.as_mut()?;
             let Some(first) = held.segments.front() else {
-                self.held = None;
+                self.drop_held();
                 return None;
             };
             if is_after(first.seq, self.next) {
@@ -290,7 +331,8 @@ impl Half {
     pub(crate) fn missed_before(&mut self, seq: u32) -> u32 {
         self.start(seq);
         let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
-        if self.held.is_some() || !was_received || self.has_closed() || !is_after(seq, self.next) {
+        if self.held().is_some() || !was_received || self.has_closed() || !is_after(seq, self.next)
+        {
             return 0;
         }
         let gap = span(self.next, seq).min(HOLE_MAX);
@@ -307,7 +349,7 @@ impl Half {
 
     /// Goes on where the peer is, past what the tap has not seen.
     pub(crate) fn catch_up(&mut self) {
-        self.held = None;
+        self.drop_held();
         self.next = self.acked;
         self.timed_ts = 0;
     }
@@ -338,7 +380,7 @@ impl Half {
             2..=32 => {
                 self.id.steps = self.id.steps.saturating_add(1);
                 let missing = step.unsigned_abs() - 1;
-                self.id.missing = self.id.missing.saturating_add(missing);
+                self.id.missing = self.id.missing.saturating_add(missing.into());
                 missing
             }
             -32..=-1 => {
@@ -358,7 +400,7 @@ impl Half {
 impl IdCounter {
     /// Whether steps are nearly always one: else the sender's identifications mean nothing.
     pub(crate) fn is_usable(&self) -> bool {
-        self.steps >= 2 && u32::from(self.by_one) * 10 >= u32::from(self.steps) * 9
+        self.steps >= 2 && u64::from(self.by_one) * 10 >= u64::from(self.steps) * 9
     }
 }
 
@@ -461,6 +503,17 @@ mod tests {
             assert_eq!(run(&segments).0, text);
             Ok(())
         });
+    }
+
+    #[test]
+    fn identifications_are_counted_on_connections_of_many_packets() {
+        let mut half = Half::default();
+        for number in (0..200_000_u32).filter(|number| number % 100 != 0) {
+            let id = u16::try_from(number & 0xffff).expect("16 bits");
+            assert_eq!(half.identify(id, false), u16::from(number % 100 == 1 && number > 1));
+        }
+        assert!(half.id.is_usable());
+        assert_eq!((half.id.missing, half.id.steps), (1999, 197_999));
     }
 
     #[test]

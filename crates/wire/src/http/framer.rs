@@ -263,33 +263,65 @@ impl Framer {
         input: &mut Input<'_>,
         listener: &mut impl Listener,
     ) {
-        let before = partial.as_ref().map_or(0, |partial| partial.0.len());
-        if let Some(partial) = partial {
-            partial.0.extend_from_slice(input.bytes);
+        if partial.is_some() {
+            return self.head_in_pieces(partial, is_request, input, listener);
         }
-        let bytes: &[u8] = partial.as_ref().map_or(input.bytes, |partial| &partial.0);
-        let Some(end) = head::end(bytes, before.saturating_sub(3)) else {
-            if input.is_cut() {
-                let body = ask(is_request, bytes, true, listener);
+        let head = read(is_request, input.bytes);
+        match head.end() {
+            Some(end) => {
+                let body = head.tell(false, listener);
+                input.consume(end as u64, listener);
+                self.enter(body, listener);
+            }
+            None if input.is_cut() => {
+                let body = head.tell(true, listener);
+                input.consume(u64::MAX, listener);
+                self.enter(body, listener);
+            }
+            None if input.bytes.len() > HEAD_BYTES_MAX => self.lose(listener),
+            None => {
+                *partial = Some(Box::new(Partial(input.bytes.to_vec())));
+                input.consume(u64::MAX, listener);
+            }
+        }
+    }
+
+    /// A head whose beginning has come before: it is read again only when its end is there.
+    fn head_in_pieces(
+        &mut self,
+        partial: &mut Option<Box<Partial>>,
+        is_request: bool,
+        input: &mut Input<'_>,
+        listener: &mut impl Listener,
+    ) {
+        let Some(pieces) = partial else { return };
+        let before = pieces.0.len();
+        pieces.0.extend_from_slice(input.bytes);
+        let bytes = &pieces.0;
+        match head::end(bytes, before.saturating_sub(3)) {
+            Some(end) => {
+                let body = read(is_request, bytes).tell(false, listener);
+                input.consume((end - before) as u64, listener);
+                *partial = None;
+                self.enter(body, listener);
+            }
+            None if input.is_cut() => {
+                let body = read(is_request, bytes).tell(true, listener);
                 input.consume(u64::MAX, listener);
                 *partial = None;
                 self.enter(body, listener);
-            } else if bytes.len() > HEAD_BYTES_MAX {
-                *partial = None;
-                *self = Self::Lost;
-                listener.lost();
-            } else {
-                if partial.is_none() {
-                    *partial = Some(Box::new(Partial(input.bytes.to_vec())));
-                }
-                input.consume(u64::MAX, listener);
             }
-            return;
-        };
-        let body = ask(is_request, &bytes[..end], false, listener);
-        input.consume((end - before) as u64, listener);
-        *partial = None;
-        self.enter(body, listener);
+            None if bytes.len() > HEAD_BYTES_MAX => {
+                *partial = None;
+                self.lose(listener);
+            }
+            None => input.consume(u64::MAX, listener),
+        }
+    }
+
+    fn lose(&mut self, listener: &mut impl Listener) {
+        *self = Self::Lost;
+        listener.lost();
     }
 
     fn enter(&mut self, body: Body, listener: &mut impl Listener) {
@@ -343,11 +375,33 @@ impl Framer {
     }
 }
 
-fn ask(is_request: bool, bytes: &[u8], is_cut: bool, listener: &mut impl Listener) -> Body {
+/// A head that was read as far as it goes, and where it ends.
+enum Head<'a> {
+    Request(RequestHead<'a>, Option<usize>),
+    Response(ResponseHead, Option<usize>),
+}
+
+fn read(is_request: bool, bytes: &[u8]) -> Head<'_> {
     if is_request {
-        listener.request(&head::request(bytes), is_cut)
+        let (head, end) = head::request(bytes);
+        Head::Request(head, end)
     } else {
-        listener.response(&head::response(bytes), is_cut)
+        let (head, end) = head::response(bytes);
+        Head::Response(head, end)
+    }
+}
+
+impl Head<'_> {
+    fn end(&self) -> Option<usize> {
+        let (Self::Request(_, end) | Self::Response(_, end)) = self;
+        *end
+    }
+
+    fn tell(&self, is_cut: bool, listener: &mut impl Listener) -> Body {
+        match self {
+            Self::Request(head, _) => listener.request(head, is_cut),
+            Self::Response(head, _) => listener.response(head, is_cut),
+        }
     }
 }
 

@@ -70,17 +70,14 @@ pub(super) fn end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Reads a head that ends where the bytes do, or that the snap length cuts there.
-pub(super) fn request(bytes: &[u8]) -> RequestHead<'_> {
-    let mut lines = lines(bytes);
+/// Reads a head as far as the bytes go; behind it stands what is the second, where it ends.
+pub(super) fn request(bytes: &[u8]) -> (RequestHead<'_>, Option<usize>) {
+    let mut lines = Lines { bytes, at: 0, end: None };
     let first = lines.next().unwrap_or_default();
-    let mut parts = first.splitn(3, |byte| *byte == b' ');
-    let mut head = RequestHead {
-        method: parts.next().unwrap_or_default(),
-        target: parts.next().unwrap_or_default(),
-        ..RequestHead::default()
-    };
-    for line in lines {
+    let (method, rest) = word(first);
+    let (target, _) = word(rest);
+    let mut head = RequestHead { method, target, ..RequestHead::default() };
+    for line in &mut lines {
         match line.first().map(|byte| byte | 0x20) {
             Some(b'h') => {
                 if let Some(host) = value(line, b"host") {
@@ -109,20 +106,20 @@ pub(super) fn request(bytes: &[u8]) -> RequestHead<'_> {
             _ => {}
         }
     }
-    head
+    (head, lines.end)
 }
 
-/// Reads a head that ends where the bytes do, or that the snap length cuts there.
-pub(super) fn response(bytes: &[u8]) -> ResponseHead {
-    let mut lines = lines(bytes);
-    let first = lines.next().unwrap_or_default();
-    let status = first.splitn(3, |byte| *byte == b' ').nth(1).unwrap_or_default();
+/// The same for a response.
+pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
+    let mut lines = Lines { bytes, at: 0, end: None };
+    let (_, rest) = word(lines.next().unwrap_or_default());
+    let (status, _) = word(rest);
     let status = Some(status).filter(|status| status.len() == 3).and_then(number);
     let mut head = ResponseHead {
         status: status.and_then(|status| u16::try_from(status).ok()).unwrap_or(0),
         ..ResponseHead::default()
     };
-    for line in lines {
+    for line in &mut lines {
         match line.first().map(|byte| byte | 0x20) {
             Some(b'c') => {
                 if let Some(length) = value(line, b"content-length") {
@@ -137,22 +134,44 @@ pub(super) fn response(bytes: &[u8]) -> ResponseHead {
             _ => {}
         }
     }
-    head
+    (head, lines.end)
 }
 
-/// Lines without their ends; the last one may be cut.
-fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
+/// Lines without their ends, up to an empty one, which ends the head; the last one may be cut.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Behind the empty line.
+    end: Option<usize>,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = &self.bytes[self.at..];
+        let Some(length) = memchr(b'\n', rest) else {
+            self.at = self.bytes.len();
+            return (!rest.is_empty()).then(|| rest.strip_suffix(b"\r").unwrap_or(rest));
+        };
+        let is_first = self.at == 0;
+        self.at += length + 1;
+        let line = rest[..length].strip_suffix(b"\r").unwrap_or(&rest[..length]);
+        if line.is_empty() && !is_first {
+            self.end = Some(self.at);
             return None;
         }
-        let (line, after) = match memchr(b'\n', rest) {
-            Some(at) => (&rest[..at], &rest[at + 1..]),
-            None => (rest, &rest[rest.len()..]),
-        };
-        rest = after;
-        Some(line.strip_suffix(b"\r").unwrap_or(line))
-    })
+        Some(line)
+    }
+}
+
+/// What stands before the first space, and what stands behind it.
+fn word(line: &[u8]) -> (&[u8], &[u8]) {
+    match line.iter().position(|byte| *byte == b' ') {
+        Some(at) => (&line[..at], &line[at + 1..]),
+        None => (line, &[]),
+    }
 }
 
 /// The value of a field if it is called `name` (lower case).
@@ -162,8 +181,13 @@ fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     (*colon == b':' && field.eq_ignore_ascii_case(name)).then(|| value.trim_ascii())
 }
 
+/// A whole number that fits.
 fn number(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    let add = |number: u64, digit: &u8| {
+        let digit = u64::from(digit.wrapping_sub(b'0'));
+        number.checked_mul(10)?.checked_add(digit).filter(|_| digit < 10)
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
 /// The last coding decides (RFC 9112 §6.3).
@@ -180,15 +204,16 @@ mod tests {
         let bytes = b"POST /a?b HTTP/1.1\r\nHost: www\r\nX-Request-ID: 7\r\ncontent-length:  12\r\n\r\nbody";
         let length = end(bytes, 0).expect("it is whole");
         assert_eq!(&bytes[length..], b"body");
-        let head = request(&bytes[..length]);
+        let (head, found) = request(bytes);
+        assert_eq!(found, Some(length));
         assert_eq!(
             (head.method, head.target, head.host),
             (&b"POST"[..], &b"/a?b"[..], &b"www"[..])
         );
         assert_eq!((head.request_id, head.content_length), (&b"7"[..], Some(12)));
-        let head = response(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n");
+        let (head, _) = response(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n");
         assert_eq!((head.status, head.is_chunked, head.content_length), (200, true, None));
-        assert_eq!(response(b"HTTP/1.1 2").status, 0);
+        assert_eq!(response(b"HTTP/1.1 2").0.status, 0);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use std::time::Duration;
 use crate::capture::Record;
 use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
+use crate::model::Model;
 use crate::packet::{Direction, Packet};
 use crate::skip::Skipped;
 use filter::Wanted;
@@ -155,6 +156,21 @@ impl Tap {
         Ok(count)
     }
 
+    /// Waits for packets, `timeout` at most, and hands the TCP segments among them to the model; what is none is counted
+    /// in `skipped`.
+    ///
+    /// # Errors
+    /// When the interface is gone or down.
+    pub fn feed(
+        &mut self,
+        timeout: Duration,
+        decoder: &mut Decoder,
+        skipped: &mut Skipped,
+        model: &mut Model,
+    ) -> Result<u64, WireError> {
+        self.step(timeout, &mut |frame| frame.feed(decoder, skipped, model))
+    }
+
     /// What the kernel counted since the last call.
     ///
     /// # Errors
@@ -176,12 +192,8 @@ impl Tap {
 const BLOCKS_AT_ONCE: usize = 8;
 
 impl Frame<'_> {
-    /// The TCP segment in it; what is none is counted in `skipped`.
-    pub fn packet<'a>(
-        &'a self,
-        decoder: &'a mut Decoder,
-        skipped: &mut Skipped,
-    ) -> Option<Packet<'a>> {
+    /// Hands the TCP segment in it to the model; what is none is counted in `skipped`.
+    fn feed(&self, decoder: &mut Decoder, skipped: &mut Skipped, model: &mut Model) {
         let record = Record {
             ts_ns: self.ts_ns,
             link: LinkType::Raw,
@@ -189,12 +201,10 @@ impl Frame<'_> {
             wire_length: self.wire_length,
             bytes: self.bytes,
         };
-        match decoder.decode(&record, skipped) {
-            Ok(packet) => Some(Packet { direction: self.direction, ..packet }),
-            Err(reason) => {
-                reason.into_iter().for_each(|reason| skipped.add(reason));
-                None
-            }
+        let mut sink = |packet: &Packet<'_>| model.packet(packet);
+        let decoded = decoder.decode_on_its_way(&record, self.direction, skipped, &mut sink);
+        if let Err(Some(reason)) = decoded {
+            skipped.add(reason);
         }
     }
 }

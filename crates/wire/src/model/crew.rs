@@ -34,7 +34,6 @@ pub(crate) struct Crew {
     batch: Batch,
     /// How many groups there are.
     groups: usize,
-    slice_ns: i64,
 }
 
 struct Shared {
@@ -89,7 +88,6 @@ struct Batch {
     now: i64,
     slice: u32,
     start_ns: i64,
-    slice_ns: i64,
 }
 
 /// Packets of one group, one behind the other: they are read by another core.
@@ -161,11 +159,7 @@ impl Part {
             let from = entry.offset as usize;
             let payload = &buffer[from..from + entry.captured()];
             let shard = &mut shards[entry.shard() / step];
-            shard.packet(
-                entry.at,
-                &entry.packet(payload),
-                entry.pass(batch.start_ns, batch.slice_ns),
-            );
+            shard.packet(entry.at, &entry.packet(payload), entry.pass(), batch.start_ns);
         }
         let used = |(number, _): &(usize, &mut Shard)| self.shards >> number & 1 == 1;
         let numbers = (group..).step_by(step);
@@ -292,7 +286,6 @@ impl Crew {
         for (number, shard) in shards.into_iter().enumerate() {
             groups[number % count].push(shard);
         }
-        let slice_ns = ledger.slice_ns;
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::default()),
             has_jobs: Condvar::new(),
@@ -307,7 +300,7 @@ impl Crew {
         };
         let threads = (0..helpers).map(thread).collect();
         let batch = Self::batch(count);
-        Self { shared, threads, batch, groups: count, slice_ns }
+        Self { shared, threads, batch, groups: count }
     }
 
     fn batch(groups: usize) -> Batch {
@@ -342,7 +335,7 @@ impl Crew {
         let next = lock(&self.shared.spare).pop().unwrap_or_else(|| Self::batch(count));
         let mut batch = std::mem::replace(&mut self.batch, next);
         (batch.now, batch.slice) = (now, slice);
-        (batch.start_ns, batch.slice_ns) = (start_ns, self.slice_ns);
+        batch.start_ns = start_ns;
         let jobs: Vec<usize> = (0..count).filter(|group| batch.parts[*group].shards != 0).collect();
         let outputs = (0..count).map(|_| Mutex::default()).collect();
         let left = AtomicUsize::new(jobs.len());

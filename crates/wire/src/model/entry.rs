@@ -126,12 +126,11 @@ impl Entry {
         }
     }
 
-    /// What the gate said; slices begin at `start_ns` and are `width_ns` wide.
+    /// What the gate said.
     #[inline]
-    pub(crate) fn pass(&self, start_ns: i64, width_ns: i64) -> Pass {
+    pub(crate) fn pass(&self) -> Pass {
         Pass {
             slice: self.slice,
-            slice_begin: start_ns + i64::from(self.slice) * width_ns,
             is_from_server: self.has(IS_FROM_SERVER),
             is_readable: [self.has(SENDER_READABLE), self.has(RECEIVER_READABLE)],
         }
@@ -170,18 +169,15 @@ mod tests {
                 interface: u.arbitrary()?,
                 direction: *u.choose(&[Direction::Unknown, Direction::In, Direction::Out])?,
             };
-            let (slice, start_ns, width_ns) = (u.arbitrary::<u16>()?.into(), 7_000, 1_000_000);
-            let slice_begin = start_ns + i64::from(slice) * width_ns;
             let pass = Pass {
-                slice,
-                slice_begin,
+                slice: u.arbitrary()?,
                 is_from_server: u.arbitrary()?,
                 is_readable: u.arbitrary()?,
             };
             let entry = Entry::new(&packet, pass, 5, 3);
             assert_eq!((entry.captured(), entry.at, entry.shard()), (payload.len(), 5, 3));
             assert_eq!(entry.packet(&payload), packet);
-            assert_eq!(entry.pass(start_ns, width_ns), pass);
+            assert_eq!(entry.pass(), pass);
             Ok(())
         });
     }

@@ -172,7 +172,8 @@ impl Model {
     }
 
     /// Takes in the next packet, whose payload may lie in `buffer`: other threads look at it there.
-    pub fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
+    #[inline]
+    pub(crate) fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
         self.take(packet, Some(buffer));
     }
 
@@ -184,7 +185,7 @@ impl Model {
         match hands {
             Hands::Own(shards, ledger) => {
                 let shard = &mut shards[number];
-                shard.packet(block.packets, packet, pass);
+                shard.packet(block.packets, packet, pass, gate.start_ns);
                 if !shard.world.out.events.is_empty() {
                     (ledger.slice, ledger.start_ns) = (pass.slice, gate.start_ns);
                     ledger.take(number, &mut shard.world.out);

@@ -154,7 +154,7 @@ pub struct ConnectionSeen {
     /// Segments that came later than what follows them.
     pub filled: [u32; 2],
     /// Packets lost before the tap, by IP identification; `None` where these mean nothing.
-    pub missing: [Option<u16>; 2],
+    pub missing: [Option<u32>; 2],
     /// How often the receive window was shut, and how long, µs: client and server.
     pub zero_windows: [u16; 2],
     /// How long it was shut, µs.

@@ -23,7 +23,7 @@ use crate::skip::Skipped;
 pub(crate) struct Shard {
     connections: Arena,
     /// Closed connections, oldest first: when they are forgotten, their slot and number.
-    closing: VecDeque<(i64, u32, u64)>,
+    closing: VecDeque<(i64, u32, u32)>,
     pub(crate) world: World,
 }
 
@@ -31,6 +31,8 @@ pub(crate) struct Shard {
 pub(crate) struct World {
     pub(crate) ports: Vec<u16>,
     pub(crate) wants_rows: bool,
+    /// Where slice 0 begins.
+    start_ns: i64,
     width_ns: i64,
     pub(crate) pool: Pool,
     pub(crate) parts: Vec<Part>,
@@ -40,7 +42,7 @@ pub(crate) struct World {
     pub(crate) bytes: u64,
     pub(crate) given_up: u64,
     /// Connections so far: tells those apart that use a slot one after the other.
-    connections: u64,
+    connections: u32,
     /// Slices by which slice 0 has moved: with it, numbers of slices are never used again.
     pub(crate) taken: u32,
     /// The present packet: its place in the block, and what the gate knows of it.
@@ -74,10 +76,10 @@ impl Shard {
         self.connections.len()
     }
 
-    /// Takes in the next packet of the shard; `at` is its place in the block.
-    pub(crate) fn packet(&mut self, at: u32, packet: &Packet<'_>, pass: Pass) {
+    /// Takes in the next packet of the shard; `at` is its place in the block, and slices begin at `start_ns`.
+    pub(crate) fn packet(&mut self, at: u32, packet: &Packet<'_>, pass: Pass, start_ns: i64) {
         let Self { connections, closing, world } = self;
-        (world.at, world.pass) = (at, pass);
+        (world.at, world.pass, world.start_ns) = (at, pass, start_ns);
         let slot = match connections.find(packet.from, packet.to) {
             Some(slot) => {
                 let connection = connections.get(slot);
@@ -141,10 +143,10 @@ impl Shard {
 
     /// Slice 0 begins at `start_ns` from now on: `count` slices later. None may be left to be taken.
     pub(crate) fn begin_at(&mut self, start_ns: i64, count: u32) {
-        let World { pass, taken, width_ns, .. } = &mut self.world;
-        *taken = taken.wrapping_add(count);
-        pass.slice = pass.slice.saturating_sub(count);
-        pass.slice_begin = start_ns + i64::from(pass.slice) * *width_ns;
+        let world = &mut self.world;
+        world.taken = world.taken.wrapping_add(count);
+        world.pass.slice = world.pass.slice.saturating_sub(count);
+        world.start_ns = start_ns;
     }
 
     /// The end of the capture: what is under way is cut, everything is counted.
@@ -161,6 +163,7 @@ impl World {
         Self {
             ports: options.ports.clone(),
             wants_rows,
+            start_ns: 0,
             width_ns: options.slice_ns,
             pool: Pool::default(),
             // Part 0 is what has no port of its own.
@@ -198,7 +201,7 @@ impl World {
         };
         let (client, server) =
             if is_from_server { (packet.to, packet.from) } else { (packet.from, packet.to) };
-        self.connections += 1;
+        self.connections = self.connections.wrapping_add(1);
         let mut connection = Connection::new(client, server, packet.ts_ns, self.connections);
         connection.interface = packet.interface;
         connection
@@ -206,7 +209,8 @@ impl World {
 
     /// The slice of a time that may lie in the past.
     pub(crate) fn slice_of(&self, ts: i64) -> u32 {
-        let Pass { slice, slice_begin, .. } = self.pass;
+        let slice = self.pass.slice;
+        let slice_begin = self.start_ns + i64::from(slice) * self.width_ns;
         if ts >= slice_begin {
             return slice;
         }

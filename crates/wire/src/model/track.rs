@@ -216,18 +216,20 @@ fn watch_window(connection: &mut Connection, world: &mut World, packet: &Packet<
         && !packet.flags.has(Flags::SYN);
     let tier = connection.tier;
     let half = connection.half(side);
-    match (is_shut, half.shut_since) {
+    match (is_shut, half.shut_since()) {
         (true, 0) => {
-            half.shut_since = packet.ts_ns;
-            half.shut_count = half.shut_count.saturating_add(1);
+            let troubles = half.troubles_mut();
+            troubles.shut_since = packet.ts_ns;
+            troubles.shut_count = troubles.shut_count.saturating_add(1);
             if side == Side::Client {
                 world.now(tier).zero_windows += 1;
             }
         }
         (false, since) if since != 0 => {
-            half.shut_since = 0;
             let us = micros(packet.ts_ns - since);
-            half.shut_us = half.shut_us.saturating_add(us);
+            let troubles = half.troubles_mut();
+            troubles.shut_since = 0;
+            troubles.shut_us = troubles.shut_us.saturating_add(us);
             if side == Side::Client {
                 world.now(tier).zero_window_us += u64::from(us);
             }
@@ -239,8 +241,7 @@ fn watch_window(connection: &mut Connection, world: &mut World, packet: &Packet<
 fn acknowledge(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
     let peer = side.other();
     if let Some(SackBlock { .. }) = packet.dsack {
-        let half = connection.half(peer);
-        half.dsacks += 1;
+        connection.half(peer).troubles_mut().dsacks += 1;
         if peer == Side::Server {
             world.now(connection.tier).spurious += 1;
             talk::note_spurious(connection, world);
@@ -395,11 +396,12 @@ pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: boo
     tier.speaking[connection.protocol as usize] += 1;
     for (at, traffic) in [&mut tier.client, &mut tier.server].into_iter().enumerate() {
         let half = &connection.halves[at];
-        traffic.retransmits += u64::from(half.retransmits);
-        traffic.spurious += u64::from(half.dsacks);
-        traffic.filled += u64::from(half.filled);
-        traffic.zero_windows += u64::from(half.shut_count);
-        traffic.zero_window_us += u64::from(half.shut_us);
+        let troubles = half.troubles();
+        traffic.retransmits += u64::from(troubles.retransmits);
+        traffic.spurious += u64::from(troubles.dsacks);
+        traffic.filled += u64::from(troubles.filled);
+        traffic.zero_windows += u64::from(troubles.shut_count);
+        traffic.zero_window_us += u64::from(troubles.shut_us);
         if half.id.is_usable() {
             traffic.identified += u64::from(half.id.steps);
             traffic.missing += u64::from(half.id.missing);
@@ -411,6 +413,7 @@ pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: boo
 
 fn seen(connection: &Connection) -> ConnectionSeen {
     let [client, server] = &connection.halves;
+    let [of_client, of_server] = [client.troubles(), server.troubles()];
     let known = |us: u32| (us != NONE).then_some(us);
     let name = |side: Side| if side == Side::Client { "client" } else { "server" };
     let missing = |half: &crate::flow::Half| half.id.is_usable().then_some(half.id.missing);
@@ -431,12 +434,12 @@ fn seen(connection: &Connection) -> ConnectionSeen {
         requests: connection.requests,
         bytes: [client.bytes, server.bytes],
         packets: [client.packets, server.packets],
-        retransmits: [client.retransmits, server.retransmits],
-        spurious: [client.dsacks, server.dsacks],
-        filled: [client.filled, server.filled],
+        retransmits: [of_client.retransmits, of_server.retransmits],
+        spurious: [of_client.dsacks, of_server.dsacks],
+        filled: [of_client.filled, of_server.filled],
         missing: [missing(client), missing(server)],
-        zero_windows: [client.shut_count, server.shut_count],
-        zero_window_us: [client.shut_us, server.shut_us],
+        zero_windows: [of_client.shut_count, of_server.shut_count],
+        zero_window_us: [of_client.shut_us, of_server.shut_us],
         fin_by: connection.fin_by.map(name),
         rst_by: connection.rst_by.map(name),
         is_rst_in_flight: connection.is_rst_in_flight,

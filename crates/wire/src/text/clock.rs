@@ -2,6 +2,8 @@
 //!
 //! A time without a date is of the day that the caller says, and a step of more than half a day back is midnight.
 
+use super::cursor;
+
 /// A minute of local time, as text has it; not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalMinute {
@@ -131,11 +133,16 @@ fn second(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((pair(*tens, *ones)? * SECOND_NS + part, rest))
 }
 
+/// Nanoseconds of the last of so many digits behind the point.
+const SCALES: [i64; 10] =
+    [0, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
+
 /// `.fraction ` in nanoseconds.
+#[inline]
 fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let (part, rest) = digits(text.strip_prefix(b".")?, 9)?;
     let count = text.len() - 1 - rest.len();
-    let scale = 10_i64.pow(u32::try_from(9 - count).ok()?);
+    let scale = SCALES.get(count)?;
     Some((i64::try_from(part).ok()? * scale, rest.strip_prefix(b" ")?))
 }
 
@@ -145,16 +152,10 @@ fn pair(tens: u8, ones: u8) -> Option<i64> {
 }
 
 /// A number of at most `most` digits.
+#[inline]
 fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
-    let (mut number, mut count) = (0, 0);
-    while let Some(byte) = text.get(count).filter(|byte| byte.is_ascii_digit()) {
-        if count == most {
-            return None;
-        }
-        number = number * 10 + u64::from(byte - b'0');
-        count += 1;
-    }
-    (count > 0).then(|| (number, &text[count..]))
+    let (number, count) = cursor::digits(text);
+    (1..=most).contains(&count).then(|| (number, &text[count..]))
 }
 
 #[cfg(test)]

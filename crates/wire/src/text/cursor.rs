@@ -6,6 +6,7 @@ pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
     /// Moves over `text` if it stands here.
+    #[inline]
     pub(super) fn eat(&mut self, text: &[u8]) -> bool {
         match self.0.strip_prefix(text) {
             Some(rest) => {
@@ -17,17 +18,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves over a whole number that fits.
+    #[inline(always)]
     pub(super) fn number(&mut self) -> Option<u32> {
-        let (mut number, mut count) = (0_u64, 0);
-        // Eleven digits do not fit.
-        for byte in self.0.iter().take(11) {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                break;
-            }
-            number = number * 10 + u64::from(digit);
-            count += 1;
-        }
+        let (number, count) = digits(self.0);
         let number = u32::try_from(number).ok().filter(|_| count > 0)?;
         self.0 = &self.0[count..];
         Some(number)
@@ -52,5 +45,72 @@ impl<'a> Cursor<'a> {
     /// Moves over spaces.
     pub(super) fn spaces(&mut self) {
         self.0 = self.0.trim_ascii_start();
+    }
+}
+
+/// The number that `text` begins with, and how many digits it has. Of more than nineteen, the rest is not looked at.
+#[inline(always)]
+pub(super) fn digits(text: &[u8]) -> (u64, usize) {
+    match text.first_chunk().map(|eight| digits_of_eight(*eight)) {
+        Some((number, count)) if count < 8 => (number, count),
+        Some((number, _)) => more_digits(text, number, 8),
+        None => more_digits(text, 0, 0),
+    }
+}
+
+/// The same one by one, behind those that are known.
+fn more_digits(text: &[u8], mut number: u64, mut count: usize) -> (u64, usize) {
+    for byte in text.iter().take(DIGITS_MAX).skip(count) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number * 10 + u64::from(digit);
+        count += 1;
+    }
+    (number, count)
+}
+
+/// So many digits fit into 64 bits whatever they are.
+const DIGITS_MAX: usize = 19;
+
+/// Eight bytes at once: how many digits a number has differs from line to line, and a loop would be guessed wrong.
+#[inline(always)]
+fn digits_of_eight(bytes: [u8; 8]) -> (u64, usize) {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let values = u64::from_le_bytes(bytes) ^ (EACH * 0x30);
+    // The highest bit of each byte that is more than 9; what is carried only reaches bytes behind such a one.
+    let wrong = (values.wrapping_add(EACH * 0x76) | values) & (EACH * 0x80);
+    let count = wrong.trailing_zeros() / 8;
+    if count == 0 {
+        return (0, 0);
+    }
+    // The last digit to the last byte, zeros before the first; then pairs, fours, and all eight.
+    let values = values << (64 - 8 * count);
+    let pairs = values.wrapping_mul(10).wrapping_add(values >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    let all = fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff;
+    (all, count as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::digits;
+
+    #[test]
+    fn digits_are_what_parsing_them_one_by_one_gives() {
+        arbtest::arbtest(|u| {
+            let number: u64 = u.arbitrary::<u64>()? >> u.int_in_range(0..=63)?;
+            let zeros = "0".repeat(u.int_in_range(0..=3)?);
+            let before = format!("{zeros}{number}");
+            let behind: Vec<u8> = u.arbitrary()?;
+            let text = [before.as_bytes(), b",", &behind].concat();
+            let known = before.len().min(19);
+            let expected = before[..known].parse::<u64>().expect("nineteen digits fit");
+            assert_eq!(digits(&text), (expected, known), "{text:?}");
+            let is_digit = |byte: &&u8| byte.is_ascii_digit();
+            assert_eq!(digits(&behind).1, behind.iter().take(19).take_while(is_digit).count());
+            Ok(())
+        });
     }
 }

@@ -26,12 +26,18 @@ pub(super) struct Head {
 }
 
 /// Reads up to the addresses.
+#[inline]
 pub(super) fn read(line: &mut Cursor<'_>, names: &mut Names) -> Result<Head, Skip> {
     let mut head = Head::default();
     if line.eat(b"IP ") || line.eat(b"IP6 ") {
         header(line, &mut head)?;
         return Ok(head);
     }
+    rest(line, names, head)
+}
+
+/// What does not begin with `IP`.
+fn rest(line: &mut Cursor<'_>, names: &mut Names, mut head: Head) -> Result<Head, Skip> {
     interface(line, names, &mut head);
     if line.eat(b"IP ") || line.eat(b"IP6 ") {
         header(line, &mut head)?;
@@ -126,11 +132,13 @@ fn is_ip(text: &[u8]) -> bool {
         && words.iter().any(|word| memchr::memmem::find(head, word).is_some())
 }
 
-/// The IP header of `-v`: `(tos 0x0, ttl 64, id 7, offset 0, …)`, `(flowlabel …, hlim 64, …)`.
+/// The IP header of `-v`, where there is one: `(tos 0x0, ttl 64, id 7, offset 0, …)`, `(flowlabel …, hlim 64, …)`.
+#[inline]
 fn header(line: &mut Cursor<'_>, head: &mut Head) -> Result<(), Skip> {
-    if !line.0.starts_with(b"(") {
-        return Ok(());
-    }
+    if line.0.starts_with(b"(") { parentheses(line, head) } else { Ok(()) }
+}
+
+fn parentheses(line: &mut Cursor<'_>, head: &mut Head) -> Result<(), Skip> {
     let end = closing(line.0).ok_or(Skip::Malformed)?;
     let mut fields = Cursor(&line.0[1..end]);
     line.0 = line.0[end + 1..].trim_ascii_start();

@@ -24,9 +24,13 @@ use link::Head;
 use segment::Segment;
 use sequence::{Numbers, Sequences};
 
+use crate::capture::Input;
+use crate::model::Model;
 use crate::packet::{Flags, Packet, SackBlock};
 use crate::skip::{Skip as Reason, Skipped};
 
+/// Lines between two times that the caller has a say.
+const LINES_AT_ONCE: usize = 10_000;
 /// Tunnels, one in the other, that are followed.
 const TUNNELS_MAX: usize = 4;
 
@@ -145,13 +149,39 @@ impl TextReader {
 
     /// The packet of a line without its end; `None` when it has none, which is counted.
     pub fn line<'a>(&mut self, line: &'a [u8]) -> Option<Packet<'a>> {
-        match self.read(line) {
-            Ok(packet) => packet,
-            Err(skip) => {
-                self.skipped[skip as usize] += 1;
-                None
-            }
+        let mut found = None;
+        self.take(line, &mut |packet| found = Some(*packet));
+        found
+    }
+
+    /// Hands the packet of a line to `sink`: it is too large to be returned from function to function.
+    #[inline]
+    fn take<'a>(&mut self, line: &'a [u8], sink: &mut impl FnMut(&Packet<'a>)) {
+        if let Err(skip) = self.read(line, sink) {
+            self.skipped[skip as usize] += 1;
         }
+    }
+
+    /// Reads some of the lines and hands their packets to the model; how many there were, `None` when nothing is left.
+    ///
+    /// # Errors
+    /// When the lines cannot be read.
+    pub fn feed(
+        &mut self,
+        lines: &mut Lines<Input>,
+        model: &mut Model,
+    ) -> std::io::Result<Option<u64>> {
+        let mut packets = 0;
+        for _ in 0..LINES_AT_ONCE {
+            let Some(line) = lines.next_line()? else {
+                return Ok((packets > 0).then_some(packets));
+            };
+            self.take(line, &mut |packet| {
+                model.packet(packet);
+                packets += 1;
+            });
+        }
+        Ok(Some(packets))
     }
 
     /// How many lines were no packet, by reason; reasons that did not occur are left out.
@@ -172,13 +202,13 @@ impl TextReader {
         self.names.0.get(place).map(|name| &**name)
     }
 
-    /// `Ok(None)` is the first line of two.
-    fn read<'a>(&mut self, line: &'a [u8]) -> Result<Option<Packet<'a>>, Skip> {
-        let begun = self.begun.take();
+    #[inline]
+    fn read<'a>(&mut self, line: &'a [u8], sink: &mut impl FnMut(&Packet<'a>)) -> Result<(), Skip> {
+        let begun = if self.begun.is_some() { self.begun.take() } else { None };
         if let Some((ts_ns, head)) = begun
             && line.starts_with(b"    ")
         {
-            return self.packet(ts_ns, head, Cursor(line.trim_ascii_start())).map(Some);
+            return self.packet(ts_ns, head, Cursor(line.trim_ascii_start()), sink);
         }
         let (ts_ns, rest) = self.clock.read(line).map_err(|none| match none {
             NoTime::NoStamp => Skip::NoStamp,
@@ -188,17 +218,19 @@ impl TextReader {
         let head = link::read(&mut rest, &mut self.names)?;
         if rest.0.is_empty() {
             self.begun = Some((ts_ns, head));
-            return Ok(None);
+            return Ok(());
         }
-        self.packet(ts_ns, head, rest).map(Some)
+        self.packet(ts_ns, head, rest, sink)
     }
 
+    #[inline]
     fn packet<'a>(
         &mut self,
         ts_ns: i64,
         head: Head,
         mut line: Cursor<'a>,
-    ) -> Result<Packet<'a>, Skip> {
+        sink: &mut impl FnMut(&Packet<'a>),
+    ) -> Result<(), Skip> {
         let mut inside = 0;
         let (from, to) = loop {
             let ends = segment::addresses(&mut line);
@@ -215,7 +247,7 @@ impl TextReader {
             numbers.unwrap_or(Numbers { seq: 0, ack: 0, ack_base: 0 });
         let Segment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
             segment;
-        Ok(Packet {
+        sink(&Packet {
             ts_ns,
             from,
             to,
@@ -233,7 +265,8 @@ impl TextReader {
             payload: &payload[..payload.len().min(printed.length as usize)],
             interface: head.interface,
             direction: head.direction,
-        })
+        });
+        Ok(())
     }
 }
 

@@ -23,7 +23,29 @@ pub(super) struct Segment<'a> {
 }
 
 /// `SRC > DST: `.
+#[inline]
 pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
+    match four_addresses(*line) {
+        Some((ends, rest)) => {
+            *line = rest;
+            Ok(ends)
+        }
+        None => other_addresses(line),
+    }
+}
+
+/// IPv4 and ports that are numbers: most of all text.
+#[inline]
+fn four_addresses<'a>(mut line: Cursor<'a>) -> Option<((Endpoint, Endpoint), Cursor<'a>)> {
+    let from = ipv4_and_port(&mut line)?;
+    if !line.eat(b" > ") {
+        return None;
+    }
+    let to = ipv4_and_port(&mut line)?;
+    line.eat(b": ").then_some(((from, to), line))
+}
+
+fn other_addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
     let from = line.until(b' ').ok_or(Skip::Malformed)?;
     if !line.eat(b"> ") {
         return Err(Skip::NotIp);
@@ -38,29 +60,38 @@ pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), S
 
 /// Address, a dot, port.
 fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
-    match ipv4_and_port(text) {
+    let mut cursor = Cursor(text);
+    match ipv4_and_port(&mut cursor).filter(|_| cursor.0.is_empty()) {
         Some(endpoint) => Ok(endpoint),
         None => other_endpoint(text),
     }
 }
 
-/// `10.0.0.1.80` in one go: most of all text.
-fn ipv4_and_port(text: &[u8]) -> Option<Endpoint> {
-    let (mut address, mut part, mut digits, mut dots) = (0_u32, 0_u32, 0, 0);
-    for byte in text {
-        match byte {
-            b'0'..=b'9' if digits < 5 => {
-                part = part * 10 + u32::from(byte - b'0');
-                digits += 1;
+/// `10.0.0.1.80` in one go: numbers are too short for anything cleverer.
+#[inline]
+fn ipv4_and_port(line: &mut Cursor<'_>) -> Option<Endpoint> {
+    let (mut address, mut part, mut digits, mut dots, mut at) = (0_u32, 0_u32, 0, 0, 0);
+    for byte in line.0 {
+        let digit = byte.wrapping_sub(b'0');
+        if digit < 10 {
+            if digits == 5 {
+                return None;
             }
-            b'.' if digits > 0 && dots < 4 && part < 256 => {
-                address = address << 8 | part;
-                (part, digits, dots) = (0, 0, dots + 1);
+            part = part * 10 + u32::from(digit);
+            digits += 1;
+        } else if *byte == b'.' {
+            if digits == 0 || dots == 4 || part > 255 {
+                return None;
             }
-            _ => return None,
+            address = address << 8 | part;
+            (part, digits, dots) = (0, 0, dots + 1);
+        } else {
+            break;
         }
+        at += 1;
     }
     let port = u16::try_from(part).ok().filter(|_| dots == 4 && digits > 0)?;
+    line.0 = &line.0[at..];
     Some(Endpoint { address: Ipv4Addr::from_bits(address).to_ipv6_mapped().to_bits(), port })
 }
 
@@ -89,8 +120,62 @@ fn port_of(text: &[u8]) -> Result<u16, Skip> {
 }
 
 /// What follows the addresses.
+#[inline]
 pub(super) fn read<'a>(line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
-    let mut line = line;
+    match usual(line) {
+        Some(segment) => Ok(segment),
+        None => other(line),
+    }
+}
+
+/// What nearly all lines of established connections look like, in the order in which tcpdump 4 prints it:
+/// `Flags [P.], seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
+#[inline(always)]
+fn usual<'a>(mut line: Cursor<'a>) -> Option<Segment<'a>> {
+    let mut segment = Segment::default();
+    segment.printed.flags = if line.eat(b"Flags [.], ") {
+        Flags::ACK
+    } else if line.eat(b"Flags [P.], ") {
+        Flags::PSH | Flags::ACK
+    } else {
+        return None;
+    };
+    if line.eat(b"seq ") {
+        segment.printed.seq = Some(line.number()?);
+        if line.eat(b":") {
+            line.number()?;
+        }
+        if !line.eat(b", ") {
+            return None;
+        }
+    }
+    if !line.eat(b"ack ") {
+        return None;
+    }
+    segment.printed.ack = Some(line.number()?);
+    if !line.eat(b", win ") {
+        return None;
+    }
+    segment.window = u16::try_from(line.number()?).ok()?;
+    if line.eat(b", options [nop,nop,TS val ") {
+        let value = line.number()?;
+        if !line.eat(b" ecr ") {
+            return None;
+        }
+        segment.timestamps = Some(Timestamps { value, echo: line.number()? });
+        if !line.eat(b"]") {
+            return None;
+        }
+    }
+    if !line.eat(b", length ") {
+        return None;
+    }
+    segment.printed.length = line.number()?;
+    segment.payload = http(line);
+    Some(segment)
+}
+
+fn other<'a>(mut line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
     if line.eat(b"Flags [") {
         let flags = flags(line.until(b']').ok_or(Skip::Malformed)?);
         return new_style(line, flags.ok_or(Skip::Malformed)?);
