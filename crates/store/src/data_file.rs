@@ -265,7 +265,7 @@ fn properties(table: &TableSpec) -> WriterProperties {
         }
         if is_mostly_distinct(column.name, column.kind) {
             builder = builder.set_column_dictionary_enabled(path.clone(), false);
-            if column.kind == DataKind::Text {
+            if table.ids.contains(&column.name) {
                 // Lengths apart from the bytes, and no search for repetitions that are none: 32 hexadecimal digits
                 // come down to their 16 bytes.
                 let level = ZstdLevel::try_new(1).expect("1 is a level");

@@ -157,7 +157,6 @@ pub(crate) fn bucket(bytes: [u8; 3]) -> Option<u16> {
         return None;
     }
     let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-    #[expect(clippy::cast_possible_truncation, reason = "16 bits are left")]
     let bucket = (number.wrapping_mul(0x9e37_79b1) >> 16) as u16;
     Some(bucket)
 }
