@@ -49,6 +49,51 @@ pub(crate) fn duckdb(
     ))
 }
 
+/// Asks each question of a table in memory, warm; prints wall and processor milliseconds of one asking.
+const QUESTIONS_SCRIPT: &str = "\
+import duckdb, sys, time
+base = duckdb.connect()
+base.sql('set threads to 2')
+base.sql(f\"create table request as select * exclude (attrs) replace (ts::timestamp as ts, observed_ts::timestamp as observed_ts) from '{sys.argv[1]}'\")
+times = int(sys.argv[2])
+for sql in sys.argv[3:]:
+    base.sql(sql).fetchall()
+    walls, cpu = [], time.process_time()
+    for _ in range(times):
+        began = time.perf_counter()
+        base.sql(sql).fetchall()
+        walls.append(time.perf_counter() - began)
+    cpu = time.process_time() - cpu
+    print(sorted(walls)[len(walls) // 2] * 1e3, cpu * 1e3 / times, flush=True)
+";
+
+/// Median wall and mean processor milliseconds of each question, asked of DuckDB over the rows of weir's files; `None` (and
+/// a word to the terminal) when it cannot be had.
+pub(crate) fn duckdb_questions(
+    files: &str,
+    times: u32,
+    questions: &[String],
+) -> Option<Vec<(f64, f64)>> {
+    let output = Command::new(python()?)
+        .args(["-c", QUESTIONS_SCRIPT, files, &times.to_string()])
+        .args(questions)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures = text.lines().map(|line| {
+        let (wall, cpu) = line.split_once(' ')?;
+        Some((wall.parse().ok()?, cpu.parse().ok()?))
+    });
+    let figures: Option<Vec<_>> = figures.collect();
+    let figures = figures.filter(|figures| figures.len() == questions.len());
+    if figures.is_none() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        report::say(&format!("DuckDB did not answer: {}", why.lines().last().unwrap_or("no word")));
+    }
+    figures
+}
+
 /// The interpreter of a virtual environment that has DuckDB, made at the first call.
 fn python() -> Option<PathBuf> {
     let dir = Path::new(&std::env::var_os("HOME")?).join(".cache/weir-bench/venv");

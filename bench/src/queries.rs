@@ -1,5 +1,7 @@
 //! `queries`: six questions of the peers' comparison over stored lines, warm: wall time and processor time of each.
 //!
+//! DuckDB is asked the same of the same rows in memory, in the same run.
+//!
 //! A hub that gets no rows serves the files, so what it uses besides queries is its rules; that rate is measured first
 //! and taken off.
 
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::weir::{Weir, wait_for};
-use crate::{data, ingest, meter, report};
+use crate::{data, ingest, meter, peer, report};
 
 /// Name, SQL (`$id` and `$site` are values that occur), and the best peer's processor time in ms.
 const QUESTIONS: &[(&str, &str, u32)] = &[
@@ -20,7 +22,7 @@ const QUESTIONS: &[(&str, &str, u32)] = &[
     ),
     (
         "ten paths with the highest p99",
-        "select url_path, approx_percentile_cont(duration_seconds, 0.99) as p99 from request group by 1 order by 2 desc limit 10",
+        "select url_path, percentile(duration_seconds, 0.99) as p99 from request group by 1 order by 2 desc limit 10",
         123,
     ),
     (
@@ -79,36 +81,68 @@ pub(crate) fn run(events: u32, times: u32) -> anyhow::Result<()> {
         Ok(())
     })?;
     let idle_rate = idle.0 / idle.1;
-    let mut table = vec![
-        ["question", "wall ms", "CPU ms", "best peer, CPU ms", "rows"].map(str::to_owned).to_vec(),
-    ];
-    for (name, sql, peer) in QUESTIONS {
-        let sql = sql.replace("$id", &id).replace("$site", &site);
-        let rows = hub.sql(&sql)?.len();
+    let questions: Vec<String> = QUESTIONS
+        .iter()
+        .map(|(_, sql, _)| sql.replace("$id", &id).replace("$site", &site))
+        .collect();
+    let mut answers = Vec::new();
+    for sql in &questions {
+        let rows = hub.sql(sql)?.len();
         let mut walls = Vec::new();
         let (cpu, wall) = cpu_during(&hub, || {
             for _ in 0..times {
                 let began = Instant::now();
-                hub.sql(&sql)?;
+                hub.sql(sql)?;
                 walls.push(began.elapsed().as_secs_f64() * 1e3);
             }
             Ok(())
         })?;
         walls.sort_by(f64::total_cmp);
         let cpu_ms = (cpu - idle_rate * wall).max(0.0) * 1e3 / f64::from(times);
+        answers.push((walls[walls.len() / 2], cpu_ms, rows));
+    }
+    page.own(hub.stop()?);
+    let files = format!("{data}/data/request/*/*.parquet");
+    let duckdb = peer::duckdb_questions(&files, times, &in_duckdb(&questions));
+    page.table(&rows_of(&answers, duckdb.as_deref()));
+    page.text(&format!("{events} nginx JSON lines in Parquet, asked over HTTP by one client; warm, {times} times each: median of wall times, mean of processor time less what the idle hub used ({:.1} % of a core).", idle_rate * 100.0));
+    page.text("DuckDB: a table in memory with the rows of weir's files, 2 threads, asked in process, with `approx_quantile` for the percentile. The best peer's column is for 2 M lines on a quiet machine of the same type: VictoriaLogs, Elasticsearch, chDB or DuckDB, whichever was best at that question.");
+    page.write()
+}
+
+/// The same in DuckDB's words.
+fn in_duckdb(questions: &[String]) -> Vec<String> {
+    questions.iter().map(|sql| sql.replace("percentile(", "approx_quantile(")).collect()
+}
+
+/// The table of the page from wall ms, CPU ms and rows of weir's answers, and DuckDB's wall and CPU ms.
+fn rows_of(answers: &[(f64, f64, usize)], duckdb: Option<&[(f64, f64)]>) -> Vec<Vec<String>> {
+    let heads = [
+        "question",
+        "wall ms",
+        "CPU ms",
+        "DuckDB, same run: wall ms",
+        "CPU ms",
+        "weir's CPU to DuckDB's",
+        "best peer, CPU ms",
+        "rows",
+    ];
+    let mut table = vec![heads.map(str::to_owned).to_vec()];
+    for (at, ((name, _, best), (wall, cpu, rows))) in QUESTIONS.iter().zip(answers).enumerate() {
+        let peer = duckdb.map(|figures| figures[at]);
+        let figure = |value: Option<f64>| value.map_or("–".to_owned(), |ms| format!("{ms:.0}"));
         table.push(vec![
             (*name).to_owned(),
-            format!("{:.0}", walls[walls.len() / 2]),
-            format!("{cpu_ms:.0}"),
-            peer.to_string(),
+            format!("{wall:.0}"),
+            format!("{cpu:.0}"),
+            figure(peer.map(|peer| peer.0)),
+            figure(peer.map(|peer| peer.1)),
+            peer.map_or("–".to_owned(), |peer| format!("{:.1}", cpu / peer.1)),
+            best.to_string(),
             rows.to_string(),
         ]);
     }
-    page.text(&format!("{events} nginx JSON lines in Parquet, asked over HTTP by one client; warm, {times} times each: median of wall times, mean of processor time less what the idle hub used ({:.1} % of a core).", idle_rate * 100.0));
-    page.table(&table);
-    page.text("The peers' column is for 2 M lines on a quiet machine of the same type: VictoriaLogs, Elasticsearch, chDB or DuckDB, whichever was best at that question.");
-    page.own(hub.stop()?);
-    page.write()
+    table
 }
 
 /// Processor and wall seconds that pass in `hub` during `work`.

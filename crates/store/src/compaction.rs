@@ -74,6 +74,7 @@ mod tests {
             byte_count,
             min_ts: 0,
             max_ts: 0,
+            index: std::sync::OnceLock::new(),
         })
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ord::sort::{SortColumn, SortOptions, lexsort_to_indices};
@@ -16,7 +16,7 @@ use arrow_select::concat::concat;
 use arrow_select::interleave::interleave_record_batch;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::SortingColumn;
+use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use weir_tables::{DataKind, Micros, TableSpec};
@@ -25,6 +25,7 @@ use crate::directory::sync_dir;
 use crate::error::{ErrorKind, StoreError};
 use crate::hot::timestamps;
 use crate::manifest::DataFile;
+use crate::text_index::{self, IndexBuilder};
 
 /// Ascending, NULL first: in files, in their metadata and in query plans alike.
 pub(crate) const SORT: SortOptions = SortOptions { descending: false, nulls_first: true };
@@ -32,7 +33,7 @@ pub(crate) const SORT: SortOptions = SortOptions { descending: false, nulls_firs
 /// Rows handed to the Parquet writer at once.
 const CHUNK_ROWS: usize = 8192;
 const ROW_GROUP_ROWS: usize = 131_072;
-const PAGE_ROWS: usize = 8192;
+const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
 /// A table's rows of one flush go to at most this many files; the last takes all later days. Clocks can be wrong, and
 /// a file per wrong day would be thousands.
 const FILES_PER_TABLE_MAX: usize = 32;
@@ -91,11 +92,13 @@ impl FileMaker {
             byte_count: 0,
             min_ts: i64::MAX,
             max_ts: i64::MIN,
+            index: OnceLock::new(),
         };
         let buffered = BufWriter::with_capacity(256 << 10, file);
         let writer = ArrowWriter::try_new(buffered, table.schema(), Some(properties(table)))
             .map_err(|error| parquet_error(&full_path, &error))?;
-        Ok(Draft { meta, writer: Some(writer), full_path, root: self.root.clone() })
+        let index = IndexBuilder::new(table);
+        Ok(Draft { meta, writer: Some(writer), index, full_path, root: self.root.clone() })
     }
 
     /// Removes files that will not be in the manifest; what stays is removed at the next start.
@@ -110,6 +113,7 @@ impl FileMaker {
 pub(crate) struct Draft {
     meta: DataFile,
     writer: Option<ArrowWriter<BufWriter<File>>>,
+    index: Option<IndexBuilder>,
     full_path: PathBuf,
     root: PathBuf,
 }
@@ -119,6 +123,11 @@ impl Draft {
     pub(crate) fn push(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
         let writer = self.writer.as_mut().expect("taken by finish only");
         writer.write(rows).map_err(|error| parquet_error(&self.full_path, &error))?;
+        if let Some(index) = &mut self.index {
+            index
+                .push(rows, |bytes| write_between(writer, bytes))
+                .map_err(|error| StoreError::io("write", &self.full_path, &error))?;
+        }
         let ts = timestamps(rows);
         self.meta.row_count += ts.len() as u64;
         self.meta.min_ts = ts.iter().copied().fold(self.meta.min_ts, i64::min);
@@ -142,7 +151,15 @@ impl Draft {
     }
 
     fn finish_file(&mut self) -> Result<(), StoreError> {
-        let writer = self.writer.take().expect("finish takes self");
+        let mut writer = self.writer.take().expect("finish takes self");
+        if let Some(index) = self.index.take() {
+            let index = index
+                .finish(|bytes| write_between(&mut writer, bytes))
+                .map_err(|error| StoreError::io("write", &self.full_path, &error))?;
+            let (key, value) = (text_index::METADATA_KEY.to_owned(), index.to_text());
+            writer.append_key_value_metadata(KeyValue { key, value: Some(value) });
+            drop(self.meta.index.set(Some(index)));
+        }
         let buffered =
             writer.into_inner().map_err(|error| parquet_error(&self.full_path, &error))?;
         let sync = || {
@@ -154,6 +171,12 @@ impl Draft {
             sync().map_err(|error| StoreError::io("write", &self.full_path, &error))?;
         Ok(())
     }
+}
+
+/// Writes bytes that are no part of a column; where they begin.
+fn write_between(writer: &mut ArrowWriter<BufWriter<File>>, bytes: &[u8]) -> std::io::Result<u64> {
+    let offset = writer.bytes_written() as u64;
+    writer.write_all(bytes).map(|()| offset)
 }
 
 impl Drop for Draft {
@@ -241,7 +264,19 @@ fn properties(table: &TableSpec) -> WriterProperties {
             builder = builder.set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED);
         }
         if is_mostly_distinct(column.name, column.kind) {
-            builder = builder.set_column_dictionary_enabled(path, false);
+            builder = builder.set_column_dictionary_enabled(path.clone(), false);
+            if table.ids.contains(&column.name) {
+                // Lengths apart from the bytes, and no search for repetitions that are none: 32 hexadecimal digits
+                // come down to their 16 bytes.
+                let level = ZstdLevel::try_new(1).expect("1 is a level");
+                builder = builder
+                    .set_column_encoding(path.clone(), Encoding::DELTA_LENGTH_BYTE_ARRAY)
+                    .set_column_compression(path.clone(), Compression::ZSTD(level));
+            }
+        }
+        if column.kind == DataKind::Text && !table.sort.contains(&column.name) {
+            // In rows of another order every page has texts from a to z.
+            builder = builder.set_column_statistics_enabled(path, EnabledStatistics::Chunk);
         }
     }
     builder.build()
@@ -249,7 +284,11 @@ fn properties(table: &TableSpec) -> WriterProperties {
 
 /// Columns whose values hardly repeat: a dictionary of them costs time and saves nothing.
 fn is_mostly_distinct(name: &str, kind: DataKind) -> bool {
-    kind == DataKind::Time || matches!(name, "request_id" | "source_offset" | "finding_id" | "raw")
+    kind == DataKind::Time
+        || matches!(
+            name,
+            "request_id" | "trace_id" | "span_id" | "source_offset" | "finding_id" | "raw"
+        )
 }
 
 fn sorting_columns(table: &TableSpec) -> Vec<SortingColumn> {
@@ -309,7 +348,13 @@ mod tests {
             assert_eq!((column.name, column.id), (field.name(), field.get_basic_info().id()));
         }
         let group = reader.metadata().row_group(0);
-        assert!(group.columns().iter().all(|column| column.column_index_offset().is_some()));
+        assert!(group.columns().iter().all(|column| column.offset_index_offset().is_some()));
+        let has_page_statistics = |name: &str| {
+            let place = Sysctl::SPEC.columns.iter().position(|column| column.name == name).unwrap();
+            group.column(place).column_index_offset().is_some()
+        };
+        assert!(has_page_statistics("ts") && has_page_statistics("name"));
+        assert!(!has_page_statistics("value"), "a text that rows are not sorted by");
         let sorting = group.sorting_columns().unwrap();
         let names: Vec<&str> = sorting
             .iter()

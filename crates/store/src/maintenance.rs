@@ -44,6 +44,11 @@ pub(crate) struct Maintenance {
     pub(crate) writer: Option<JoinHandle<()>>,
     /// Frozen rows that are not in files yet.
     pub(crate) frozen: Option<Frozen>,
+    /// The files of the frozen rows, once they are written: a manifest that failed to take them is asked again.
+    pub(crate) written: Option<Vec<Arc<DataFile>>>,
+    /// Files that the manifest failed to take and that nobody needs. They stay until it takes another change: a failed
+    /// one may come back after a loss of power, and only what is written over it ends that.
+    pub(crate) doubtful: Vec<Arc<DataFile>>,
     /// Files out of the manifest, until nobody reads them.
     pub(crate) retired: Vec<(Arc<DataFile>, weir_tables::Micros)>,
 }
@@ -121,20 +126,23 @@ impl Maintenance {
     }
 
     fn flush_frozen(&mut self) -> Result<(), StoreError> {
-        let Some(frozen) = &self.frozen else { return Ok(()) };
-        let files = self.write_frozen()?;
+        if self.frozen.is_some() && self.written.is_none() {
+            self.written = Some(self.write_frozen()?);
+        }
+        let (Some(frozen), Some(files)) = (&self.frozen, &self.written) else { return Ok(()) };
         let change = Change {
             reason: "flush",
             now: self.shared.now(),
-            add: &files,
+            add: files,
             positions: &frozen.positions,
             wal_floor: Some(frozen.wal_floor),
             ..Change::default()
         };
-        self.manifest.commit(&change).inspect_err(|_| self.maker.discard(&files))?;
+        self.manifest.commit(&change)?;
         let floor = frozen.wal_floor;
-        self.shared.thaw(&files, &frozen.positions);
-        self.frozen = None;
+        self.shared.thaw(files, &frozen.positions);
+        (self.frozen, self.written) = (None, None);
+        self.forget_doubtful();
         self.command(Command::Release(floor))
     }
 
@@ -169,7 +177,14 @@ impl Maintenance {
         if expired.is_empty() { Ok(()) } else { self.replace("retention", expired, &[]) }
     }
 
+    fn forget_doubtful(&mut self) {
+        self.maker.discard(&std::mem::take(&mut self.doubtful));
+    }
+
     fn compact(&mut self) -> Result<(), StoreError> {
+        if !self.doubtful.is_empty() {
+            self.replace("retry", Vec::new(), &[])?;
+        }
         let view = self.shared.view();
         for (spec, table) in TABLES.iter().zip(&view.tables) {
             for group in compaction::plan(&table.files, &self.options) {
@@ -189,7 +204,11 @@ impl Maintenance {
     ) -> Result<(), StoreError> {
         let now = self.shared.now();
         let change = Change { reason, now, add, remove: &remove, ..Change::default() };
-        self.manifest.commit(&change).inspect_err(|_| self.maker.discard(add))?;
+        if let Err(error) = self.manifest.commit(&change) {
+            self.doubtful.extend_from_slice(add);
+            return Err(error);
+        }
+        self.forget_doubtful();
         self.shared.replace(&remove, add);
         self.retired.extend(remove.into_iter().map(|file| (file, now)));
         Ok(())

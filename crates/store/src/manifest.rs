@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OpenFlags, Transaction, params};
 use weir_tables::{Micros, StreamId, TableSpec};
 
 use crate::error::{ErrorKind, StoreError};
+use crate::text_index::TextIndex;
 
 /// One Parquet file of a table.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct DataFile {
     pub(crate) byte_count: u64,
     pub(crate) min_ts: i64,
     pub(crate) max_ts: i64,
+    /// Its index of texts once that is known; `None` inside: it has none.
+    pub(crate) index: OnceLock<Option<TextIndex>>,
 }
 
 /// What the manifest says at start.
@@ -105,12 +108,28 @@ impl Manifest {
             }
             SCHEMA_VERSION => {}
             _ => {
-                let text = format!("cannot open `{}`: it is of version {version}", path.display());
-                return Err(StoreError::new(ErrorKind::NewerVersion, text)
-                    .with_hint("run the newer weir that wrote it"));
+                return Err(of_other_version(path, version));
             }
         }
         Ok(Self { connection })
+    }
+
+    /// Opens the manifest at `path` to look at it, while another weir may have it.
+    ///
+    /// # Errors
+    /// `Io` when there is none, `NewerVersion`, `Corrupt`.
+    pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
+        let open = || {
+            let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            connection.busy_timeout(std::time::Duration::from_secs(5))?;
+            let version: i64 =
+                connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            Ok((connection, version))
+        };
+        match open().map_err(|error| fail(&error, path))? {
+            (connection, SCHEMA_VERSION) => Ok(Self { connection }),
+            (_, version) => Err(of_other_version(path, version)),
+        }
     }
 
     /// Everything that is needed to start.
@@ -145,6 +164,7 @@ impl Manifest {
                 byte_count: row.get::<_, i64>(5)?.cast_unsigned(),
                 min_ts: row.get(6)?,
                 max_ts: row.get(7)?,
+                index: OnceLock::new(),
             })))
         })?;
         rows.filter_map(Result::transpose).collect()
@@ -172,14 +192,29 @@ impl Manifest {
     /// Makes a change, all or nothing, durable when it returns.
     ///
     /// # Errors
-    /// `Full`, `Io`, `Corrupt`; nothing was changed.
+    /// `Full`, `Io`, `Corrupt`; nothing was changed. Until the next change that succeeds this one may still come back
+    /// with a restart: when a sync fails, nobody knows what is on the disk.
     pub(crate) fn commit(&mut self, change: &Change<'_>) -> Result<(), StoreError> {
-        let work = |connection: &mut Connection| {
+        let mut snapshot = None;
+        let mut work = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
-            apply(&transaction, change)?;
+            snapshot = Some(apply(&transaction, change)?);
             transaction.commit()
         };
-        work(&mut self.connection).map_err(|error| self.fail(&error))
+        match work(&mut self.connection) {
+            // What can be seen was changed, whatever else went wrong.
+            Err(error) if !snapshot.is_some_and(|id| self.has_snapshot(id)) => {
+                Err(self.fail(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn has_snapshot(&self, id: i64) -> bool {
+        let sql = "SELECT count(*) FROM snapshot WHERE id = ?1";
+        self.connection
+            .query_row(sql, [id], |row| row.get::<_, i64>(0))
+            .is_ok_and(|count| count > 0)
     }
 
     /// Forgets files that were deleted.
@@ -215,7 +250,8 @@ impl Manifest {
     }
 }
 
-fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result<()> {
+/// Gives the number of the change.
+fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result<i64> {
     transaction.execute(
         "INSERT INTO snapshot (made_ts, reason) VALUES (?1, ?2)",
         params![change.now.0, change.reason],
@@ -257,7 +293,12 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
             [floor.cast_signed()],
         )?;
     }
-    Ok(())
+    Ok(snapshot)
+}
+
+fn of_other_version(path: &Path, version: i64) -> StoreError {
+    let text = format!("cannot open `{}`: it is of version {version}", path.display());
+    StoreError::new(ErrorKind::NewerVersion, text).with_hint("run the newer weir that wrote it")
 }
 
 pub(crate) fn fail(error: &rusqlite::Error, path: &Path) -> StoreError {

@@ -10,7 +10,6 @@ use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider};
 use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, TableProvider};
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::error::DataFusionError;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -30,11 +29,12 @@ use weir_tables::{TABLES, TableSpec};
 use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
+use crate::file_reader::CountingReaders;
 use crate::functions;
 use crate::hot::View;
 use crate::manifest::DataFile;
 use crate::options::{QueryLimits, StoreOptions};
-use crate::table_provider::{FileAccess, StoreTable, scan_files, sort_order};
+use crate::table_provider::{FileAccess, Part, StoreTable, scan_files, sort_order};
 
 /// The answer to a query.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl QueryEngine {
         files: &[Arc<DataFile>],
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
         let access = self.files.as_ref().expect("only stores with files merge them");
-        let groups: Vec<_> = files.iter().map(|file| vec![Arc::clone(file)]).collect();
+        let groups: Vec<_> = files.iter().map(|file| vec![Part::whole(file)]).collect();
         let scan = scan_files(access, table, &groups, None, None)?;
         let order = sort_order(table).expect("every table is sorted");
         let merge = SortPreservingMergeExec::new(order, scan);
@@ -229,6 +229,11 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     for function in functions::all() {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");
     }
+    for function in functions::aggregates() {
+        state.register_udaf(Arc::new(function)).expect("this registry takes functions");
+    }
+    let rewrite = Arc::new(functions::SearchRewrite);
+    state.register_function_rewrite(rewrite).expect("this registry takes rewrites");
     state
 }
 
@@ -237,7 +242,8 @@ fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusio
     let url = ObjectStoreUrl::parse("weir://data")?;
     runtime.register_object_store(url.as_ref(), Arc::clone(&store));
     let footers = runtime.cache_manager.get_file_metadata_cache();
-    Ok(FileAccess { url, reader: Arc::new(CachedParquetFileReaderFactory::new(store, footers)) })
+    let reader = CountingReaders::new(Arc::clone(&store), Arc::clone(&footers));
+    Ok(FileAccess { url, store, footers, reader: Arc::new(reader) })
 }
 
 fn broken_files(error: &DataFusionError) -> StoreError {

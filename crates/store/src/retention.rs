@@ -48,6 +48,7 @@ mod tests {
             byte_count,
             min_ts: max_ts,
             max_ts,
+            index: std::sync::OnceLock::new(),
         })
     }
 

@@ -86,6 +86,8 @@ impl Store {
             directory,
             writer: Some(writer),
             frozen: None,
+            written: None,
+            doubtful: Vec::new(),
             retired: Vec::new(),
             options: options.clone(),
         };

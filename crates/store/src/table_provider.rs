@@ -14,9 +14,12 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{Column, ColumnStatistics, DFSchema, Result, ScalarValue, Statistics};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::parquet::{
+    ParquetFileReaderFactory, ParquetRowSelection,
+};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -25,11 +28,15 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::union::UnionExec;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStore;
+use parquet::arrow::arrow_reader::RowSelection;
 use weir_tables::TableSpec;
 
 use crate::data_file::SORT;
 use crate::hot::TableView;
 use crate::manifest::DataFile;
+use crate::text_index::{self, BlockCounts, Probe, Selected};
 
 /// One table in one query.
 #[derive(Debug)]
@@ -45,12 +52,14 @@ pub(crate) struct StoreTable {
 pub(crate) struct FileAccess {
     /// Stands for the data directory, so that plans and messages hold short names.
     pub(crate) url: ObjectStoreUrl,
+    pub(crate) store: Arc<dyn ObjectStore>,
     /// Keeps footers, which every rule would otherwise read again every few seconds.
+    pub(crate) footers: Arc<FileMetadataCache>,
     pub(crate) reader: Arc<dyn ParquetFileReaderFactory>,
 }
 
 /// Read at once from a file's end; most footers fit.
-const FOOTER_BYTES_HINT: usize = 64 << 10;
+pub(crate) const FOOTER_BYTES_HINT: usize = 64 << 10;
 
 impl StoreTable {
     pub(crate) fn new(
@@ -99,7 +108,7 @@ impl StoreTable {
 pub(crate) fn scan_files(
     access: &FileAccess,
     table: &'static TableSpec,
-    groups: &[Vec<Arc<DataFile>>],
+    groups: &[Vec<Part>],
     projection: Option<Vec<usize>>,
     limit: Option<usize>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -109,7 +118,7 @@ pub(crate) fn scan_files(
         .with_parquet_file_reader_factory(Arc::clone(&access.reader))
         .with_pushdown_filters(true);
     let groups =
-        groups.iter().map(|files| files.iter().map(|file| partitioned(file, &schema)).collect());
+        groups.iter().map(|files| files.iter().map(|part| part.partitioned(&schema)).collect());
     let config = FileScanConfigBuilder::new(access.url.clone(), Arc::new(source))
         .with_file_groups(groups.map(FileGroup::new).collect())
         .with_output_ordering(sort_order(table).into_iter().collect())
@@ -128,6 +137,61 @@ pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
     });
     LexOrdering::new(exprs)
 }
+
+/// A file, or the rows of it that may match.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    file: Arc<DataFile>,
+    rows: Option<(RowSelection, BlockCounts)>,
+}
+
+impl Part {
+    pub(crate) fn whole(file: &Arc<DataFile>) -> Self {
+        Self { file: Arc::clone(file), rows: None }
+    }
+
+    fn partitioned(&self, schema: &Schema) -> PartitionedFile {
+        let file = partitioned(&self.file, schema);
+        match &self.rows {
+            None => file,
+            Some((rows, counts)) => file
+                .with_extension(ParquetRowSelection::new(rows.clone()))
+                .with_extension(counts.clone()),
+        }
+    }
+}
+
+impl FileAccess {
+    /// Leaves out the files, and the blocks of files, that the text index says hold nothing that the filters ask for.
+    async fn narrow(
+        &self,
+        table: &TableSpec,
+        files: Vec<Arc<DataFile>>,
+        filters: &[Expr],
+    ) -> Result<Vec<Part>> {
+        let Some(probe) = text_index::probe_of(table, filters) else {
+            return Ok(files.iter().map(Part::whole).collect());
+        };
+        let narrowed = stream::iter(files).map(|file| self.narrow_file(file, &probe));
+        narrowed
+            .buffered(FILES_ASKED_AT_ONCE)
+            .try_filter_map(async |part| Ok(part))
+            .try_collect()
+            .await
+    }
+
+    async fn narrow_file(&self, file: Arc<DataFile>, probe: &Probe) -> Result<Option<Part>> {
+        let selected = text_index::select(&file, probe, &*self.store, &self.footers).await?;
+        Ok(match selected {
+            Selected::Everything => Some(Part { file, rows: None }),
+            Selected::Nothing => None,
+            Selected::Rows(rows, counts) => Some(Part { file, rows: Some((rows, counts)) }),
+        })
+    }
+}
+
+/// Indexes that are read at the same time.
+const FILES_ASKED_AT_ONCE: usize = 8;
 
 /// A file with what the manifest knows of it; from the counts alone `count(*)` needs no file.
 fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
@@ -172,9 +236,11 @@ impl TableProvider for StoreTable {
             .with_limit(limit);
         let memory = DataSourceExec::from_data_source(memory);
         let files = self.kept_files(pruning.as_ref());
-        let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) else {
+        let Some(access) = &self.files else { return Ok(memory) };
+        let files = access.narrow(self.spec, files, filters).await?;
+        if files.is_empty() {
             return Ok(memory);
-        };
+        }
         let groups = spread(files, threads);
         let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
         if parts.iter().all(Vec::is_empty) {

@@ -86,6 +86,10 @@ pub struct TableSpec {
     pub source: &'static str,
     /// Columns that the store sorts files by, most significant first.
     pub sort: &'static [&'static str],
+    /// Columns of identities: the store's files can be asked which blocks of rows hold a whole value.
+    pub ids: &'static [&'static str],
+    /// Columns of text: the store's files can be asked which blocks of rows hold a word or a part of one.
+    pub words: &'static [&'static str],
     /// All columns; `ts` and `host` come first.
     pub columns: &'static [Column],
 }
@@ -246,7 +250,7 @@ pub mod kind {
     }
 }
 
-/// Declares a table: row struct, builder and spec.
+/// Declares a table: row struct, builder and spec. `ids` and `words` may be left out.
 ///
 /// ```text
 /// table! {
@@ -266,6 +270,8 @@ macro_rules! table {
         grain: $grain:literal;
         source: $source:literal;
         sort: [$($sort:ident),+ $(,)?];
+        $(ids: [$($find_id:ident),+ $(,)?];)?
+        $(words: [$($find_word:ident),+ $(,)?];)?
         $($id:literal $column:ident: $kind:ident = $column_doc:literal;)+
     ) => {
         $(#[doc = $doc])+
@@ -282,6 +288,8 @@ macro_rules! table {
                 grain: $grain,
                 source: $source,
                 sort: &[$(stringify!($sort)),+],
+                ids: &[$($(stringify!($find_id)),+)?],
+                words: &[$($(stringify!($find_word)),+)?],
                 columns: &[$($crate::Column {
                     id: $id,
                     name: stringify!($column),
@@ -337,7 +345,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use expect_test::expect;
 
-    use crate::{Log, LogRows, Micros, Rows, TABLES};
+    use crate::{DataKind, Log, LogRows, Micros, Rows, TABLES};
 
     #[test]
     fn rows_become_a_batch_with_the_schema_of_the_spec() {
@@ -375,6 +383,10 @@ mod tests {
             assert_eq!(ids.len(), names.len(), "field ids of {} repeat", spec.name);
             for sort in spec.sort {
                 assert!(names.contains(sort), "{} sorts by `{sort}`, which it has not", spec.name);
+            }
+            for name in spec.ids.iter().chain(spec.words) {
+                let kind = spec.column(name).map(|column| column.kind);
+                assert_eq!(kind, Some(DataKind::Text), "{}.{name} cannot be searched", spec.name);
             }
             for column in spec.columns {
                 assert!(

@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     Tables(TablesArgs),
     Rules(RulesArgs),
+    Store(StoreArgs),
     Wire(WireArgs),
     Capture(CaptureArgs),
     Config(ConfigArgs),
@@ -426,6 +427,47 @@ pub(crate) struct TablesArgs {
     /// The table to describe.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+}
+
+/// Look at the files of a data directory, whether a weir has it or not.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir store check                               read every file: is it what the manifest says?
+  weir store stats                               files, rows and bytes of each table
+  weir store stats request --data /srv/weir      what each column of a table costs")]
+pub(crate) struct StoreArgs {
+    /// What to look at.
+    #[command(subcommand)]
+    pub(crate) action: StoreAction,
+}
+
+/// Commands about stored files; they only read.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreAction {
+    /// Read every row of every file: decoding, order, times, text index, and files that nobody names.
+    ///
+    /// Ends with 1 when a file is not as the manifest says.
+    Check {
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// What tables cost, or the columns of one.
+    Stats {
+        /// The table whose columns are listed.
+        #[arg(value_name = "TABLE")]
+        table: Option<String>,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+}
+
+impl StoreAction {
+    /// The flag `--data`.
+    pub(crate) fn data(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Check { data } | Self::Stats { data, .. } => data.data.as_ref(),
+        }
+    }
 }
 
 /// List, show and test rules.

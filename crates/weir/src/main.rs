@@ -34,6 +34,7 @@ mod remote;
 mod rules_command;
 mod server;
 mod show;
+mod store_command;
 mod terminal;
 mod time_zone;
 mod up;
@@ -126,6 +127,11 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Audit(args) => return audit::run(&args, &load()?.values),
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
+        Command::Store(args) => {
+            let mut config = load()?;
+            config.apply_data(args.action.data());
+            return store_command::run(&config.values, &args.action);
+        }
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => show::config(&load()?, args.format),

@@ -1,8 +1,15 @@
 //! SQL functions for logs and addresses that the engine lacks. Each is pure: NULL in, NULL out.
 
 mod address;
+mod counter;
+mod percentile;
+mod phrase;
+mod search;
+mod sketch;
 mod token;
 mod url;
+
+pub(crate) use search::SearchRewrite;
 
 use std::sync::Arc;
 
@@ -10,12 +17,24 @@ use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, StringArray};
 use arrow_schema::DataType;
 use datafusion::common::{Result, exec_err};
-use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::scalar::ScalarValue;
 
 /// All of them; `docs/sql.md` describes them for users.
 pub(crate) fn all() -> Vec<ScalarUDF> {
-    vec![token::has_token(), address::ip_in(), address::ip_network(), url::url_parameter()]
+    vec![
+        token::has_token(),
+        phrase::has_phrase(),
+        search::search(),
+        address::ip_in(),
+        address::ip_network(),
+        url::url_parameter(),
+    ]
+}
+
+/// All aggregate functions.
+pub(crate) fn aggregates() -> Vec<AggregateUDF> {
+    vec![percentile::percentile(), counter::counter_increase(), counter::counter_rate()]
 }
 
 /// A function of a text and constants: `prepare` reads the constants once per batch, and gives what makes each value.

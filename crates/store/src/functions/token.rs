@@ -5,6 +5,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
 
 use super::{of_text, text_of};
+use crate::text_index::is_word;
 
 /// `has_token(text, token)`: whether `token` stands in `text` as a whole word, upper and lower case told apart.
 pub(super) fn has_token() -> ScalarUDF {
@@ -21,11 +22,6 @@ fn token_of(constants: &[Option<ScalarValue>]) -> Result<Option<String>> {
         ),
         token => Ok(token.map(str::to_owned)),
     }
-}
-
-/// Letters, digits and `_` of ASCII, and every byte of a character beyond it.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
 fn contains(text: &str, token: &str) -> bool {

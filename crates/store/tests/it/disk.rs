@@ -1,5 +1,6 @@
 //! Rows on their way through log, memory and files: each is seen once, whatever happens around it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -265,7 +266,7 @@ async fn hot_rows_are_flushed_by_age() {
 }
 
 /// Every file below `dir`.
-fn walk(dir: &std::path::Path) -> Vec<String> {
+fn walk(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -276,4 +277,25 @@ fn walk(dir: &std::path::Path) -> Vec<String> {
         }
     }
     files
+}
+
+#[tokio::test]
+async fn manifest_that_cannot_be_written_costs_no_file_and_no_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    store.append(parcel(1, 0, 1000)).await.unwrap();
+    let other = rusqlite::Connection::open(dir.path().join("manifest.sqlite")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = store.flush().await.expect_err("somebody else has the manifest");
+    assert!(error.to_string().contains("manifest.sqlite"), "{error}");
+    let written = walk(&dir.path().join("data"));
+    assert_eq!(written.len(), 1, "what the manifest may know after a loss of power stays");
+    assert_eq!(number(&store, "select count(*) from log").await, 1000);
+    other.execute_batch("ROLLBACK").unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(walk(&dir.path().join("data")), written, "the same files, not written again");
+    assert_eq!(number(&store, "select count(*) from log").await, 1000);
+    drop(store);
+    let store = Store::open(options(dir.path())).unwrap();
+    assert_eq!(number(&store, "select count(*) from log").await, 1000);
 }

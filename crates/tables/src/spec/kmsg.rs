@@ -6,6 +6,7 @@ table! {
     grain: "one row per kernel message";
     source: "/dev/kmsg";
     sort: [ts];
+    words: [body];
     1 ts: Time = "When the kernel said it (boot time plus its stamp).";
     2 host: Text = "The host whose kernel it is.";
     3 sequence: Int = "The kernel's number of the message; with the boot id its identity.";

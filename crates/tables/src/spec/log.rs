@@ -6,6 +6,7 @@ table! {
     grain: "one row per log line that was understood and is not a request; a line is in exactly one of `log`, `request` and `reject`";
     source: "log files and the journal";
     sort: [ts];
+    words: [body];
     1 ts: Time = "When it happened, as the line says; the time of reading when the line has no time.";
     2 host: Text = "The host whose log it is.";
     3 observed_ts: Time = "When the agent read the line.";

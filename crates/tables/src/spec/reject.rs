@@ -6,6 +6,7 @@ table! {
     grain: "one row per line that did not parse";
     source: "every parser";
     sort: [ts];
+    words: [raw];
     1 ts: Time = "When the line was read.";
     2 host: Text = "The host whose line it is.";
     3 source: Text = "The file it was read from.";

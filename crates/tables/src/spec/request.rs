@@ -6,6 +6,8 @@ table! {
     grain: "one row per request and tier that recorded it";
     source: "access logs of nginx, HAProxy and Apache, captures that `weir wire` reads, live taps; later the edge and the beacon";
     sort: [ts];
+    ids: [request_id, server_address];
+    words: [url_path, url_query, user_agent_original, http_request_header_referer];
     1 ts: Time = "When the tier wrote the record: at completion for proxies' logs.";
     2 host: Text = "The host that recorded it.";
     3 tier: Text = "Where the clock stood: `client`, `edge`, `wire_edge`, `proxy`, `wire_upstream` or `app`.";

@@ -6,6 +6,8 @@ table! {
     grain: "one row per span";
     source: "intake: OTLP";
     sort: [ts];
+    ids: [trace_id, span_id, parent_span_id];
+    words: [name, status_message];
     1 ts: Time = "When the span began, by the sender's clock.";
     2 host: Text = "The resource's `host.name`, else the address that sent it.";
     3 observed_ts: Time = "When it arrived.";

@@ -24,6 +24,7 @@ mod parse;
 mod query;
 mod rotating;
 mod scrape;
+mod store;
 mod torture;
 mod up;
 mod wire;

@@ -1,0 +1,44 @@
+//! Readers of data files: footers are kept, and what the text index spared is counted in the plan's metrics.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::{
+    CachedParquetFileReaderFactory, ParquetFileReaderFactory,
+};
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
+use object_store::ObjectStore;
+use parquet::arrow::async_reader::AsyncFileReader;
+
+use crate::text_index::BlockCounts;
+
+/// Makes readers; `explain analyze` shows their counts beside Parquet's own.
+#[derive(Debug)]
+pub(crate) struct CountingReaders(CachedParquetFileReaderFactory);
+
+impl CountingReaders {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, footers: Arc<FileMetadataCache>) -> Self {
+        Self(CachedParquetFileReaderFactory::new(store, footers))
+    }
+}
+
+impl ParquetFileReaderFactory for CountingReaders {
+    fn create_reader(
+        &self,
+        partition: usize,
+        file: PartitionedFile,
+        footer_bytes: Option<usize>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        if let Some(counts) = file.extension::<BlockCounts>() {
+            let add = |name, count| MetricBuilder::new(metrics).counter(name, partition).add(count);
+            counts.counted.call_once(|| {
+                add("text_index_blocks_kept", counts.kept);
+                add("text_index_blocks_left_out", counts.left_out);
+            });
+        }
+        self.0.create_reader(partition, file, footer_bytes, metrics)
+    }
+}

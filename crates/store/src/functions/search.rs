@@ -1,0 +1,232 @@
+//! `search('timeout "connection reset" host:web1 -debug')`: a condition on a row in the words of people.
+//!
+//! It is no function that runs: before planning it becomes conditions on columns of the tables in question, which the text
+//! index then understands as if they had been written out.
+
+use std::sync::Arc;
+
+use arrow_array::BooleanArray;
+use arrow_schema::{DataType, FieldRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, DFSchema, Result, TableReference, plan_err};
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarUDF, Volatility, create_udf, lit};
+use datafusion::logical_expr::{Operator, binary_expr};
+use datafusion::scalar::ScalarValue;
+use weir_tables::{TABLES, TableSpec};
+
+use super::phrase::{Phrase, has_phrase};
+
+/// The name under which SQL knows it.
+pub(super) fn search() -> ScalarUDF {
+    let never = |_: &[ColumnarValue]| {
+        debug_assert!(false, "it is rewritten before anything runs");
+        Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(vec![false]))))
+    };
+    let (types, answer) = (vec![DataType::Utf8], DataType::Boolean);
+    create_udf("search", types, answer, Volatility::Immutable, Arc::new(never))
+}
+
+/// Puts conditions on columns in the place of `search(…)`.
+#[derive(Debug)]
+pub(crate) struct SearchRewrite;
+
+impl FunctionRewrite for SearchRewrite {
+    fn name(&self) -> &'static str {
+        "search"
+    }
+
+    fn rewrite(
+        &self,
+        expr: Expr,
+        schema: &DFSchema,
+        _: &ConfigOptions,
+    ) -> Result<Transformed<Expr>> {
+        let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
+        if call.name() != "search" {
+            return Ok(Transformed::no(expr));
+        }
+        let [Expr::Literal(ScalarValue::Utf8(Some(text)), _)] = call.args.as_slice() else {
+            return plan_err!("search wants one constant text: search('timeout -debug')");
+        };
+        let terms = terms(text)?;
+        let conditions = terms.iter().map(|term| term.condition(schema));
+        let all = conditions.collect::<Result<Vec<_>>>()?.into_iter().reduce(Expr::and);
+        match all {
+            Some(all) => Ok(Transformed::yes(all)),
+            None => plan_err!("search: there is no word in `{text}`"),
+        }
+    }
+}
+
+/// One thing that a row has to have, or not.
+#[derive(Debug, PartialEq, Eq)]
+struct Term {
+    is_wanted: bool,
+    field: Option<String>,
+    text: String,
+}
+
+/// Words, "phrases", field:value, and a `-` before what must not be.
+fn terms(text: &str) -> Result<Vec<Term>> {
+    let mut terms = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let (is_wanted, after) =
+            rest.strip_prefix('-').map_or((true, rest), |after| (false, after));
+        let end = after.find(|c: char| c == ':' || c == '"' || c.is_whitespace());
+        let field = end.filter(|end| after[*end..].starts_with(':') && *end > 0);
+        let (field, after) = match field {
+            Some(end) => (Some(after[..end].to_owned()), &after[end + 1..]),
+            None => (None, after),
+        };
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => match quoted.split_once('"') {
+                Some(parts) => parts,
+                None => return plan_err!("search: the quote in `{text}` has no end"),
+            },
+            None => after.split_at(after.find(char::is_whitespace).unwrap_or(after.len())),
+        };
+        terms.push(Term { is_wanted, field, text: value.to_owned() });
+        rest = after.trim_start();
+    }
+    Ok(terms)
+}
+
+impl Term {
+    fn condition(&self, schema: &DFSchema) -> Result<Expr> {
+        let condition = match &self.field {
+            Some(field) => self.field_condition(field, schema)?,
+            None => self.text_condition(schema)?,
+        };
+        // NULL is no match, and so a match of the contrary.
+        let condition = Box::new(condition);
+        Ok(if self.is_wanted { Expr::IsTrue(condition) } else { Expr::IsNotTrue(condition) })
+    }
+
+    fn text_condition(&self, schema: &DFSchema) -> Result<Expr> {
+        self.check_phrase()?;
+        let places = searched(schema);
+        let conditions = places.into_iter().map(|(column, is_id)| self.in_text(column, is_id));
+        match conditions.reduce(Expr::or) {
+            Some(any) => Ok(any),
+            None => plan_err!("search: nothing here has a text to search; use it in `where`"),
+        }
+    }
+
+    fn in_text(&self, column: Column, is_id: bool) -> Expr {
+        if is_id {
+            Expr::Column(column).eq(lit(self.text.as_str()))
+        } else {
+            has_phrase().call(vec![Expr::Column(column), lit(self.text.as_str())])
+        }
+    }
+
+    fn field_condition(&self, name: &str, schema: &DFSchema) -> Result<Expr> {
+        let Some((table, field)) = schema.iter().find(|(_, field)| field.name() == name) else {
+            return plan_err!(
+                "search: there is no column `{name}`; put a text with `:` in quotes: \"{name}:{}\"",
+                self.text
+            );
+        };
+        let column = Column::new(table.cloned(), name);
+        let (operator, value) = self.comparison();
+        let wrong = |what: &str| plan_err!("search: `{value}` is no {what}, as `{name}` is");
+        let value = match field.data_type() {
+            DataType::Utf8 if operator == Operator::Eq => {
+                self.check_phrase()?;
+                let spec = spec_of(schema, table);
+                return Ok(self.in_text(column, spec.is_some_and(|spec| spec.ids.contains(&name))));
+            }
+            DataType::Int64 => match value.parse::<i64>() {
+                Ok(number) => lit(number),
+                Err(_) => return wrong("whole number"),
+            },
+            DataType::Float64 => match value.parse::<f64>() {
+                Ok(number) => lit(number),
+                Err(_) => return wrong("number"),
+            },
+            DataType::Boolean => match value.parse::<bool>() {
+                Ok(flag) => lit(flag),
+                Err(_) => return wrong("`true` or `false`"),
+            },
+            _ => {
+                return plan_err!(
+                    "search: `{name}` cannot be asked for like this; write `and {name} …` after it"
+                );
+            }
+        };
+        Ok(binary_expr(Expr::Column(column), operator, value))
+    }
+
+    /// `>=500` as an operator and a value; without one it is `=`.
+    fn comparison(&self) -> (Operator, &str) {
+        let signs = [
+            (">=", Operator::GtEq),
+            ("<=", Operator::LtEq),
+            (">", Operator::Gt),
+            ("<", Operator::Lt),
+        ];
+        let found = signs.into_iter().find_map(|(sign, operator)| {
+            self.text.strip_prefix(sign).map(|value| (operator, value))
+        });
+        found.unwrap_or((Operator::Eq, &self.text))
+    }
+
+    fn check_phrase(&self) -> Result<()> {
+        match Phrase::new(&self.text) {
+            Some(_) => Ok(()),
+            None => plan_err!("search: `{}` has no word", self.text),
+        }
+    }
+}
+
+/// The columns that a free text is looked for in, and whether they are ids: those that the tables say, of tables that
+/// say none all texts.
+fn searched(schema: &DFSchema) -> Vec<(Column, bool)> {
+    let texts = schema.iter().filter(|(_, field)| *field.data_type() == DataType::Utf8);
+    let place = |(table, field): (Option<&TableReference>, &FieldRef)| {
+        let name = field.name().as_str();
+        let spec = spec_of(schema, table);
+        let says_none = spec.is_none_or(|spec| spec.ids.is_empty() && spec.words.is_empty());
+        let is_id = spec.is_some_and(|spec| spec.ids.contains(&name));
+        let is_searched = says_none || is_id || spec.is_some_and(|spec| spec.words.contains(&name));
+        is_searched.then(|| (Column::new(table.cloned(), name), is_id))
+    };
+    texts.filter_map(place).collect()
+}
+
+/// The table behind a name in a query, which may be an alias: it is known by its columns.
+fn spec_of(schema: &DFSchema, table: Option<&TableReference>) -> Option<&'static TableSpec> {
+    let names = || schema.iter().filter(|(of, _)| *of == table).map(|(_, field)| field.name());
+    let is_it = |spec: &&&TableSpec| names().eq(spec.columns.iter().map(|column| column.name));
+    TABLES.iter().find(is_it).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Term, terms};
+
+    #[test]
+    fn terms_are_words_phrases_fields_and_what_must_not_be() {
+        let term = |is_wanted, field: Option<&str>, text: &str| Term {
+            is_wanted,
+            field: field.map(str::to_owned),
+            text: text.to_owned(),
+        };
+        let read =
+            terms(r#" timeout "connection reset" host:web1 -debug -program:"my app" 12:30 "#);
+        let expected = [
+            term(true, None, "timeout"),
+            term(true, None, "connection reset"),
+            term(true, Some("host"), "web1"),
+            term(false, None, "debug"),
+            term(false, Some("program"), "my app"),
+            term(true, Some("12"), "30"),
+        ];
+        assert_eq!(read.unwrap(), expected);
+        assert!(terms("a \"b").is_err());
+        assert!(terms("  ").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,236 @@
+//! Looks at a data directory from outside, whether a weir has it or not: what its files cost, and whether they are what
+//! the manifest says. It only reads.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use arrow_array::{Array, RecordBatch};
+use arrow_ord::ord::make_comparator;
+use arrow_schema::Schema;
+use arrow_select::concat::concat_batches;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ParquetMetaData;
+use weir_tables::TableSpec;
+
+use crate::data_file::SORT;
+use crate::error::{ErrorKind, StoreError};
+use crate::hot::timestamps;
+use crate::manifest::{DataFile, Manifest};
+use crate::text_index::{BLOCK_ROWS, IndexBuilder, METADATA_KEY, TextIndex};
+
+/// What a data directory holds.
+#[derive(Clone, Debug, Default)]
+pub struct Inspection {
+    /// Tables that have files, by name.
+    pub tables: BTreeMap<&'static str, TableCost>,
+    /// What is not as it should be: path below the directory, and why.
+    pub problems: Vec<(String, String)>,
+    /// Files of tables that the manifest does not name: of a flush under way, or left by a kill; the next start deletes them.
+    pub unknown_files: Vec<String>,
+}
+
+/// What the files of a table cost.
+#[derive(Clone, Debug, Default)]
+pub struct TableCost {
+    /// Files that queries read.
+    pub file_count: u64,
+    /// Their rows.
+    pub row_count: u64,
+    /// Their bytes, with all that follows.
+    pub byte_count: u64,
+    /// Bytes of the text index.
+    pub index_bytes: u64,
+    /// Compressed bytes of each column.
+    pub column_bytes: BTreeMap<String, u64>,
+}
+
+/// Looks at the store in `dir`; with `is_thorough` every row of every file is read.
+///
+/// # Errors
+/// `Io`, `Corrupt` when there is no manifest that can be read. What is wrong with files is in the answer.
+pub fn inspect(dir: &Path, is_thorough: bool) -> Result<Inspection, StoreError> {
+    let manifest = dir.join("manifest.sqlite");
+    if !manifest.exists() {
+        let text = format!("cannot look at `{}`: it has no `manifest.sqlite`", dir.display());
+        return Err(StoreError::new(ErrorKind::Io, text)
+            .with_hint("name a hub's data directory with `--data`"));
+    }
+    let content = Manifest::read(&manifest)?.load()?;
+    let mut inspection = Inspection::default();
+    for file in &content.files {
+        let outcome = Look { dir, file, is_thorough }.look(&mut inspection);
+        if let Err(why) = outcome {
+            // A running weir may have merged it away in the meantime.
+            let paths = Manifest::read(&manifest)?.load()?.paths;
+            if paths.contains(&file.path) {
+                inspection.problems.push((file.path.clone(), why));
+            }
+        }
+    }
+    let known: HashSet<&String> = content.paths.iter().collect();
+    let waiting = Manifest::read(&manifest)?.gc_queue()?;
+    inspection.unknown_files = data_files(dir)
+        .into_iter()
+        .filter(|path| !known.contains(path) && !waiting.iter().any(|(_, gone)| gone == path))
+        .collect();
+    Ok(inspection)
+}
+
+/// Parquet files on the disk, as the manifest would name them.
+fn data_files(dir: &Path) -> Vec<String> {
+    let entries = |dir: PathBuf| {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path())
+    };
+    let files = entries(dir.join("data")).flat_map(entries).flat_map(entries);
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "parquet"));
+    let mut names: Vec<String> =
+        files.filter_map(|path| Some(path.strip_prefix(dir).ok()?.to_str()?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+/// One file being looked at.
+struct Look<'a> {
+    dir: &'a Path,
+    file: &'a DataFile,
+    is_thorough: bool,
+}
+
+impl Look<'_> {
+    fn look(&self, inspection: &mut Inspection) -> Result<(), String> {
+        let path = self.dir.join(&self.file.path);
+        let fail = |error: &dyn std::fmt::Display| format!("cannot be read: {error}");
+        let file = File::open(&path).map_err(|error| fail(&error))?;
+        let length = file.metadata().map_err(|error| fail(&error))?.len();
+        if length != self.file.byte_count {
+            return Err(format!("has {length} bytes, not {}", self.file.byte_count));
+        }
+        let twin = file.try_clone().map_err(|error| fail(&error))?;
+        let reader =
+            ParquetRecordBatchReaderBuilder::try_new(twin).map_err(|error| fail(&error))?;
+        let rows = reader.metadata().file_metadata().num_rows().cast_unsigned();
+        if rows != self.file.row_count {
+            return Err(format!("has {rows} rows, not {}", self.file.row_count));
+        }
+        let index = self.index(reader.metadata());
+        let cost = inspection.tables.entry(self.file.table.name).or_default();
+        cost.add(self.file, reader.metadata(), index.as_ref());
+        if self.is_thorough {
+            let is_of_today = has_columns(reader.schema(), self.file.table);
+            let rows = reader.with_batch_size(BLOCK_ROWS).build().map_err(|error| fail(&error))?;
+            let index = index.filter(|_| is_of_today);
+            self.read(rows, is_of_today, index.map(|index| IndexCheck::new(&file, index)))?;
+        }
+        Ok(())
+    }
+
+    fn index(&self, footer: &ParquetMetaData) -> Option<TextIndex> {
+        let pairs = footer.file_metadata().key_value_metadata()?;
+        let text = pairs.iter().find(|pair| pair.key == METADATA_KEY)?.value.as_deref()?;
+        TextIndex::from_text(text, self.file.row_count)
+    }
+
+    /// Reads all rows: each can be decoded, they are in order, within the times that the manifest says, and the index
+    /// is theirs. Of files that are older than a column only the first is looked at.
+    fn read(
+        &self,
+        rows: ParquetRecordBatchReader,
+        is_of_today: bool,
+        mut index: Option<IndexCheck<'_>>,
+    ) -> Result<(), String> {
+        let (mut least, mut most) = (i64::MAX, i64::MIN);
+        let mut builder = index.as_ref().and_then(|_| IndexBuilder::new(self.file.table));
+        let mut before: Option<RecordBatch> = None;
+        for rows in rows {
+            let rows = rows.map_err(|error| format!("cannot be read: {error}"))?;
+            if !is_of_today || rows.num_rows() == 0 {
+                continue;
+            }
+            least = timestamps(&rows).iter().copied().fold(least, i64::min);
+            most = timestamps(&rows).iter().copied().fold(most, i64::max);
+            check_order(self.file.table, before.as_ref(), &rows)?;
+            if let (Some(builder), Some(index)) = (&mut builder, &mut index) {
+                builder.push(&rows, |bytes| index.compare(bytes))?;
+            }
+            before = Some(rows.slice(rows.num_rows() - 1, 1));
+        }
+        if let (Some(builder), Some(index)) = (builder, &mut index) {
+            builder.finish(|bytes| index.compare(bytes))?;
+        }
+        if is_of_today && (least, most) != (self.file.min_ts, self.file.max_ts) {
+            return Err("has rows of other times than the manifest says".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl TableCost {
+    fn add(&mut self, file: &DataFile, footer: &ParquetMetaData, index: Option<&TextIndex>) {
+        self.file_count += 1;
+        self.row_count += file.row_count;
+        self.byte_count += file.byte_count;
+        self.index_bytes += index.map_or(0, TextIndex::byte_count);
+        for column in footer.row_groups().iter().flat_map(|group| group.columns()) {
+            let name = column.column_path().parts().first().cloned().unwrap_or_default();
+            *self.column_bytes.entry(name).or_default() += column.compressed_size().cast_unsigned();
+        }
+    }
+}
+
+fn has_columns(schema: &Schema, table: &TableSpec) -> bool {
+    let of_today = table.schema();
+    let shape = |schema: &Schema| {
+        let fields = schema.fields().iter();
+        fields.map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>()
+    };
+    shape(schema) == shape(&of_today)
+}
+
+fn check_order(
+    table: &TableSpec,
+    before: Option<&RecordBatch>,
+    rows: &RecordBatch,
+) -> Result<(), String> {
+    let fail = |error: &dyn std::fmt::Display| format!("cannot be compared: {error}");
+    let parts = before.into_iter().chain([rows]);
+    let rows = concat_batches(&rows.schema(), parts).map_err(|error| fail(&error))?;
+    let columns = table.sort.iter().filter_map(|name| rows.column_by_name(name));
+    let compare = columns.map(|column: &std::sync::Arc<dyn Array>| {
+        make_comparator(column, column, SORT).map_err(|error| fail(&error))
+    });
+    let compare = compare.collect::<Result<Vec<_>, _>>()?;
+    let is_sorted = (1..rows.num_rows()).all(|at| {
+        let orders = compare.iter().map(|compare| compare(at - 1, at));
+        orders.reduce(std::cmp::Ordering::then).is_none_or(std::cmp::Ordering::is_le)
+    });
+    if is_sorted { Ok(()) } else { Err("has rows that are not in order".to_owned()) }
+}
+
+/// The index as it stands in a file, compared piece by piece with the one that its rows give.
+struct IndexCheck<'a> {
+    file: &'a File,
+    /// Where pieces are, in the order in which they are written.
+    offsets: std::vec::IntoIter<u64>,
+}
+
+impl<'a> IndexCheck<'a> {
+    fn new(file: &'a File, index: TextIndex) -> Self {
+        let mut sheets = index.ids.sheets;
+        sheets.extend(index.words.sheets);
+        sheets.sort_by_key(|sheet| sheet.offset);
+        let offsets: Vec<u64> = sheets.iter().map(|sheet| sheet.offset).collect();
+        Self { file, offsets: offsets.into_iter() }
+    }
+
+    fn compare(&mut self, bytes: &[u8]) -> Result<u64, String> {
+        let different = || "has a text index that is not of its rows".to_owned();
+        let offset = self.offsets.next().ok_or_else(different)?;
+        let mut stored = vec![0; bytes.len()];
+        let read = self.file.read_exact_at(&mut stored, offset);
+        read.map_err(|error| format!("cannot be read: {error}"))?;
+        if stored == bytes { Ok(offset) } else { Err(different()) }
+    }
+}

@@ -1,0 +1,148 @@
+//! Asks the index of a file which of its blocks a query has to read.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Once};
+
+use datafusion::common::Result;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use object_store::{ObjectMeta, ObjectStore};
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use parquet::file::metadata::PageIndexPolicy;
+
+use super::ask::Probe;
+use super::key::{Key, mask};
+use super::{BLOCK_ROWS, METADATA_KEY, SHEET_BLOCKS, SLOT_BYTES, TextIndex};
+use crate::manifest::DataFile;
+
+/// How many blocks of a file are read; kept with the file in the plan, for its metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockCounts {
+    pub(crate) kept: usize,
+    pub(crate) left_out: usize,
+    /// A file may be opened several times, for parts of it.
+    pub(crate) counted: Arc<Once>,
+}
+
+/// What a query has to read of a file.
+#[derive(Debug)]
+pub(crate) enum Selected {
+    /// The index says nothing, or that every block may match.
+    Everything,
+    Nothing,
+    Rows(RowSelection, BlockCounts),
+}
+
+/// Which rows of `file` may match.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) async fn select(
+    file: &DataFile,
+    probe: &Probe,
+    store: &dyn ObjectStore,
+    footers: &Arc<FileMetadataCache>,
+) -> Result<Selected> {
+    let meta = PartitionedFile::new(file.path.clone(), file.byte_count).object_meta;
+    let Some(index) = index_of(file, &meta, store, footers).await? else {
+        return Ok(Selected::Everything);
+    };
+    let keys: Vec<Key> = keys_of(probe, index).into_iter().collect();
+    if keys.is_empty() {
+        return Ok(Selected::Everything);
+    }
+    let blocks = usize::try_from(file.row_count).unwrap_or(usize::MAX).div_ceil(BLOCK_ROWS);
+    let sheets = 0..blocks.div_ceil(SHEET_BLOCKS);
+    let range = |at: usize, key: &Key| index.group(key.kind).sheets[at].range(key.hash);
+    let ranges = sheets.flat_map(|at| keys.iter().map(move |key| range(at, key)));
+    let answers = store.get_ranges(&meta.location, &ranges.collect::<Vec<_>>()).await?;
+    let mut kept = Vec::new();
+    for answers in answers.chunks(keys.len()) {
+        let holding: Vec<u32> =
+            keys.iter().zip(answers).map(|(key, bytes)| blocks_with(key.hash, bytes)).collect();
+        let found = |key: &Key| keys.binary_search(key).ok().map(|at| holding[at]);
+        let matching = evaluate(probe, &found).unwrap_or(u32::MAX);
+        let count = SHEET_BLOCKS.min(blocks - kept.len());
+        kept.extend((0..count).map(|block| matching & (1 << block) != 0));
+    }
+    Ok(selection(&kept, file.row_count))
+}
+
+/// The index of a file, read with its footer at the first need.
+async fn index_of<'a>(
+    file: &'a DataFile,
+    meta: &ObjectMeta,
+    store: &dyn ObjectStore,
+    footers: &Arc<FileMetadataCache>,
+) -> Result<Option<&'a TextIndex>> {
+    if let Some(known) = file.index.get() {
+        return Ok(known.as_ref());
+    }
+    let footer = DFParquetMetadata::new(store, meta)
+        .with_file_metadata_cache(Some(Arc::clone(footers)))
+        .with_metadata_size_hint(Some(crate::table_provider::FOOTER_BYTES_HINT))
+        .with_page_index_policy(Some(PageIndexPolicy::Optional))
+        .fetch_metadata()
+        .await?;
+    let pairs = footer.file_metadata().key_value_metadata();
+    let pair = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == METADATA_KEY));
+    let index = pair.and_then(|pair| TextIndex::from_text(pair.value.as_deref()?, file.row_count));
+    Ok(file.index.get_or_init(|| index).as_ref())
+}
+
+/// The keys of a probe that this file was indexed for, sorted.
+fn keys_of(probe: &Probe, index: &TextIndex) -> BTreeSet<Key> {
+    let is_known = |key: &Key| index.group(key.kind).columns.contains(&key.column);
+    match probe {
+        Probe::Key(key) => Some(*key).filter(is_known).into_iter().collect(),
+        Probe::All(probes) | Probe::Any(probes) => {
+            probes.iter().flat_map(|probe| keys_of(probe, index)).collect()
+        }
+    }
+}
+
+/// A bit for each block of a sheet whose filter has the key.
+fn blocks_with(key: u64, bytes: &[u8]) -> u32 {
+    let mask = mask(key);
+    let slots = bytes.chunks_exact(SLOT_BYTES).enumerate();
+    slots.fold(0, |blocks, (block, slot)| {
+        let words = slot.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+        let is_in = words.zip(mask).all(|(word, bit)| word & bit == bit);
+        blocks | u32::from(is_in) << block
+    })
+}
+
+/// A bit for each block that may match; `None` where the file does not know.
+fn evaluate(probe: &Probe, found: &impl Fn(&Key) -> Option<u32>) -> Option<u32> {
+    match probe {
+        Probe::Key(key) => found(key),
+        Probe::All(probes) => probes
+            .iter()
+            .filter_map(|probe| evaluate(probe, found))
+            .reduce(|one, other| one & other),
+        Probe::Any(probes) => {
+            probes.iter().try_fold(0, |blocks, probe| Some(blocks | evaluate(probe, found)?))
+        }
+    }
+}
+
+fn selection(kept: &[bool], rows: u64) -> Selected {
+    let counts = BlockCounts {
+        kept: kept.iter().filter(|kept| **kept).count(),
+        left_out: kept.iter().filter(|kept| !**kept).count(),
+        counted: Arc::new(Once::new()),
+    };
+    match counts {
+        BlockCounts { left_out: 0, .. } => return Selected::Everything,
+        BlockCounts { kept: 0, .. } => return Selected::Nothing,
+        _ => {}
+    }
+    let mut left = usize::try_from(rows).unwrap_or(usize::MAX);
+    let selectors = kept.iter().map(|is_kept| {
+        let count = BLOCK_ROWS.min(left);
+        left -= count;
+        if *is_kept { RowSelector::select(count) } else { RowSelector::skip(count) }
+    });
+    Selected::Rows(selectors.collect(), counts)
+}

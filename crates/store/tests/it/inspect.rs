@@ -1,0 +1,98 @@
+//! What `inspect` says of good and of damaged files.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use weir_store::{Store, inspect};
+use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows, Sysctl, SysctlRows};
+
+use crate::tool::{NOON, options, parcel};
+
+/// Files of three tables with different orders, one of them merged from four.
+async fn stored(dir: &std::path::Path) -> Vec<PathBuf> {
+    let opened = weir_store::StoreOptions {
+        maintenance_interval: std::time::Duration::from_millis(20),
+        small_file_count: 3,
+        gc_grace: std::time::Duration::ZERO,
+        ..options(dir)
+    };
+    let store = Store::open(opened).unwrap();
+    for round in 0..4_u64 {
+        store.append(parcel(1, round * 100, round * 100 + 100)).await.unwrap();
+        store.flush().await.unwrap();
+    }
+    let (mut requests, mut settings) = (RequestRows::default(), SysctlRows::default());
+    for number in 0..20_000_i64 {
+        let (ts, id) = (Micros(NOON.0 + number % 500), format!("{number:032x}"));
+        requests.push(&Request { ts, request_id: Some(&id), ..Default::default() });
+        settings.push(&Sysctl {
+            ts,
+            host: ["b", "a"][usize::from(number % 2 == 0)],
+            ..Default::default()
+        });
+    }
+    let batch = |table, rows| Batch { table, rows };
+    let batches = vec![
+        batch(RequestRows::SPEC, requests.finish()),
+        batch(SysctlRows::SPEC, settings.finish()),
+    ];
+    store.append(Parcel { range: None, batches }).await.unwrap();
+    store.flush().await.unwrap();
+    crate::tool::eventually(async || store.stats().file_count == 3).await;
+    store.close().await.unwrap();
+    let found = inspect(dir, true).unwrap();
+    assert_eq!(found.problems, [], "good files");
+    let rows: Vec<_> = found.tables.iter().map(|(name, cost)| (*name, cost.row_count)).collect();
+    assert_eq!(rows, [("log", 400), ("request", 20_000), ("sysctl", 20_000)]);
+    let request = &found.tables["request"];
+    assert!(request.index_bytes > 20_000 && request.column_bytes["request_id"] > 10_000);
+    let columns: u64 = request.column_bytes.values().sum();
+    assert!(columns + request.index_bytes < request.byte_count);
+    ["request", "sysctl"]
+        .iter()
+        .map(|table| {
+            let day = dir.join("data").join(table).join("2026-11-20");
+            std::fs::read_dir(day).unwrap().next().unwrap().unwrap().path()
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn damaged_files_are_told_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = stored(dir.path()).await;
+    let problem = || {
+        let found = inspect(dir.path(), true).unwrap();
+        let all = found.problems.iter().map(|(path, why)| format!("{path}: {why}"));
+        all.collect::<Vec<_>>().join("; ")
+    };
+    let whole = std::fs::read(&files[0]).unwrap();
+    let open = || std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap();
+
+    open().set_len(whole.len() as u64 - 1).unwrap();
+    assert!(problem().contains("bytes, not"), "{}", problem());
+    std::fs::write(&files[0], &whole).unwrap();
+
+    let (at, last) = (whole.len() as u64 - 20, whole.len() as u64 - 4);
+    open().write_all_at(&[0xff; 20], at).unwrap();
+    assert!(problem().contains("cannot be read"), "{}", problem());
+    open().write_all_at(b"PAR1", last).unwrap();
+    assert!(problem().contains("cannot be read"), "{}", problem());
+    std::fs::write(&files[0], &whole).unwrap();
+
+    // The index lies between the row group and the footer: its place stands in the metadata.
+    let text = String::from_utf8_lossy(&whole);
+    let place = text.rsplit("1 8192 8,11;").next().unwrap().split(':').next().unwrap();
+    let place: u64 = place.parse().unwrap();
+    let flipped = whole[usize::try_from(place).unwrap()] ^ 1;
+    open().write_all_at(&[flipped], place).unwrap();
+    assert!(problem().contains("a text index that is not of its rows"), "{}", problem());
+    std::fs::write(&files[0], &whole).unwrap();
+
+    std::fs::rename(&files[1], files[1].with_file_name("999999999999.parquet")).unwrap();
+    let found = inspect(dir.path(), true).unwrap();
+    assert!(problem().contains("No such file"), "{}", problem());
+    assert_eq!(found.unknown_files, ["data/sysctl/2026-11-20/999999999999.parquet"]);
+    let error = inspect(&dir.path().join("data"), true).expect_err("there is no manifest");
+    assert!(error.to_string().contains("manifest.sqlite"), "{error}");
+}

@@ -1,0 +1,44 @@
+//! `weir store`: what a data directory holds, beside a running weir and after it.
+
+use std::time::Duration;
+
+use super::harness::{Weir, quiet, serve, text, wait_for, weir};
+
+#[test]
+fn files_are_checked_and_what_they_cost_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, log) = (dir.path().join("data"), dir.path().join("app.log"));
+    std::fs::write(&log, "the first line\nthe second\n").expect("a directory of our own");
+    let mut command = serve("up", &data);
+    quiet(&mut command);
+    command.arg("--tail").arg(&log);
+    let up = Weir::start(command);
+    let count = "select count(*) from log where source like '%app.log'";
+    let is_read = || (up.number(count) == 2).then_some(());
+    wait_for("two lines", Duration::from_secs(20), is_read);
+    let name = data.to_str().expect("a plain name");
+    let store = |args: &[&str]| weir(&[&["store"], args, &["--data", name]].concat());
+    assert!(store(&["check"]).status.success(), "beside a running weir");
+    assert_eq!(up.terminate(), Some(0));
+
+    let output = store(&["check"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let checked = text(&output.stdout);
+    assert!(checked.ends_with("every file is as the manifest says\n"), "{checked}");
+    let output = store(&["stats", "logs"]);
+    assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
+    assert!(checked.contains("log: 1 files, "), "{checked}");
+    let costs = text(&store(&["stats", "log"]).stdout);
+    assert!(costs.contains("(footers)") && costs.contains("body"), "{costs}");
+
+    let day = std::fs::read_dir(data.join("data/log")).expect("it has files");
+    let day = day.flatten().next().expect("one day").path();
+    let file = std::fs::read_dir(day).expect("it has files").flatten().next().expect("one").path();
+    std::fs::write(&file, "PAR1").expect("it is ours");
+    let output = store(&["check"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("has 4 bytes, not"), "{}", text(&output.stdout));
+
+    let nowhere = weir(&["store", "stats", "--data", "/nowhere"]);
+    assert!(text(&nowhere.stderr).contains("hint: name a hub's data directory"));
+}
