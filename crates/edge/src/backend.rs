@@ -17,7 +17,7 @@ pub(crate) const EVEN: u32 = 16;
 /// A share of 1 in units of virtual time.
 const TURN: u64 = 1 << 20;
 /// How far behind the others a backend's turn may fall: a backend that was slow is not flooded when it is not any more.
-const TURNS_BEHIND: u64 = 32;
+const TURNS_BEHIND: u64 = 256;
 /// Requests that must be unanswered before silence is a stall.
 const STALLED_MIN: u32 = 2;
 
@@ -122,17 +122,18 @@ impl Backend {
             State::CheckFailed
         } else if self.ejected_until.load(Relaxed) > now {
             if self.is_stalled.load(Relaxed) { State::Stalled } else { State::Ejected }
-        } else if now.saturating_sub(self.slow_since()) < nanos(settings.slow_start) {
+        } else if self.slow_since() > 0
+            && now.saturating_sub(self.slow_since()) < nanos(settings.slow_start)
+        {
             State::SlowStart
         } else {
             State::Up
         }
     }
 
-    /// When it last came back; long ago when it was never out.
+    /// When it last came back, or will; 0 when it was never out.
     fn slow_since(&self) -> u64 {
-        let back = self.recovered_at.load(Relaxed).max(self.ejected_until.load(Relaxed));
-        if back == 0 { 0 } else { back }
+        self.recovered_at.load(Relaxed).max(self.ejected_until.load(Relaxed))
     }
 
     /// Its weight in 256ths, less while it starts slowly: from a tenth to the whole.
@@ -140,7 +141,8 @@ impl Backend {
         let whole = u64::from(self.weight.load(Relaxed)) * 256;
         let (back, span) = (self.slow_since(), nanos(settings.slow_start));
         let age = now.saturating_sub(back);
-        if back == 0 || span == 0 || age >= span {
+        // Who is used before it is back is used because none is believed to be ill: as much as any other.
+        if back == 0 || back > now || span == 0 || age >= span {
             return whole.max(1);
         }
         let share = 10 + 90 * u128::from(age) / u128::from(span);

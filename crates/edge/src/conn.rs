@@ -364,8 +364,11 @@ pub(crate) fn write_pieces(
     cx: &mut Context<'_>,
     bufs: &[std::io::IoSlice<'_>],
 ) -> Poll<std::io::Result<usize>> {
+    if let [piece] = bufs {
+        return Pin::new(stream).poll_write(cx, piece);
+    }
     let length: usize = bufs.iter().map(|piece| piece.len()).sum();
-    if bufs.len() < 2 || length > COPIED_BYTES_MAX {
+    if length > COPIED_BYTES_MAX {
         return Pin::new(stream).poll_write_vectored(cx, bufs);
     }
     let mut copy = [0; COPIED_BYTES_MAX];

@@ -44,3 +44,4 @@ pub use settings::{
     BackendSettings, Balance, CertificateFiles, CheckSettings, Limits, ListenerSettings,
     ProxyHeader, Settings, UpstreamSettings,
 };
+pub use tls::check_certificates;

@@ -345,9 +345,9 @@ mod tests {
     fn equal_backends_get_equal_shares_whatever_the_algorithm() {
         for balance in [Balance::TwoChoices, Balance::LeastConnections, Balance::RoundRobin] {
             for under_way in [1, 8, 64] {
-                let shares = shares(&pool(balance, &FOUR), SECOND, 20_000, under_way);
+                let shares = shares(&pool(balance, &FOUR), SECOND, 40_000, under_way);
                 for share in &shares {
-                    let is_even = (4_900..=5_100).contains(share);
+                    let is_even = (9_800..=10_200).contains(share);
                     assert!(is_even, "{balance:?} {under_way}: {shares:?}");
                 }
             }

@@ -286,7 +286,8 @@ impl Exchange {
         let may_rest = self.live.pool.settings.proxy_header == ProxyHeader::Off;
         let record = self.record;
         let under_way = UnderWay { upstream, place, wait, record, may_rest };
-        let mut relay = Relay { body, under_way: Some(under_way), serving: self.serving };
+        let mut relay =
+            Relay { body, under_way: Some(under_way), serving: self.serving, error: None };
         if relay.is_end_stream() {
             relay.complete();
             return Response::from_parts(parts, Answer::Own(None));

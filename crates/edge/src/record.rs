@@ -131,7 +131,7 @@ fn int(value: u64) -> i64 {
 }
 
 fn text(value: Option<&HeaderValue>) -> Option<&str> {
-    value.and_then(|value| value.to_str().ok())
+    value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
 }
 
 fn version(version: Version) -> &'static str {

@@ -25,6 +25,8 @@ pub(crate) struct Relay {
     /// `None` once the answer is whole, or will never be.
     pub(crate) under_way: Option<UnderWay>,
     pub(crate) serving: Rc<Serving>,
+    /// What ends the client's connection, once it has what came before.
+    pub(crate) error: Option<hyper::Error>,
 }
 
 /// What an answer holds until it is whole.
@@ -43,6 +45,9 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         let mut poll = Pin::new(&mut self.body).poll_frame(cx);
         if poll.is_pending()
             && let Some(under_way) = &mut self.under_way
@@ -50,9 +55,10 @@ impl Relay {
             under_way.upstream.drive(cx);
             poll = Pin::new(&mut self.body).poll_frame(cx);
         }
-        match &poll {
+        match poll {
             Poll::Pending => return self.wait_for_more(cx),
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Err(error))) => return self.cut(error, Failure::AnswerCut, cx),
+            Poll::Ready(Some(Ok(ref frame))) => {
                 if let Some(under_way) = &mut self.under_way {
                     under_way.wait.touch(coarse_ns());
                     under_way.record.body_bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
@@ -61,7 +67,6 @@ impl Relay {
                     self.complete();
                 }
             }
-            Poll::Ready(Some(Err(_))) => self.fail(Failure::AnswerCut),
             Poll::Ready(None) => self.complete(),
         }
         poll
@@ -100,6 +105,19 @@ impl Relay {
             self.serving.worker.rest(upstream, now);
         }
         record.finish();
+    }
+
+    /// hyper ends a connection at an error without writing what it holds: it is given one turn to do so.
+    fn cut(
+        &mut self,
+        error: hyper::Error,
+        failure: Failure,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.fail(failure);
+        self.error = Some(error);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn fail(&mut self, failure: Failure) {

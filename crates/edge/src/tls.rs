@@ -18,7 +18,7 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::EdgeError;
-use crate::settings::CertificateFiles;
+use crate::settings::{CertificateFiles, Settings};
 
 /// Certificates that follow their files.
 pub(crate) struct Certificates {
@@ -83,6 +83,14 @@ impl Certificates {
             }
         }
     }
+}
+
+/// Reads the certificates of `settings` and forgets them.
+///
+/// # Errors
+/// When one cannot be read or used.
+pub fn check_certificates(settings: &Settings) -> Result<(), EdgeError> {
+    Certificates::load(&settings.certificates).map(drop)
 }
 
 fn times(files: &[CertificateFiles]) -> Vec<Option<SystemTime>> {

@@ -1,7 +1,9 @@
 //! WebSocket and other protocols that begin as HTTP/1.1 (RFC 9110 §7.8): after 101 the bytes pass as they are.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::io;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ use crate::serving::{OpenRecord, Serving};
 use crate::time::{nanos, now_ns};
 use crate::upstream::Upstream;
 
+/// When one side has closed, the other is waited for that long after its last byte.
+const LINGER: Duration = Duration::from_secs(5);
 /// Bytes on their way in one direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -68,11 +72,33 @@ async fn pass(on_upgrade: OnUpgrade, upstream: Upstream, idle: Duration) -> io::
     let (client_read, client_write) = tokio::io::split(&mut client);
     let (backend_read, backend_write) = backend.split();
     let moved = Cell::new(now_ns());
-    tokio::try_join!(
-        copy(client_read, backend_write, idle, &moved),
-        copy(backend_read, client_write, idle, &moved)
-    )?;
-    Ok(())
+    let mut up = pin!(copy(client_read, backend_write, idle, &moved));
+    let mut down = pin!(copy(backend_read, client_write, idle, &moved));
+    tokio::select! {
+        ended = &mut up => {
+            ended?;
+            linger(down, &moved).await
+        }
+        ended = &mut down => {
+            ended?;
+            linger(up, &moved).await
+        }
+    }
+}
+
+/// One side has said all: the other may go on while bytes move.
+async fn linger(
+    mut other: Pin<&mut impl Future<Output = io::Result<()>>>,
+    moved: &Cell<u64>,
+) -> io::Result<()> {
+    loop {
+        if let Ok(ended) = tokio::time::timeout(LINGER, &mut other).await {
+            return ended;
+        }
+        if now_ns().saturating_sub(moved.get()) >= nanos(LINGER) {
+            return Ok(());
+        }
+    }
 }
 
 /// One direction, until it ends, or nothing comes in either for `idle`.

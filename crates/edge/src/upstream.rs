@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::backend::Backend;
 use crate::body::RequestBody;
+use crate::conn::write_pieces;
 use crate::record::Failure;
 use crate::settings::{Limits, UpstreamSettings};
 use crate::time::now_ns;
@@ -130,7 +131,7 @@ impl AsyncWrite for UpstreamIo {
         cx: &mut Context<'_>,
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        let poll = write_pieces(&mut self.stream, cx, bufs);
         count(&self.backend.totals.sent_bytes, &poll);
         poll
     }

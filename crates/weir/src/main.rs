@@ -12,6 +12,7 @@ mod client;
 mod clock;
 mod config;
 mod doctor;
+mod edge;
 mod explain;
 mod failure;
 mod fleet;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let reload = |args| edge::reload_of(load, cli.config.clone(), args);
     let load = || load(cli.config.as_deref(), cli.log_level.as_ref());
     match cli.command {
         Command::Up(args) => {
@@ -82,7 +84,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
             own_memory::use_small_pages();
-            up::run(&config, true)?;
+            up::run(&config, true, &reload(None))?;
         }
         Command::Hub(args) => {
             let mut config = load()?;
@@ -94,7 +96,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 fleet::command::hub(&config.values, action)?;
             } else {
                 own_memory::use_small_pages();
-                up::run(&config, false)?;
+                up::run(&config, false, &reload(None))?;
             }
         }
         Command::Agent(args) => {
@@ -113,9 +115,11 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 fleet::command::join(&config.values, token)?;
             } else {
                 own_memory::use_small_pages();
-                agent::run(&config, args.join.as_deref(), args.insecure)?;
+                let role = agent::Role { is_watching: true, is_insecure: args.insecure };
+                agent::run(&config, args.join.as_deref(), role, &reload(None))?;
             }
         }
+        Command::Edge(args) => return serve_edge(&args, load()?, &reload(Some(args.clone()))),
         Command::Doctor(args) => {
             start_log(cli.log_level.as_deref().unwrap_or("error"))?;
             return doctor::run(&args);
@@ -130,6 +134,27 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Config(args) => show::config(&load()?, args.format),
         Command::Completions(args) => show::completions(args.shell),
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve_edge(
+    args: &cli::EdgeArgs,
+    mut config: Config,
+    reload: &edge::Reload,
+) -> Result<ExitCode, Failure> {
+    config.apply_edge(args);
+    start_log(&config.values.log.level)?;
+    if args.dry_run {
+        return edge::dry_run(args, &config, |file| load(Some(file), None));
+    }
+    edge::settings(&config.values)?;
+    own_memory::use_small_pages();
+    if args.hub.is_empty() {
+        up::run(&config, false, reload)?;
+    } else {
+        let role = agent::Role { is_watching: false, is_insecure: false };
+        agent::run(&config, None, role, reload)?;
     }
     Ok(ExitCode::SUCCESS)
 }
