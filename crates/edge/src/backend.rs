@@ -3,7 +3,9 @@
 //! ```text
 //!   up ── failures in a row, stall, failed checks ──► out ── time over, an answer, good checks ──► slow start ──► up
 //! ```
-//! Sources: peak EWMA as in Finagle's and linkerd's balancers; outlier ejection as in Envoy's documentation.
+//! Latency is a running median (Ma, Muthukrishnan, Sandler: *Frugal Streaming*), not the peak-sensitive average that Finagle and
+//! linkerd use: on a busy machine one slow answer in a thousand made that one call an equal backend slow and cost it a third
+//! of its share. What is slow at this moment shows in the requests under way. Outlier ejection is as Envoy describes it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -76,7 +78,7 @@ pub(crate) struct Backend {
     silent_since: AtomicU64,
     /// Where its turns stand, see [`Backend::take`].
     turn: AtomicU64,
-    /// Peak-sensitive moving average until the first byte; 0 before the first answer.
+    /// About the median time until the first byte; 0 before the first answer.
     latency_ns: AtomicU64,
     factor: AtomicU32,
     failures_in_row: AtomicU32,
@@ -199,8 +201,9 @@ impl Backend {
         let before = self.latency_ns.load(Relaxed);
         let after = match before {
             0 => latency_ns,
-            _ if latency_ns > before => before + (latency_ns - before) / 4,
-            _ => before - (before - latency_ns) / 16,
+            // A step towards each sample, however far it is: the median, which a hiccup of the machine does not move.
+            _ if latency_ns > before => (before + before / 16).min(latency_ns),
+            _ => (before - before / 16).max(latency_ns),
         };
         self.latency_ns.store(after.max(1), Relaxed);
         if self.is_stalled.swap(false, Relaxed) {
@@ -263,6 +266,12 @@ impl Backend {
             self.recover(now);
         }
         true
+    }
+
+    /// Nobody checks any more.
+    pub(crate) fn forget_checks(&self) {
+        self.is_check_failed.store(false, Relaxed);
+        self.checks_in_row.store(0, Relaxed);
     }
 
     /// It begins slowly from now on.

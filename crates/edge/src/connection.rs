@@ -30,6 +30,8 @@ use crate::worker::{Live, Worker};
 
 /// HTTP/2 streams of one connection at a time.
 const STREAMS_MAX: u32 = 128;
+/// hyper's own limit of header fields: when it is said again, hyper fills its table of them before each request.
+const HYPERS_HEADERS: usize = 100;
 /// A PROXY header that is there in part only is looked at again after that.
 const HEADER_PAUSE: Duration = Duration::from_millis(5);
 
@@ -161,7 +163,10 @@ async fn serve_h1(serving: Rc<Serving>, mut io: Io) {
 async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
     let limits = serving.worker.live().settings.limits.clone();
     let mut builder = http1::Builder::new();
-    builder.max_headers(limits.headers).max_buf_size(limits.head_bytes.max(8 << 10));
+    builder.max_buf_size(limits.head_bytes.max(8 << 10));
+    if limits.headers != HYPERS_HEADERS {
+        builder.max_headers(limits.headers);
+    }
     builder.max_header_size(limits.head_bytes);
     let for_service = Rc::clone(serving);
     let service = service_fn(move |request| handle(Rc::clone(&for_service), request));

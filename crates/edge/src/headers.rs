@@ -5,7 +5,7 @@
 //! `Content-Length` beside `Transfer-Encoding`, refuses lengths that disagree, and frames anew what it sends.
 
 use http::header::{
-    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Uri, Version, request};
@@ -192,6 +192,18 @@ pub(crate) fn given_request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     })
 }
 
+/// Tells a page the id of its own request (Server Timing, W3C), so that its beacons can name it.
+pub(crate) fn tell_id(headers: &mut HeaderMap, id: Option<&HeaderValue>) {
+    let is_page =
+        headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    if let Some(id) = id.filter(|_| is_page).and_then(|id| id.to_str().ok())
+        && !id.contains(['"', '\\'])
+        && let Ok(value) = HeaderValue::try_from(format!("weir;desc=\"{id}\""))
+    {
+        headers.append("server-timing", value);
+    }
+}
+
 /// Seconds of `Keep-Alive: timeout=5`, by which a backend says when it closes.
 pub(crate) fn keep_alive_timeout(value: &HeaderValue) -> Option<u64> {
     let parameters = value.to_str().ok()?.split(',');
@@ -292,6 +304,19 @@ mod tests {
         ] {
             assert!(check(&parts(target, &headers)).is_ok(), "{target} {headers:?}");
         }
+    }
+
+    #[test]
+    fn pages_are_told_their_id_and_nothing_else_is() {
+        let told = |kind: &'static str, id: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            tell_id(&mut headers, Some(&HeaderValue::from_static(id)));
+            headers.get("server-timing").map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(told("text/html; charset=utf-8", "x1").as_deref(), Some("weir;desc=\"x1\""));
+        assert_eq!(told("image/png", "x1"), None);
+        assert_eq!(told("text/html", "a\"b"), None);
     }
 
     #[test]

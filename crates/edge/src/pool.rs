@@ -51,6 +51,9 @@ impl Pool {
             let old = before.and_then(|pool| pool.find(one.address));
             if let Some(old) = old {
                 old.weight.store(one.weight, Relaxed);
+                if settings.check.is_none() {
+                    old.forget_checks();
+                }
                 return old;
             }
             let new = Backend::new(one);
@@ -438,11 +441,11 @@ mod tests {
         let pool = pool(Balance::TwoChoices, &FOUR);
         let mut looked = Looked::default();
         for backend in &pool.backends[..2] {
-            (0..3).for_each(|_| drop(backend.failed(SECOND, &pool.settings)));
+            (0..3).for_each(|_| _ = backend.failed(SECOND, &pool.settings));
         }
         pool.look(SECOND + 1, &mut looked);
         assert_eq!(shares(&pool, SECOND + 1, 1_000, 4)[..2], [0, 0]);
-        (0..3).for_each(|_| drop(pool.backends[2].failed(SECOND, &pool.settings)));
+        (0..3).for_each(|_| _ = pool.backends[2].failed(SECOND, &pool.settings));
         pool.look(SECOND + 1, &mut looked);
         assert!(pool.is_panicking());
         assert!(shares(&pool, SECOND + 1, 1_000, 4).iter().all(|share| *share > 200));

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -32,6 +33,9 @@ use crate::worker::Live;
 
 /// Most backends that one request is tried at.
 const TRIES_MAX: u32 = 3;
+
+/// How often a request in the queue looks for a place by itself.
+const QUEUE_LOOK: Duration = Duration::from_millis(100);
 
 /// A request until it has an answer.
 struct Exchange {
@@ -133,11 +137,11 @@ impl Exchange {
                         queued = Some(pool.join_queue().map_err(|_| Failure::QueueFull)?);
                     }
                     let Some(queue) = &queued else { continue };
-                    let left = pool
-                        .settings
-                        .queue_wait
-                        .saturating_sub(std::time::Duration::from_nanos(now - began));
-                    if tokio::time::timeout(left, queue.room()).await.is_err() {
+                    let left =
+                        pool.settings.queue_wait.saturating_sub(Duration::from_nanos(now - began));
+                    // Looked at again in between: a place of the configuration before this one tells nobody here.
+                    let _ = tokio::time::timeout(left.min(QUEUE_LOOK), queue.room()).await;
+                    if left.is_zero() {
                         self.record.queue_ns += now_ns() - began;
                         return Err(Failure::QueueTimeout);
                     }
@@ -283,6 +287,9 @@ impl Exchange {
             place.backend.learn_idle(seconds.saturating_mul(1_000_000_000));
         }
         headers::strip_hop_by_hop(&mut parts.headers);
+        if self.live.settings.beacon.is_some() {
+            headers::tell_id(&mut parts.headers, self.record.request_id.as_ref());
+        }
         let may_rest = self.live.pool.settings.proxy_header == ProxyHeader::Off;
         let record = self.record;
         let under_way = UnderWay { upstream, place, wait, record, may_rest };

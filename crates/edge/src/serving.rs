@@ -85,6 +85,7 @@ impl Serving {
         let now = now_ns();
         self.write_pending(now);
         self.conn.set_phase(Phase::Busy);
+        self.conn.set_body_wanted(false);
         self.active.set(self.active.get() + 1);
         self.requests.set(self.requests.get() + 1);
         let record = Box::new(Record {

@@ -52,7 +52,10 @@ pub(crate) fn run(
     let values = &memory_cap::within(&config.values);
     start_without_huge_pages();
     own_limits::raise_open_files();
-    own_limits::lower(values.agent.nice, values.agent.idle_io);
+    // Visitors wait for an edge: it gives way to nobody.
+    if !edge::is_wanted(values) {
+        own_limits::lower(values.agent.nice, values.agent.idle_io);
+    }
     match values.agent.hubs.as_slice() {
         [url] if url.contains("://") => over_http(values, url, role, reload),
         hubs => {

@@ -19,7 +19,7 @@ table! {
     11 failures_total: Int = "Those of them that got no whole answer.";
     12 retries_total: Int = "Requests that were sent elsewhere after it failed.";
     13 idle_closed_total: Int = "Idle connections that the backend closed before the edge did: each could have been an empty answer.";
-    14 latency_seconds: OptFloat = "Peak-sensitive moving average of the time to the first byte; NULL before the first answer.";
+    14 latency_seconds: OptFloat = "About the median time to the first byte of late; NULL before the first answer.";
     15 idle_timeout_seconds: Float = "After how long the edge closes an idle connection to it; set, or learnt from its `Keep-Alive` header and from what it closed.";
     16 received_bytes_total: Int = "Bytes received from it.";
     17 sent_bytes_total: Int = "Bytes sent to it.";
