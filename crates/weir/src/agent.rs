@@ -173,9 +173,7 @@ fn over_link(
         parts.greet(values, &hubs.join(", "), edge.as_ref());
         signals.wait().await;
         tracing::info!("ending");
-        if let Some(edge) = edge {
-            edge.end().await;
-        }
+        edge::end(edge).await;
         // First the courier: whoever waits for it is let go when it is gone.
         destination.close();
         if delivering.await.is_err() {
@@ -226,9 +224,7 @@ fn over_http(values: &Values, url: &str, role: Role, reload: &edge::Reload) -> R
         parts.greet(values, url, edge.as_ref());
         signals.wait().await;
         tracing::info!("ending");
-        if let Some(edge) = edge {
-            edge.end().await;
-        }
+        edge::end(edge).await;
         remote.close();
         if let Some(watch) = watch {
             watch.end();

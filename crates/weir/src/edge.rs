@@ -219,8 +219,7 @@ impl Running {
         Ok(Some(Self { edge, rows, reloading, lines }))
     }
 
-    /// Lets requests end, and hands over the last rows.
-    pub(crate) async fn end(self) {
+    async fn end(self) {
         self.reloading.abort();
         let ending = tokio::task::spawn_blocking(move || {
             if let Some(edge) = self.edge.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -231,6 +230,13 @@ impl Running {
             }
         });
         let _ = ending.await;
+    }
+}
+
+/// Lets requests end, and hands over the last rows.
+pub(crate) async fn end(edge: Option<Running>) {
+    if let Some(edge) = edge {
+        edge.end().await;
     }
 }
 

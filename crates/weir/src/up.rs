@@ -191,10 +191,9 @@ impl Up<'_> {
         let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
         let edge = edge::Running::start(values, &destination, &clock, &meter, self.reload)?;
         let watching = if is_watching {
-            let context = context(values, destination, &clock, &meter, &status);
+            let context = context(values, Arc::clone(&destination), &clock, &meter, &status);
             Some(start_watch(context, values.clone()).await?)
         } else {
-            drop(destination);
             None
         };
         let addresses = (address, agents_address);
@@ -206,9 +205,7 @@ impl Up<'_> {
 
         signals.wait().await;
         tracing::info!("ending");
-        if let Some(edge) = edge {
-            edge.end().await;
-        }
+        edge::end(edge).await;
         end_watch(watching, &local).await;
         if let Some(intake) = intake {
             intake.end().await;
@@ -216,7 +213,7 @@ impl Up<'_> {
         if let Some(outputs) = outputs {
             outputs.end().await;
         }
-        drop(local);
+        drop((local, destination));
         let _ = delivery.await;
         judging.abort();
         let _ = end.send(true);

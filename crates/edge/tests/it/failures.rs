@@ -80,7 +80,9 @@ fn a_request_that_nobody_takes_is_told_and_not_lost() {
 #[test]
 fn a_dead_backend_costs_no_request_and_gets_no_more() {
     let app = backend(|asked| asked.ok("x"));
-    let lab = Lab::start(settings(&[app, nobody(), backend(|asked| asked.ok("y"))]));
+    let mut settings = settings(&[app, nobody(), backend(|asked| asked.ok("y"))]);
+    settings.upstream.ejection = Duration::from_secs(60);
+    let lab = Lab::start(settings);
     for _ in 0..30 {
         assert_eq!(status(&lab.get("/")), "200");
     }
@@ -146,9 +148,10 @@ fn a_backend_that_hangs_is_out_and_its_requests_go_elsewhere() {
     let answers: Vec<_> =
         clients.into_iter().flat_map(|one| one.join().expect("no panic")).collect();
     let failed = answers.iter().filter(|(status, _)| status != "200").count();
-    let slow = answers.iter().filter(|(_, took)| *took > Duration::from_millis(500)).count();
+    // The time-out for an answer is 60 s: nobody waited for that.
+    let slowest = answers.iter().map(|(_, took)| *took).max().expect("there were some");
     assert_eq!(failed, 0, "of {}", answers.len());
-    assert!(slow <= 8, "{slow} slow ones are more than one a connection");
+    assert!(slowest < Duration::from_secs(20), "{slowest:?}");
     let rows = lab.rows("request", answers.len());
     assert_eq!(rows.len(), answers.len());
     wait_until("the stall", || {
@@ -189,7 +192,7 @@ fn the_idle_mismatch_costs_no_answer_and_is_learnt() {
     let rows = lab.end("edge_backend");
     let last = rows.last().expect("one at the end");
     let idle: f64 = last["idle_timeout_seconds"].parse().expect("a number");
-    assert!(idle < 0.6, "{last:#?}");
+    assert!(idle < 2.0, "four seconds are configured, less was learnt: {last:#?}");
     assert_ne!(last["idle_closed_total"], "0");
     assert_eq!(last["failures_total"], "0");
 }
@@ -228,21 +231,27 @@ fn a_backend_that_fails_its_checks_gets_nothing_until_it_passes() {
 
 #[test]
 fn who_waits_for_a_place_has_the_time_in_the_row() {
-    let app = backend(|asked| {
-        std::thread::park_timeout(Duration::from_millis(300));
+    let is_open = Arc::new(AtomicBool::new(false));
+    let gate = Arc::clone(&is_open);
+    let app = backend(move |asked| {
+        wait_until("the gate", || gate.load(Ordering::Relaxed));
         asked.ok("x")
     });
     let mut settings = settings(&[app]);
     settings.upstream.in_flight = 1;
     settings.upstream.queue = 1;
+    settings.upstream.queue_wait = Duration::from_secs(60);
     let lab = Lab::start(settings);
-    let address = lab.address;
+    let (address, gate) = (lab.address, Arc::clone(&is_open));
     let get = move || {
         let mut reader = BufReader::new(crate::lab::connect(address));
         reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
-        status(&read_answer(&mut reader)).to_owned()
+        let status = status(&read_answer(&mut reader)).to_owned();
+        // The first answer is that of the one for whom there was no room in the queue.
+        gate.store(true, Ordering::Relaxed);
+        status
     };
-    let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(get)).collect();
+    let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(get.clone())).collect();
     let mut answers: Vec<_> =
         threads.into_iter().map(|one| one.join().expect("no panic")).collect();
     answers.sort();
@@ -250,8 +259,9 @@ fn who_waits_for_a_place_has_the_time_in_the_row() {
     let rows = lab.rows("request", 3);
     let refused = rows.iter().find(|row| row.contains_key("failure")).expect("one");
     assert_eq!(refused["failure"], "queue_full");
-    let queued = |row: &&Row| {
-        row.get("queue_seconds").is_some_and(|text| text.parse::<f64>().expect("a number") > 0.1)
+    let is_queued = |row: &&Row| {
+        let text = row.get("queue_seconds");
+        text.is_some_and(|text| text.parse::<f64>().expect("a number") > 0.0)
     };
-    assert_eq!(rows.iter().filter(queued).count(), 1, "{rows:#?}");
+    assert_eq!(rows.iter().filter(is_queued).count(), 1, "{rows:#?}");
 }
