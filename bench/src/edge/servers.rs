@@ -144,7 +144,7 @@ impl Stage {
             self.ports.iter().map(|port| format!("  server s{port} 127.0.0.1:{port}\n")).collect();
         let file = self.dir.path().join("haproxy.cfg");
         let text = format!(
-            "global\n  nbthread 1\n  maxconn 20000\n  log {} local0\ndefaults\n  mode http\n  log global\n  option httplog\n\
+            "global\n  nbthread 1\n  maxconn 4000\n  log {} local0\ndefaults\n  mode http\n  log global\n  option httplog\n\
              \x20 timeout client 30s\n  timeout server 30s\n  timeout connect 5s\n  http-reuse always\n\
              frontend f\n  bind 127.0.0.1:{port} backlog 4096\n  http-request return status 200 content-type image/gif string x if {{ path /ping }}\n\
              \x20 default_backend b\nbackend b\n  balance random(2)\n{servers}",

@@ -20,6 +20,7 @@ const LEARNT_MIN_NS: u64 = 500_000_000;
 
 /// Connections at rest by backend.
 #[derive(Default)]
+#[expect(clippy::vec_box, reason = "they are large and come and go boxed")]
 pub(crate) struct IdlePool {
     by_backend: FxHashMap<SocketAddr, Vec<Box<Upstream>>>,
     /// The age at which a backend last closed one.

@@ -4,7 +4,7 @@
 //! of Two Choices*). Ties go to whose turn it is, so equal backends get equal shares; latency counts only when it differs
 //! much, so noise moves no traffic. When more look ill than `panic_percent`, the fault is more likely here: all are used.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -244,10 +244,8 @@ fn tell_of_panic(is_panic: bool, ill: u32, all: u32) {
 
 /// Rendezvous hashing: each backend draws a number for the client, the least wins; without it, the next one does.
 fn draw(backend: &Backend, client: std::net::IpAddr) -> u64 {
-    let mut hasher = rustc_hash::FxBuildHasher.build_hasher();
-    (backend.address, client).hash(&mut hasher);
     // Mixed once more: the order of such hashes follows their last bytes otherwise (splitmix64).
-    let mut mixed = hasher.finish();
+    let mut mixed = rustc_hash::FxBuildHasher.hash_one((backend.address, client));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^= mixed >> 31;
