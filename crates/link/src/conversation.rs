@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
-use weir_tables::StreamId;
+use weir_tables::{Parcel, StreamId};
 
 use crate::client::{Connection, unexpected};
 use crate::courier::{Courier, Outcome, Question, Shipment, refuse};
 use crate::error::{Kind, LinkError};
-use crate::message::{CAN_RENEW, Code, Message, Position, Reason, STREAMS_A_FRAME, Welcome};
+use crate::message::{
+    CAN_PARCEL_2, CAN_RENEW, Code, Message, Position, Reason, STREAMS_A_FRAME, Welcome,
+};
 use crate::spool::covering;
 use crate::wire::{Inbox, Outbox, is_set};
 
@@ -346,6 +348,7 @@ impl<'a> Conversation<'a> {
             self.is_sample_first = self.samples_to.is_none();
             self.samples_to = Some(to);
             self.samples_flying += 1;
+            let bytes = readable(bytes, self.welcome.capabilities);
             self.send_parcel(Flying::Sample { to }, bytes).await?;
         }
         Ok(())
@@ -373,7 +376,7 @@ impl<'a> Conversation<'a> {
         }
         known.flying += 1;
         let mut shipment = shipment;
-        let body = std::mem::take(&mut shipment.bytes);
+        let body = readable(std::mem::take(&mut shipment.bytes), self.welcome.capabilities);
         let bytes = body.len() as u64;
         self.flying_bytes += bytes;
         self.send_parcel(Flying::Stream { shipment, bytes }, body).await
@@ -438,5 +441,41 @@ impl<'a> Conversation<'a> {
             self.courier.shared.status().again += 1;
             (shipment.report)(Outcome::Again { position: from, is_busy: false });
         }
+    }
+}
+
+/// The parcel in a version that the hub reads. What cannot be decoded is left for the hub to refuse.
+fn readable(parcel: Vec<u8>, capabilities: u64) -> Vec<u8> {
+    if capabilities & CAN_PARCEL_2 != 0 {
+        return parcel;
+    }
+    Parcel::decode(&parcel).map(|decoded| decoded.encode_version_1()).unwrap_or(parcel)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_tables::{Batch, Micros, Rows, Sysctl, SysctlRows};
+
+    use super::*;
+    use crate::message::CAPABILITIES;
+
+    #[test]
+    fn a_hub_that_knows_only_version_1_gets_version_1() {
+        let mut rows = SysctlRows::default();
+        rows.push(&Sysctl {
+            ts: Micros(1),
+            host: "web1",
+            name: "a",
+            value: "b",
+            ..Default::default()
+        });
+        let batch = Batch { table: SysctlRows::SPEC, rows: rows.finish() };
+        let parcel = Parcel { range: None, batches: vec![batch] };
+        let bytes = parcel.encode(true);
+        assert_eq!(readable(bytes.clone(), CAPABILITIES), bytes);
+        let older = readable(bytes, CAPABILITIES & !CAN_PARCEL_2);
+        assert_eq!((&older[..4], older[4]), (&b"WPCL"[..], 1));
+        let back = Parcel::decode(&older).expect("a parcel");
+        assert_eq!(back.row_count(), parcel.row_count());
     }
 }

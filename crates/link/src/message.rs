@@ -41,8 +41,10 @@ pub(crate) const CAN_COMMIT: u64 = 1;
 pub(crate) const CAN_PAUSE: u64 = 2;
 /// The hub signs new certificates ([`Message::Renew`]).
 pub(crate) const CAN_RENEW: u64 = 4;
+/// The hub reads parcels of version 2.
+pub(crate) const CAN_PARCEL_2: u64 = 8;
 /// All that this program can.
-pub const CAPABILITIES: u64 = CAN_COMMIT | CAN_PAUSE | CAN_RENEW;
+pub const CAPABILITIES: u64 = CAN_COMMIT | CAN_PAUSE | CAN_RENEW | CAN_PARCEL_2;
 
 /// The agent's first word.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, new_null_array};
-use weir_tables::{Batch, Parcel, StreamId};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use weir_tables::{Batch, Parcel, StreamId, is_null_column, null_column};
 
 use crate::error::StoreError;
 
@@ -33,7 +33,7 @@ fn adapt_batch(batch: Batch, stream: Option<StreamId>) -> Result<Batch, StoreErr
                 Arc::new(Int64Array::from_value(stream.short(), rows.num_rows()))
             }
             (Some(column), _) => Arc::clone(column),
-            (None, _) => new_null_array(field.data_type(), rows.num_rows()),
+            (None, _) => null_column(field.data_type(), rows.num_rows()),
         })
         .collect();
     let rows = RecordBatch::try_new(schema, columns).map_err(|error| {
@@ -44,5 +44,5 @@ fn adapt_batch(batch: Batch, stream: Option<StreamId>) -> Result<Batch, StoreErr
 
 /// Whether no row of the column says anything yet.
 fn is_open(column: Option<&ArrayRef>) -> bool {
-    column.is_none_or(|column| column.null_count() == column.len())
+    column.is_none_or(|column| is_null_column(column))
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{Array, RecordBatch};
-use arrow_select::concat::concat_batches;
-use weir_tables::{Batch, TABLES, TableSpec};
+use arrow_schema::Field;
+use arrow_select::concat::concat;
+use weir_tables::{Batch, TABLES, TableSpec, is_null_column, null_column};
 
 use crate::manifest::DataFile;
 
@@ -93,10 +94,11 @@ pub(crate) fn timestamps(rows: &RecordBatch) -> &[i64] {
     column.as_primitive::<TimestampMicrosecondType>().values()
 }
 
-/// Bytes that the rows take; buffers shared with other batches are counted by the slice used.
+/// Bytes that the rows take; buffers shared with other batches are counted by the slice used, NULL columns not at all.
 fn row_bytes(rows: &RecordBatch) -> usize {
     rows.columns()
         .iter()
+        .filter(|column| !is_null_column(column))
         .map(|column| column.to_data().get_slice_memory_size().unwrap_or_default())
         .sum()
 }
@@ -124,10 +126,24 @@ fn merge_tail(list: &mut Vec<HotBatch>) {
         if largest >= MERGE_ROWS_MAX || total < 2 * largest {
             return;
         }
-        let schema = tail[0].rows.schema();
-        let rows = concat_batches(&schema, tail.iter().map(|batch| &batch.rows));
-        let merged = HotBatch::new(rows.expect("batches of one table have one schema"));
+        let merged = HotBatch::new(concat_rows(tail));
         list.truncate(start);
         list.extend(merged);
     }
+}
+
+/// The rows of all batches as one; a column that is NULL in all of them stays free of cost.
+fn concat_rows(batches: &[HotBatch]) -> RecordBatch {
+    let schema = batches[0].rows.schema();
+    let total = batches.iter().map(|batch| batch.rows.num_rows()).sum();
+    let column = |(at, field): (usize, &Arc<Field>)| {
+        let parts: Vec<&dyn Array> =
+            batches.iter().map(|batch| batch.rows.column(at).as_ref()).collect();
+        if parts.iter().all(|part| is_null_column(*part)) {
+            return null_column(field.data_type(), total);
+        }
+        concat(&parts).expect("batches of one table have one schema")
+    };
+    let columns = schema.fields().iter().enumerate().map(column).collect();
+    RecordBatch::try_new(schema, columns).expect("all columns have the rows of all batches")
 }

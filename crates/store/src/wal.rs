@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,7 +40,6 @@ pub(crate) struct Wal {
     segment_bytes_max: u64,
     /// A sync failed: what the disk holds is not known any more, so nothing can be promised.
     broken: Option<String>,
-    buffer: Vec<u8>,
     /// Told of every segment; removes those that are in files and that nobody needs.
     segments: Arc<Segments>,
 }
@@ -98,7 +97,6 @@ impl Wal {
             next_sequence,
             segment_bytes_max,
             broken: None,
-            buffer: Vec::new(),
             segments,
         })
     }
@@ -113,17 +111,20 @@ impl Wal {
         records: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), StoreError> {
         self.ready()?;
-        self.buffer.clear();
         let mut sequence = self.next_sequence;
+        let mut group = Vec::new();
         for record in records {
-            let begins = if self.buffer.is_empty() { BEGINS_GROUP } else { 0 };
-            push_record(&mut self.buffer, begins, sequence, record);
+            let begins = if group.is_empty() { BEGINS_GROUP } else { 0 };
+            group.push((record_head(begins, sequence, record), record));
             sequence += 1;
         }
-        if self.buffer.is_empty() {
+        if group.is_empty() {
             return Ok(());
         }
-        if let Err(error) = self.file.write_all(&self.buffer) {
+        let slices = group.iter().flat_map(|(head, record)| [&head[..], record]);
+        let mut slices: Vec<IoSlice<'_>> = slices.map(IoSlice::new).collect();
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if let Err(error) = write_all(&mut self.file, &mut slices) {
             self.undo();
             return Err(StoreError::io("write", &self.path(), &error));
         }
@@ -135,10 +136,9 @@ impl Wal {
             }
             return Err(failure);
         }
-        self.length += self.buffer.len() as u64;
+        self.length += length as u64;
         self.next_sequence = sequence;
         self.segments.grow(self.number, self.length, sequence);
-        self.buffer.shrink_to(1 << 20);
         Ok(())
     }
 
@@ -262,12 +262,26 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     std::fs::remove_file(path).map_err(|error| StoreError::io("remove", path, &error))
 }
 
-fn push_record(out: &mut Vec<u8>, begins: u32, sequence: u64, bytes: &[u8]) {
+/// Writes all slices as they lie in memory.
+fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> std::io::Result<()> {
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn record_head(begins: u32, sequence: u64, bytes: &[u8]) -> [u8; RECORD_HEAD_BYTES] {
     let length = u32::try_from(bytes.len()).expect("parcels are below RECORD_BYTES_MAX") | begins;
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(&checksum(length, sequence, bytes).to_le_bytes());
-    out.extend_from_slice(&sequence.to_le_bytes());
-    out.extend_from_slice(bytes);
+    let mut head = [0; RECORD_HEAD_BYTES];
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4..8].copy_from_slice(&checksum(length, sequence, bytes).to_le_bytes());
+    head[8..].copy_from_slice(&sequence.to_le_bytes());
+    head
 }
 
 fn checksum(length: u32, sequence: u64, bytes: &[u8]) -> u32 {

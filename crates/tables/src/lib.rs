@@ -9,6 +9,7 @@ mod table;
 
 mod clock;
 mod copied;
+mod late;
 mod log_source;
 mod nearest;
 mod parcel;
@@ -17,11 +18,12 @@ mod unit;
 
 pub use clock::{Clock, FixedClock, Micros};
 pub use copied::{CopiedRows, LogPosition};
+pub use late::{is_null_column, null_column};
 pub use log_source::{JsonEscape, LogFormat, LogSource, Program};
 pub use nearest::nearest;
 pub use parcel::{Batch, DecodeError, Parcel, StreamId, StreamRange};
 pub use spec::*;
-pub use table::{Column, DataKind, Kind, Rows, TableSpec, kind};
+pub use table::{Column, ColumnBuilder, DataKind, Kind, Rows, TableSpec, kind};
 pub use unit::unit_of;
 
 /// Every table of weir, in the order in which the docs list them.

@@ -3,13 +3,13 @@
 //!
 //! The same bytes go over the wire and into the write-ahead log, so a hub never encodes again.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::io::Cursor;
 
 use arrow_array::RecordBatch;
-use arrow_ipc::CompressionType;
-use arrow_ipc::reader::StreamReader;
-use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
+use arrow_buffer::Buffer;
+
+mod ipc;
 
 use crate::TableSpec;
 
@@ -66,20 +66,59 @@ impl Parcel {
         self.batches.iter().map(|batch| batch.rows.num_rows()).sum()
     }
 
-    /// The encoded form; `compress` packs the column buffers with LZ4.
+    /// The encoded form, version 2; `compress` packs it with LZ4. Columns without a value are left out.
     pub fn encode(&self, compress: bool) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4096);
+        SCRATCH.with_borrow_mut(|Scratch { content, packed }| {
+            content.clear();
+            for batch in &self.batches {
+                encode_batch(batch, content);
+            }
+            let mut out = self.head(2, if compress { PACKED } else { 0 });
+            out.extend_from_slice(&(content.len() as u64).to_le_bytes());
+            if compress {
+                packed.resize(lz4_flex::block::get_maximum_output_size(content.len()), 0);
+                let length = lz4_flex::block::compress_into(content, packed)
+                    .expect("there is room for what cannot be packed");
+                out.reserve_exact(length + 4);
+                out.extend_from_slice(&packed[..length]);
+            } else {
+                // So that the content begins at a multiple of 8.
+                out.reserve_exact(2 + content.len() + 4);
+                out.extend_from_slice(&[0; 2]);
+                out.extend_from_slice(content);
+            }
+            content.truncate(SCRATCH_BYTES_MAX);
+            content.shrink_to(SCRATCH_BYTES_MAX);
+            packed.truncate(SCRATCH_BYTES_MAX);
+            packed.shrink_to(SCRATCH_BYTES_MAX);
+            sealed(out)
+        })
+    }
+
+    /// The encoded form that receivers without version 2 read.
+    pub fn encode_version_1(&self) -> Vec<u8> {
+        let mut out = self.head(1, 0);
+        for batch in &self.batches {
+            push_name(batch, &mut out);
+            let at = out.len();
+            out.extend_from_slice(&[0; 8]);
+            ipc::push_stream(batch, &mut out);
+            let length = (out.len() - at - 8) as u64;
+            out[at..at + 8].copy_from_slice(&length.to_le_bytes());
+        }
+        sealed(out)
+    }
+
+    fn head(&self, version: u8, flags: u8) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD_BYTES);
         out.extend_from_slice(MAGIC);
+        out.push(version);
         let range = self.range.unwrap_or(StreamRange { stream: StreamId(0), from: 0, to: 0 });
-        out.push(u8::from(self.range.is_some()));
+        out.push(flags | if self.range.is_some() { HAS_RANGE } else { 0 });
         out.extend_from_slice(&range.stream.0.to_le_bytes());
         out.extend_from_slice(&range.from.to_le_bytes());
         out.extend_from_slice(&range.to.to_le_bytes());
         out.extend_from_slice(&(self.batches.len() as u64).to_le_bytes());
-        for batch in &self.batches {
-            encode_batch(batch, compress, &mut out);
-        }
-        out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
         out
     }
 
@@ -104,72 +143,138 @@ impl Parcel {
         bytes: &[u8],
         is_chosen: impl Fn(&str) -> bool + std::panic::UnwindSafe,
     ) -> Result<Self, DecodeError> {
-        if !bytes.starts_with(MAGIC) {
-            return Err(DecodeError("does not begin with `WPCL` and version 1".into()));
-        }
+        let version = bytes.strip_prefix(MAGIC).and_then(|rest| rest.first().copied());
+        let Some(version @ 1..=2) = version else {
+            return Err(DecodeError("does not begin with `WPCL` and version 1 or 2".into()));
+        };
         let (body, checksum) = bytes.split_last_chunk::<4>().ok_or_else(DecodeError::cut)?;
         if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {
             return Err(DecodeError("fails its checksum".into()));
         }
         // Arrow's reader panics on some lies about lengths; the checksum does not keep a hostile sender out.
-        std::panic::catch_unwind(|| Self::decode_body(body, is_chosen))
+        std::panic::catch_unwind(|| Self::decode_body(body, version, is_chosen))
             .unwrap_or_else(|_| Err(DecodeError("holds lengths that are not true".into())))
     }
 
-    fn decode_body(body: &[u8], is_chosen: impl Fn(&str) -> bool) -> Result<Self, DecodeError> {
-        let mut rest = Cut(&body[MAGIC.len()..]);
-        let has_range = rest.take(1)?[0] == 1;
+    fn decode_body(
+        body: &[u8],
+        version: u8,
+        is_chosen: impl Fn(&str) -> bool,
+    ) -> Result<Self, DecodeError> {
+        let mut rest = Cut(&body[MAGIC.len() + 1..]);
+        let flags = rest.take(1)?[0];
         let stream = StreamId(u128::from_le_bytes(rest.array()?));
         let (from, to) = (rest.length()?, rest.length()?);
         let count = rest.length()?;
         let mut batches = Vec::new();
-        for _ in 0..count {
-            decode_batch(&mut rest, &is_chosen, &mut batches)?;
+        if version == 1 {
+            let content = Buffer::from(rest.0);
+            decode_batches(&content, count, 1, is_chosen, &mut batches)?;
+        } else {
+            let content = Buffer::from_vec(unpacked(&mut rest, flags)?);
+            decode_batches(&content, count, ALIGNMENT, is_chosen, &mut batches)?;
         }
-        Ok(Self { range: has_range.then_some(StreamRange { stream, from, to }), batches })
+        let range = (flags & HAS_RANGE != 0).then_some(StreamRange { stream, from, to });
+        Ok(Self { range, batches })
     }
 }
 
-/// `WPCL` and the version of the layout.
-const MAGIC: &[u8] = b"WPCL\x01";
+/// What a thread encodes with; kept, because a parcel comes many times a second.
+#[derive(Default)]
+struct Scratch {
+    content: Vec<u8>,
+    packed: Vec<u8>,
+}
 
-fn encode_batch(batch: &Batch, compress: bool, out: &mut Vec<u8>) {
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// More than this is given back after a large parcel.
+const SCRATCH_BYTES_MAX: usize = 512 << 10;
+
+/// Up to the content of version 2.
+const HEAD_BYTES: usize = 54;
+
+/// What every parcel begins with; the version follows.
+const MAGIC: &[u8] = b"WPCL";
+
+/// Flags of the head.
+const HAS_RANGE: u8 = 1;
+const PACKED: u8 = 2;
+
+/// In version 2 Arrow's streams begin at multiples of this, so that columns are used where they lie.
+const ALIGNMENT: usize = 8;
+
+/// More than this no parcel has, packed or not.
+const CONTENT_BYTES_MAX: u64 = 256 << 20;
+
+/// LZ4 cannot pack better than this: a length that is announced has to be paid for.
+const PACKED_RATIO_MAX: u64 = 255;
+
+fn sealed(mut out: Vec<u8>) -> Vec<u8> {
+    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+    out
+}
+
+fn push_name(batch: &Batch, out: &mut Vec<u8>) {
     let name = batch.table.name.as_bytes();
     out.push(u8::try_from(name.len()).expect("table names are short"));
     out.extend_from_slice(name);
+}
+
+fn encode_batch(batch: &Batch, out: &mut Vec<u8>) {
+    push_name(batch, out);
     let at = out.len();
     out.extend_from_slice(&[0; 8]);
-    let compression = compress.then_some(CompressionType::LZ4_FRAME);
-    let options =
-        IpcWriteOptions::default().try_with_compression(compression).expect("lz4 is compiled in");
-    let mut writer = StreamWriter::try_new_with_options(&mut *out, &batch.rows.schema(), options)
-        .expect("writing to memory does not fail");
-    writer.write(&batch.rows).expect("the batch has the schema of the writer");
-    writer.finish().expect("writing to memory does not fail");
-    drop(writer);
-    let length = (out.len() - at - 8) as u64;
+    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+    let start = out.len();
+    ipc::push_filled(batch, out);
+    let length = (out.len() - start) as u64;
     out[at..at + 8].copy_from_slice(&length.to_le_bytes());
 }
 
-fn decode_batch(
-    rest: &mut Cut<'_>,
+/// The content of a parcel of version 2.
+fn unpacked(rest: &mut Cut<'_>, flags: u8) -> Result<Vec<u8>, DecodeError> {
+    let length = rest.length()?;
+    if flags & PACKED == 0 {
+        rest.take(2)?;
+        return Ok(rest.0.to_vec());
+    }
+    if length > CONTENT_BYTES_MAX.min(rest.0.len() as u64 * PACKED_RATIO_MAX) {
+        return Err(DecodeError("announces more content than it can hold".into()));
+    }
+    let length = usize::try_from(length).map_err(|_| DecodeError::cut())?;
+    lz4_flex::block::decompress(rest.0, length)
+        .map_err(|error| DecodeError(format!("is packed wrongly: {error}")))
+}
+
+fn decode_batches(
+    content: &Buffer,
+    count: u64,
+    alignment: usize,
     is_chosen: impl Fn(&str) -> bool,
     batches: &mut Vec<Batch>,
 ) -> Result<(), DecodeError> {
-    let name_length = usize::from(rest.take(1)?[0]);
-    let name = String::from_utf8_lossy(rest.take(name_length)?).into_owned();
-    let length = usize::try_from(rest.length()?).map_err(|_| DecodeError::cut())?;
-    let body = rest.take(length)?;
-    if !is_chosen(&name) {
-        return Ok(());
-    }
-    let table = crate::table(&name)
-        .ok_or_else(|| DecodeError(format!("names the unknown table `{name}`")))?;
-    let describe = |error: arrow_schema::ArrowError| {
-        DecodeError(format!("holds a broken batch of `{name}`: {error}"))
-    };
-    for rows in StreamReader::try_new(Cursor::new(body), None).map_err(describe)? {
-        batches.push(Batch { table, rows: rows.map_err(describe)? });
+    let mut rest = Cut(content);
+    for _ in 0..count {
+        let name_length = usize::from(rest.take(1)?[0]);
+        let name = String::from_utf8_lossy(rest.take(name_length)?).into_owned();
+        let length = usize::try_from(rest.length()?).map_err(|_| DecodeError::cut())?;
+        let at = content.len() - rest.0.len();
+        rest.take(at.next_multiple_of(alignment) - at)?;
+        let start = content.len() - rest.0.len();
+        rest.take(length)?;
+        if !is_chosen(&name) {
+            continue;
+        }
+        let table = crate::table(&name)
+            .ok_or_else(|| DecodeError(format!("names the unknown table `{name}`")))?;
+        let describe = |error| DecodeError(format!("holds a broken batch of `{name}`: {error}"));
+        let stream = content.slice_with_length(start, length);
+        for rows in ipc::read_stream(table, &stream).map_err(describe)? {
+            batches.push(Batch { table, rows });
+        }
     }
     Ok(())
 }
@@ -234,13 +339,22 @@ mod tests {
 
     #[test]
     fn encoded_parcel_decodes_to_itself() {
-        for compress in [false, true] {
-            let parcel = parcel();
-            let back = Parcel::decode(&parcel.encode(compress)).expect("own bytes");
+        let parcel = parcel();
+        for bytes in [parcel.encode(false), parcel.encode(true), parcel.encode_version_1()] {
+            let back = Parcel::decode(&bytes).expect("own bytes");
             assert_eq!(back.range, parcel.range);
             assert_eq!(back.batches[0].table.name, "sysctl");
             assert_eq!(back.batches[0].rows, parcel.batches[0].rows);
         }
+    }
+
+    #[test]
+    fn what_is_packed_cannot_announce_more_than_it_holds() {
+        let mut bytes = parcel().encode(true);
+        bytes[46..54].copy_from_slice(&(200_u64 << 20).to_le_bytes());
+        bytes.truncate(bytes.len() - 4);
+        let error = Parcel::decode(&sealed(bytes)).expect_err("a lie");
+        assert_eq!(error.0, "announces more content than it can hold");
     }
 
     #[test]
@@ -256,15 +370,23 @@ mod tests {
 
     #[test]
     fn cut_or_changed_bytes_are_an_error_and_never_a_panic() {
-        let bytes = parcel().encode(false);
+        for bytes in [parcel().encode(false), parcel().encode(true), parcel().encode_version_1()] {
+            cut_and_change(&bytes);
+        }
+    }
+
+    fn cut_and_change(bytes: &[u8]) {
         for length in 0..bytes.len() {
             assert!(Parcel::decode(&bytes[..length]).is_err());
         }
         arbtest::arbtest(|u| {
-            let mut broken = bytes.clone();
+            let mut broken = bytes.to_vec();
             let at = u.choose_index(broken.len())?;
             broken[at] ^= u.arbitrary::<u8>()?;
             assert_eq!(Parcel::decode(&broken).is_ok(), broken == bytes);
+            // As somebody would who knows the checksum.
+            broken.truncate(broken.len() - 4);
+            drop(Parcel::decode(&sealed(broken)));
             Ok(())
         });
     }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 /// What a column holds.
@@ -139,8 +139,8 @@ pub trait Rows: Default + Send {
 pub trait Kind {
     /// The value in a row struct.
     type Value<'a>: Copy + Default;
-    /// The Arrow builder.
-    type Builder: arrow_array::builder::ArrayBuilder;
+    /// What gathers the values.
+    type Builder: ColumnBuilder;
     /// The kind of data.
     const DATA: DataKind;
     /// Whether the value is an `Option`.
@@ -149,6 +149,12 @@ pub trait Kind {
     fn builder() -> Self::Builder;
     /// Appends one value.
     fn append(builder: &mut Self::Builder, value: Self::Value<'_>);
+}
+
+/// Gathers the values of one column.
+pub trait ColumnBuilder {
+    /// The values so far; the builder is empty afterwards.
+    fn finish(&mut self) -> ArrayRef;
 }
 
 /// The kinds that specs name: `Time`, `Text`, `Int`, `Float`, `Flag`, `Attrs`, and `Opt…` where NULL can occur.
@@ -161,6 +167,7 @@ pub mod kind {
 
     use super::{DataKind, Kind};
     use crate::Micros;
+    use crate::late::Late;
 
     macro_rules! kinds {
         ($($(#[$doc:meta])* $plain:ident $opt:ident = $data:ident, $value:ty, $builder:ty, $make:expr, $get:expr;)+) => {$(
@@ -182,12 +189,17 @@ pub mod kind {
             }
             impl Kind for $opt {
                 type Value<'a> = Option<$value>;
-                type Builder = $builder;
+                type Builder = Late<$builder>;
                 const DATA: DataKind = DataKind::$data;
                 const IS_NULLABLE: bool = true;
-                fn builder() -> $builder { $make }
+                fn builder() -> Late<$builder> { Late::new(DataKind::$data, $make) }
                 #[inline]
-                fn append(builder: &mut $builder, value: Self::Value<'_>) { builder.append_option(value.map($get)); }
+                fn append(builder: &mut Late<$builder>, value: Self::Value<'_>) {
+                    match value {
+                        Some(value) => builder.begun().append_value($get(value)),
+                        None => builder.append_null(),
+                    }
+                }
             }
         )+};
     }
@@ -312,7 +324,7 @@ macro_rules! table {
             fn finish(&mut self) -> arrow_array::RecordBatch {
                 self.pushed_count = 0;
                 let columns: Vec<arrow_array::ArrayRef> =
-                    vec![$(std::sync::Arc::new(self.$column.finish())),+];
+                    vec![$($crate::ColumnBuilder::finish(&mut self.$column)),+];
                 arrow_array::RecordBatch::try_new(Self::SPEC.schema(), columns)
                     .expect("the builders and the schema come from one spec")
             }

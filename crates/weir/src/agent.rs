@@ -4,8 +4,6 @@
 //! certificates.
 
 use std::net::ToSocketAddrs;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +48,6 @@ pub(crate) fn run(
     reload: &edge::Reload,
 ) -> Result<(), Failure> {
     let values = &memory_cap::within(&config.values);
-    start_without_huge_pages();
     own_limits::raise_open_files();
     // Visitors wait for an edge: it gives way to nobody.
     if !edge::is_wanted(values) {
@@ -244,22 +241,6 @@ fn is_local(url: &str) -> bool {
     let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
     let addresses: Vec<_> = authority.to_socket_addrs().into_iter().flatten().collect();
     !addresses.is_empty() && addresses.into_iter().all(is_loopback)
-}
-
-/// Starts this program anew without transparent huge pages, once.
-///
-/// The allocator takes memory in steps of megabytes before `main`, and a huge page makes all of it resident at the first
-/// touch: 35 MiB instead of 22. The kernel keeps the wish over exec (`PR_SET_THP_DISABLE`, prctl(2)), and that is how
-/// the second start knows that it is the second. Where it cannot be done, the agent is larger, and that is all.
-fn start_without_huge_pages() {
-    let is_done = rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(true);
-    if is_done || rustix::thread::disable_transparent_huge_pages(true).is_err() {
-        return;
-    }
-    if let Ok(program) = std::env::current_exe() {
-        let error = Command::new(program).args(std::env::args_os().skip(1)).exec();
-        tracing::debug!("cannot start anew: {error}");
-    }
 }
 
 #[cfg(test)]

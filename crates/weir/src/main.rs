@@ -53,6 +53,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use cli::{AgentAction, Cli, Command};
 use config::Config;
 use failure::{EXIT_CONFIG, EXIT_USAGE, Failure};
+use own_memory::{Freed, start_lean};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -83,7 +84,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_serve(&args.serve);
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
-            own_memory::use_small_pages();
+            start_lean(Freed::Kept);
             up::run(&config, true, &reload(None))?;
         }
         Command::Hub(args) => {
@@ -95,7 +96,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 config.apply_data(action.data());
                 fleet::command::hub(&config.values, action)?;
             } else {
-                own_memory::use_small_pages();
+                start_lean(Freed::Kept);
                 up::run(&config, false, &reload(None))?;
             }
         }
@@ -114,7 +115,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 config.apply_host(host.as_ref());
                 fleet::command::join(&config.values, token)?;
             } else {
-                own_memory::use_small_pages();
+                start_lean(Freed::Returned);
                 let role = agent::Role { is_watching: true, is_insecure: args.insecure };
                 agent::run(&config, args.join.as_deref(), role, &reload(None))?;
             }
@@ -149,7 +150,7 @@ fn serve_edge(
         return edge::dry_run(args, &config, |file| load(Some(file), None));
     }
     edge::settings(&config.values)?;
-    own_memory::use_small_pages();
+    start_lean(Freed::Kept);
     if args.hub.is_empty() {
         up::run(&config, false, reload)?;
     } else {

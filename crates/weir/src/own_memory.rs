@@ -5,6 +5,8 @@
 //! A module of its own for its `unsafe` calls.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// A mapping as `/proc/self/smaps` shows it.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,13 +15,41 @@ struct Mapping {
     end: usize,
 }
 
-/// Tells the kernel to hand out pages of 4 KiB only, for a process that runs for months.
+/// What the allocator does with memory that was freed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Freed {
+    /// It goes back to the kernel at once: an agent is small beside what it watches.
+    Returned,
+    /// It is kept for a while: rows come and go in buffers of some hundred KiB, and the kernel clears each page that it
+    /// hands out again.
+    Kept,
+}
+
+/// The allocator's own variable, read before `main`; milliseconds.
+const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
+
+/// Starts this program anew, once, with pages of 4 KiB and the allocator set; for a process that runs for months.
 ///
-/// Rows come and go in buffers of some hundred KiB; with huge pages each of them has 2 MiB cleared for it, which took a
-/// fifth of a hub's processor time at 25,000 rows/s, and half as much memory again (measured 2026-11-21).
-pub(crate) fn use_small_pages() {
+/// With huge pages each buffer has 2 MiB cleared for it, which took a fifth of a hub's processor time at 25,000 rows/s,
+/// and half as much memory again (measured 2026-11-21). The allocator takes memory before `main`, so it is
+/// too late for this process; the kernel keeps the wish over exec (`PR_SET_THP_DISABLE`, prctl(2)). Where it cannot be
+/// done, weir is larger, and that is all.
+pub(crate) fn start_lean(freed: Freed) {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!("huge pages stay on: {error}");
+    }
+    // Set by the start before this one, or by who knows better.
+    if std::env::var_os(PURGE_DELAY).is_some() {
+        return;
+    }
+    let delay = match freed {
+        Freed::Returned => "0",
+        Freed::Kept => "10000",
+    };
+    if let Ok(program) = std::env::current_exe() {
+        let arguments = std::env::args_os().skip(1);
+        let error = Command::new(program).args(arguments).env(PURGE_DELAY, delay).exec();
+        tracing::debug!("cannot start anew: {error}");
     }
 }
 

@@ -201,7 +201,7 @@ enum Values {
 impl Values {
     fn new(column: &Column) -> Self {
         match column.kind {
-            DataKind::Time => Self::Time(kind::OptTime::builder()),
+            DataKind::Time => Self::Time(kind::Time::builder()),
             DataKind::Text => Self::Text(StringBuilder::new()),
             DataKind::Int => Self::Int(Int64Builder::new()),
             DataKind::Float => Self::Float(Float64Builder::new()),

@@ -1,0 +1,207 @@
+//! Record batches as Arrow IPC streams, and back.
+//!
+//! A stream begins with its schema, which of one table is nearly always the same: it is made once and read once, and
+//! afterwards only compared.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::read_record_batch;
+use arrow_ipc::writer::{
+    DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, StreamWriter,
+    write_message,
+};
+use arrow_ipc::{CompressionType, Message, MetadataVersion, root_as_message};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+
+use crate::{TableSpec, is_null_column, null_column};
+
+use super::{ALIGNMENT, Batch, CONTENT_BYTES_MAX, PACKED_RATIO_MAX};
+
+/// What ends a stream.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// So many different schemas are remembered; who sends more of them pays for each.
+const SCHEMAS_MAX: usize = 512;
+/// A schema with a longer message is not remembered.
+const SCHEMA_BYTES_MAX: usize = 32 << 10;
+
+/// Appends the batch with all of its columns, each buffer packed by itself.
+pub(super) fn push_stream(batch: &Batch, out: &mut Vec<u8>) {
+    let options = IpcWriteOptions::default()
+        .try_with_compression(Some(CompressionType::LZ4_FRAME))
+        .expect("lz4 is compiled in");
+    let mut writer = StreamWriter::try_new_with_options(out, &batch.rows.schema(), options)
+        .expect("writing to memory does not fail");
+    writer.write(&batch.rows).expect("the batch has the schema of the writer");
+    writer.finish().expect("writing to memory does not fail");
+}
+
+/// Appends those columns of the batch that hold a value or cannot be NULL.
+pub(super) fn push_filled(batch: &Batch, out: &mut Vec<u8>) {
+    let kept = filled(&batch.rows);
+    let rows = batch.rows.project(&kept).expect("the columns are there");
+    let options =
+        IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5).expect("a multiple of 8");
+    out.extend_from_slice(&schema_message(batch, rows.schema_ref(), kept, &options));
+    let mut tracker = DictionaryTracker::new(false);
+    let (_, encoded) = IpcDataGenerator::default()
+        .encode(&rows, &mut tracker, &options, &mut IpcWriteContext::default())
+        .expect("tables have no dictionaries");
+    write_message(&mut *out, encoded, &options).expect("writing to memory does not fail");
+    out.extend_from_slice(&END);
+}
+
+/// Places of the columns that are not NULL from top to bottom.
+fn filled(rows: &RecordBatch) -> Vec<usize> {
+    let schema = rows.schema_ref();
+    let is_filled =
+        |&at: &usize| !schema.field(at).is_nullable() || !is_null_column(rows.column(at));
+    (0..rows.num_columns()).filter(is_filled).collect()
+}
+
+/// The schema of the columns that are kept, as a message; known when the batch has the table's own schema.
+fn schema_message(
+    batch: &Batch,
+    schema: &Schema,
+    kept: Vec<usize>,
+    options: &IpcWriteOptions,
+) -> Arc<[u8]> {
+    type Key = (&'static str, Vec<usize>);
+    static MESSAGES: LazyLock<RwLock<HashMap<Key, Arc<[u8]>>>> = LazyLock::new(RwLock::default);
+    if !Arc::ptr_eq(batch.rows.schema_ref(), &batch.table.schema()) {
+        return new_schema_message(schema, options);
+    }
+    let key = (batch.table.name, kept);
+    let known = MESSAGES.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    known.unwrap_or_else(|| {
+        let message = new_schema_message(schema, options);
+        remember(&MESSAGES, key, &message);
+        message
+    })
+}
+
+/// Without metadata, because receivers find columns by name.
+fn new_schema_message(schema: &Schema, options: &IpcWriteOptions) -> Arc<[u8]> {
+    let plain = |field: &Arc<Field>| {
+        Field::new(field.name(), field.data_type().clone(), field.is_nullable())
+    };
+    let plain = Schema::new(schema.fields().iter().map(plain).collect::<Vec<_>>());
+    let mut tracker = DictionaryTracker::new(false);
+    let encoded = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
+        &plain,
+        &mut tracker,
+        options,
+    );
+    let mut bytes = Vec::new();
+    write_message(&mut bytes, encoded, options).expect("writing to memory does not fail");
+    bytes.into()
+}
+
+fn remember<K: std::hash::Hash + Eq, V: Clone>(known: &RwLock<HashMap<K, V>>, key: K, value: &V) {
+    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    if known.len() >= SCHEMAS_MAX {
+        known.clear();
+    }
+    known.insert(key, value.clone());
+}
+
+/// The batches of a stream in the schema of their table; columns lie in `stream` as far as they are aligned and not
+/// packed.
+///
+/// # Errors
+/// When the bytes are no Arrow IPC stream of the table's rows.
+pub(super) fn read_stream(
+    table: &TableSpec,
+    stream: &Buffer,
+) -> Result<Vec<RecordBatch>, ArrowError> {
+    let (front, mut rest) = split_message(stream)?.ok_or_else(|| bad("it has no schema"))?;
+    let schema = read_schema(&front)?;
+    let mut batches = Vec::new();
+    while let Some((front, behind)) = split_message(&rest)? {
+        let message = read_message(&front)?;
+        let batch =
+            message.header_as_record_batch().ok_or_else(|| bad("it is no batch of rows"))?;
+        let length = usize::try_from(message.bodyLength()).unwrap_or(usize::MAX);
+        if length > behind.len() {
+            return Err(bad("it ends before its content does"));
+        }
+        let body = behind.slice_with_length(0, length);
+        check_packed(batch, &body)?;
+        let (none, version) = (HashMap::new(), message.version());
+        let rows = read_record_batch(&body, batch, Arc::clone(&schema), &none, None, &version)?;
+        batches.push(conform(table, &rows)?);
+        rest = behind.slice(length);
+    }
+    Ok(batches)
+}
+
+/// Columns are found by name: order does not matter, columns unknown here are dropped, missing ones become NULL.
+fn conform(table: &TableSpec, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = table.schema();
+    let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
+        Some(column) => Arc::clone(column),
+        None => null_column(field.data_type(), rows.num_rows()),
+    };
+    let columns = schema.fields().iter().map(column).collect();
+    RecordBatch::try_new(schema, columns)
+}
+
+fn read_schema(front: &Buffer) -> Result<SchemaRef, ArrowError> {
+    static SCHEMAS: LazyLock<RwLock<HashMap<Vec<u8>, SchemaRef>>> = LazyLock::new(RwLock::default);
+    let known =
+        SCHEMAS.read().unwrap_or_else(PoisonError::into_inner).get(front.as_slice()).cloned();
+    if let Some(schema) = known {
+        return Ok(schema);
+    }
+    let message = read_message(front)?;
+    let schema = message.header_as_schema().ok_or_else(|| bad("it has no schema"))?;
+    let schema = Arc::new(fb_to_schema(schema));
+    if front.len() <= SCHEMA_BYTES_MAX {
+        remember(&SCHEMAS, front.to_vec(), &schema);
+    }
+    Ok(schema)
+}
+
+fn read_message(front: &Buffer) -> Result<Message<'_>, ArrowError> {
+    root_as_message(&front[8..]).map_err(|error| bad(&error.to_string()))
+}
+
+/// A buffer that is packed says how long it is unpacked, and that much is asked of the allocator.
+fn check_packed(batch: arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), ArrowError> {
+    if batch.compression().is_none() {
+        return Ok(());
+    }
+    for buffer in batch.buffers().into_iter().flatten() {
+        let at = usize::try_from(buffer.offset()).unwrap_or(usize::MAX);
+        let Some(head) = body.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { continue };
+        let packed = u64::try_from(buffer.length()).unwrap_or_default();
+        // −1 says that it is not packed after all.
+        let length = i64::from_le_bytes(*head).max(0).cast_unsigned();
+        if length > CONTENT_BYTES_MAX.min(packed.saturating_mul(PACKED_RATIO_MAX)) {
+            return Err(bad("a column announces more than it can hold"));
+        }
+    }
+    Ok(())
+}
+
+/// A message's length and metadata, and what follows; `None` at the end of the stream.
+fn split_message(stream: &Buffer) -> Result<Option<(Buffer, Buffer)>, ArrowError> {
+    let Some(head) = stream.first_chunk::<8>() else { return Err(bad("it is cut off")) };
+    if *head == END {
+        return Ok(None);
+    }
+    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+    let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(8);
+    if head[..4] != END[..4] || end > stream.len() {
+        return Err(bad("its lengths are not true"));
+    }
+    Ok(Some((stream.slice_with_length(0, end), stream.slice(end))))
+}
+
+fn bad(text: &str) -> ArrowError {
+    ArrowError::IpcError(text.to_owned())
+}
