@@ -6,6 +6,7 @@ mod blaster;
 pub mod capture;
 mod capture_command;
 mod data;
+mod edge;
 mod first_page;
 mod generate;
 mod host;
@@ -130,6 +131,15 @@ enum Name {
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
+    /// `weir edge` beside nginx and HAProxy: cost of a request, idle connections, shares, failures of backends.
+    Edge {
+        /// Seconds of each load.
+        #[arg(long, default_value_t = 4)]
+        seconds: u64,
+        /// Runs of each; the median is reported.
+        #[arg(long, default_value_t = 3)]
+        runs: u32,
+    },
     /// All of them with their defaults.
     All,
     /// Writes generated lines to a file, for measuring other programs.
@@ -177,6 +187,7 @@ fn run(name: Name) -> anyhow::Result<()> {
         }
         Name::Wire { seconds, runs } => wire::run(seconds.max(1), runs.max(1)),
         Name::Live { rate, seconds, runs } => live::run(rate.max(1), seconds.max(1), runs.max(1)),
+        Name::Edge { seconds, runs } => edge::run(seconds.max(1), runs.max(1)),
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
         Name::All => [
@@ -189,6 +200,7 @@ fn run(name: Name) -> anyhow::Result<()> {
             "queries",
             "wire",
             "live",
+            "edge",
         ]
         .into_iter()
         .try_for_each(|name| {

@@ -25,6 +25,15 @@ pub(crate) fn cpu_seconds(id: u32) -> f64 {
         .sum()
 }
 
+/// User and system seconds of the threads of process `id` whose names begin with `name`.
+pub(crate) fn threads_cpu_seconds(id: u32, name: &str) -> f64 {
+    let entries = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let named =
+        lines.filter(|line| line.split_once('(').is_some_and(|(_, rest)| rest.starts_with(name)));
+    named.filter_map(|line| stat(&line)).map(|(_, seconds)| seconds).sum()
+}
+
 /// Id, parent and seconds used (ended children included) of each process.
 fn all_processes() -> impl Iterator<Item = (u32, u32, f64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

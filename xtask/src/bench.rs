@@ -18,6 +18,9 @@ pub(crate) fn bench(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     if passed_on.first().is_some_and(|name| ["live", "all"].contains(&name.as_str())) {
         setup::ensure(shell, setup::FOR_LIVE_BENCH)?;
     }
+    if passed_on.first().is_some_and(|name| ["edge", "all"].contains(&name.as_str())) {
+        setup::ensure(shell, setup::FOR_EDGE_BENCH)?;
+    }
     let weir = run::build(shell, is_release)?;
     let release = is_release.then_some("--release");
     cmd!(

@@ -118,6 +118,14 @@ pub(crate) const FOR_LIVE_BENCH: &[Package] = &[
     package("tcpdump", &["tcpdump"], "what any tap costs, for comparison"),
 ];
 
+/// Peers of `cargo xtask bench edge`.
+pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
+    daemon("nginx", &["nginx"], "nginx", "serves backends, and is compared with"),
+    daemon("haproxy", &["haproxy"], "haproxy", "is compared with"),
+    package("wrk", &["wrk"], "asks for it"),
+    package("util-linux", &["taskset"], "gives each its processor"),
+];
+
 /// Peers of `cargo xtask bench wire`.
 pub(crate) const FOR_WIRE_BENCH: &[Package] = &[
     package("tcpdump", &["tcpdump"], "prints captures as text, for comparison"),

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::clock::SystemClock;
 use crate::config::place::read_token;
 use crate::config::{Config, Values};
+use crate::edge;
 use crate::failure::{EXIT_CONFIG, Failure};
 use crate::fleet::{self, Couriered, PROGRAM};
 use crate::memory_cap;
@@ -30,20 +31,37 @@ use crate::watch::{AgentLimits, Watch, WatchStatus};
 /// A parcel that is not answered in this time is sent again; for `http://`.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
+/// What an agent does, and what it is allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Role {
+    /// Whether it watches this host, or is an edge only.
+    pub(crate) is_watching: bool,
+    /// Whether `http://` may lead to another host.
+    pub(crate) is_insecure: bool,
+}
+
 /// Runs until Ctrl-C or SIGTERM.
-pub(crate) fn run(config: &Config, token: Option<&str>, is_insecure: bool) -> Result<(), Failure> {
+pub(crate) fn run(
+    config: &Config,
+    token: Option<&str>,
+    role: Role,
+    reload: &edge::Reload,
+) -> Result<(), Failure> {
     let values = &memory_cap::within(&config.values);
     own_limits::raise_open_files();
-    own_limits::lower(values.agent.nice, values.agent.idle_io);
+    // Visitors wait for an edge: it gives way to nobody.
+    if !edge::is_wanted(values) {
+        own_limits::lower(values.agent.nice, values.agent.idle_io);
+    }
     match values.agent.hubs.as_slice() {
-        [url] if url.contains("://") => over_http(values, url, is_insecure),
+        [url] if url.contains("://") => over_http(values, url, role, reload),
         hubs => {
             if let Some(url) = hubs.iter().find(|hub| hub.contains("://")) {
                 return Err(Failure::new(format!("cannot use `{url}` beside other hubs"))
                     .hint("write hubs as host:port; the agent moves on between those it has joined")
                     .code(EXIT_CONFIG));
             }
-            over_link(values, token)
+            over_link(values, token, role, reload)
         }
     }
 }
@@ -70,26 +88,51 @@ impl Parts {
         })
     }
 
-    fn watch(&self, values: &Values, destination: &Arc<dyn Destination>) -> Result<Watch, Failure> {
+    fn edge(
+        &self,
+        values: &Values,
+        destination: &Arc<dyn Destination>,
+        reload: &edge::Reload,
+    ) -> Result<Option<edge::Running>, Failure> {
+        edge::Running::start(values, destination, &self.clock, &self.meter, reload)
+    }
+
+    /// `None` for an edge that does not watch its host.
+    fn watch(
+        &self,
+        values: &Values,
+        role: Role,
+        destination: &Arc<dyn Destination>,
+    ) -> Result<Option<Watch>, Failure> {
+        if !role.is_watching {
+            return Ok(None);
+        }
         let destination = Arc::clone(destination);
         let context = context(values, destination, &self.clock, &self.meter, &self.status);
         let limits = AgentLimits::of(values);
-        Watch::start(context, values, Some(limits))
+        Watch::start(context, values, Some(limits)).map(Some)
     }
 
-    fn greet(&self, values: &Values, hubs: &str) {
+    fn greet(&self, values: &Values, hubs: &str, edge: Option<&edge::Running>) {
+        let lines = edge.map_or(&[][..], |edge| &edge.lines);
         say(&format!(
-            "weir {} watches `{}` and sends to {hubs}\n  logs    {}\n  listen  {}",
+            "weir {} watches `{}` and sends to {hubs}\n  logs    {}\n  listen  {}{}",
             env!("CARGO_PKG_VERSION"),
             values.collect.host,
             self.status.sources().len(),
             self.status.listeners().len(),
+            lines.iter().map(|line| format!("\n  edge    {line}")).collect::<String>(),
         ));
         tokio::spawn(own_memory::stay_small());
     }
 }
 
-fn over_link(values: &Values, token: Option<&str>) -> Result<(), Failure> {
+fn over_link(
+    values: &Values,
+    token: Option<&str>,
+    role: Role,
+    reload: &edge::Reload,
+) -> Result<(), Failure> {
     let agent = &values.agent;
     if let Some(token) = token {
         join_once(values, token)?;
@@ -122,16 +165,20 @@ fn over_link(values: &Values, token: Option<&str>) -> Result<(), Failure> {
     parts.runtime.block_on(async {
         let signals = Signals::new()?;
         let delivering = tokio::spawn(courier.run());
-        let watch = parts.watch(values, &destination)?;
-        parts.greet(values, &hubs.join(", "));
+        let edge = parts.edge(values, &destination, reload)?;
+        let watch = parts.watch(values, role, &destination)?;
+        parts.greet(values, &hubs.join(", "), edge.as_ref());
         signals.wait().await;
         tracing::info!("ending");
+        edge::end(edge).await;
         // First the courier: whoever waits for it is let go when it is gone.
         destination.close();
         if delivering.await.is_err() {
             tracing::error!("the courier panicked");
         }
-        watch.end();
+        if let Some(watch) = watch {
+            watch.end();
+        }
         Ok(())
     })
 }
@@ -148,8 +195,8 @@ fn join_once(values: &Values, token: &str) -> Result<(), Failure> {
     fleet::command::join(values, token)
 }
 
-fn over_http(values: &Values, url: &str, is_insecure: bool) -> Result<(), Failure> {
-    if !is_insecure && !is_local(url) {
+fn over_http(values: &Values, url: &str, role: Role, reload: &edge::Reload) -> Result<(), Failure> {
+    if !role.is_insecure && !is_local(url) {
         return Err(Failure::new(format!(
             "cannot send to `{url}`: it is another host, and everybody between can read and change what is sent"
         ))
@@ -169,12 +216,16 @@ fn over_http(values: &Values, url: &str, is_insecure: bool) -> Result<(), Failur
             .spawn(move || sender.send_always())
             .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
         let destination: Arc<dyn Destination> = Arc::clone(&remote) as _;
-        let watch = parts.watch(values, &destination)?;
-        parts.greet(values, url);
+        let edge = parts.edge(values, &destination, reload)?;
+        let watch = parts.watch(values, role, &destination)?;
+        parts.greet(values, url, edge.as_ref());
         signals.wait().await;
         tracing::info!("ending");
+        edge::end(edge).await;
         remote.close();
-        watch.end();
+        if let Some(watch) = watch {
+            watch.end();
+        }
         if sending.join().is_err() {
             tracing::error!("the sending thread panicked");
         }

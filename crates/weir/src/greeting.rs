@@ -16,7 +16,7 @@ pub(crate) fn text(
     (address, agents): (SocketAddr, Option<SocketAddr>),
     judge: &Judge,
     watch: Option<&WatchStatus>,
-    (taken, copied): (&[String], &[String]),
+    (taken, copied, balanced): (&[String], &[String], &[String]),
 ) -> String {
     let mut out = format!(
         "weir {} is up: http://{address}/\n  data    {}\n  rules   {} loaded",
@@ -29,6 +29,9 @@ pub(crate) fn text(
     }
     if let Some(agents) = agents {
         out += &format!("\n  agents  {agents}");
+    }
+    if !balanced.is_empty() {
+        out += &listed("edge", balanced.to_vec(), "");
     }
     if !taken.is_empty() {
         out += &listed("intake", taken.to_vec(), "");

@@ -12,6 +12,7 @@ mod client;
 mod clock;
 mod config;
 mod doctor;
+mod edge;
 mod explain;
 mod failure;
 mod fleet;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let reload = |args| edge::reload_of(load, cli.config.clone(), args);
     let load = || load(cli.config.as_deref(), cli.log_level.as_ref());
     match cli.command {
         Command::Up(args) => {
@@ -84,7 +86,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
             start_lean(Freed::Kept);
-            up::run(&config, true)?;
+            up::run(&config, true, &reload(None))?;
         }
         Command::Hub(args) => {
             let mut config = load()?;
@@ -96,7 +98,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 fleet::command::hub(&config.values, action)?;
             } else {
                 start_lean(Freed::Kept);
-                up::run(&config, false)?;
+                up::run(&config, false, &reload(None))?;
             }
         }
         Command::Agent(args) => {
@@ -115,9 +117,11 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 fleet::command::join(&config.values, token)?;
             } else {
                 start_lean(Freed::Returned);
-                agent::run(&config, args.join.as_deref(), args.insecure)?;
+                let role = agent::Role { is_watching: true, is_insecure: args.insecure };
+                agent::run(&config, args.join.as_deref(), role, &reload(None))?;
             }
         }
+        Command::Edge(args) => return serve_edge(&args, load()?, &reload(Some(args.clone()))),
         Command::Doctor(args) => {
             start_log(cli.log_level.as_deref().unwrap_or("error"))?;
             return doctor::run(&args);
@@ -137,6 +141,27 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Config(args) => show::config(&load()?, args.format),
         Command::Completions(args) => show::completions(args.shell),
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve_edge(
+    args: &cli::EdgeArgs,
+    mut config: Config,
+    reload: &edge::Reload,
+) -> Result<ExitCode, Failure> {
+    config.apply_edge(args);
+    start_log(&config.values.log.level)?;
+    if args.dry_run {
+        return edge::dry_run(args, &config, |file| load(Some(file), None));
+    }
+    edge::settings(&config.values)?;
+    start_lean(Freed::Kept);
+    if args.hub.is_empty() {
+        up::run(&config, false, reload)?;
+    } else {
+        let role = agent::Role { is_watching: false, is_insecure: false };
+        agent::run(&config, None, role, reload)?;
     }
     Ok(ExitCode::SUCCESS)
 }

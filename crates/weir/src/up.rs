@@ -24,13 +24,17 @@ use crate::server::{self, App};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
-use crate::{greeting, intake, outputs, port_owner};
+use crate::{edge, greeting, intake, outputs, port_owner};
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
 const THREADS: usize = 2;
 
 /// Runs until Ctrl-C or SIGTERM.
-pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
+pub(crate) fn run(
+    config: &Config,
+    is_watching: bool,
+    reload: &edge::Reload,
+) -> Result<(), Failure> {
     let values = &config.values;
     crate::own_limits::raise_open_files();
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
@@ -46,7 +50,7 @@ pub(crate) fn run(config: &Config, is_watching: bool) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
     let doors = Doors { page: socket, agents: listening, intake, outputs };
-    runtime.block_on(async { Up { values, token, judge }.run(doors, is_watching).await })
+    runtime.block_on(async { Up { values, token, judge, reload }.run(doors, is_watching).await })
 }
 
 fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
@@ -145,6 +149,7 @@ struct Up<'a> {
     values: &'a Values,
     token: Option<String>,
     judge: Arc<Judge>,
+    reload: &'a edge::Reload,
 }
 
 impl Up<'_> {
@@ -183,9 +188,10 @@ impl Up<'_> {
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
+        let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
+        let edge = edge::Running::start(values, &destination, &clock, &meter, self.reload)?;
         let watching = if is_watching {
-            let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
-            let context = context(values, destination, &clock, &meter, &status);
+            let context = context(values, Arc::clone(&destination), &clock, &meter, &status);
             Some(start_watch(context, values.clone()).await?)
         } else {
             None
@@ -193,11 +199,13 @@ impl Up<'_> {
         let addresses = (address, agents_address);
         let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
         let watched = is_watching.then_some(&*status);
-        let lines = (taken, &*shown.lines());
+        let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
+        let lines = (taken, &*shown.lines(), balanced);
         say(&greeting::text(values, addresses, &self.judge, watched, lines));
 
         signals.wait().await;
         tracing::info!("ending");
+        edge::end(edge).await;
         end_watch(watching, &local).await;
         if let Some(intake) = intake {
             intake.end().await;
@@ -205,7 +213,7 @@ impl Up<'_> {
         if let Some(outputs) = outputs {
             outputs.end().await;
         }
-        drop(local);
+        drop((local, destination));
         let _ = delivery.await;
         judging.abort();
         let _ = end.send(true);

@@ -16,6 +16,7 @@ const HEAVY: &[(&str, &str)] = &[
     ("object_store", "weir-store"),
     ("rusqlite", "weir-store"),
     ("rskafka", "weir-outputs"),
+    ("hyper", "weir-edge"),
 ];
 
 /// Two versions of these would give types that do not fit each other.

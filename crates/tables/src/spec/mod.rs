@@ -39,4 +39,8 @@ specs! {
     intake_run: IntakeRun, IntakeRunRows;
     intake_batch: IntakeBatch, IntakeBatchRows;
     output_run: OutputRun, OutputRunRows;
+    edge_refusal: EdgeRefusal, EdgeRefusalRows;
+    edge_backend: EdgeBackend, EdgeBackendRows;
+    edge_listener: EdgeListener, EdgeListenerRows;
+    beacon: Beacon, BeaconRows;
 }

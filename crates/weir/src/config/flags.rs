@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Config;
-use crate::cli::{ServeArgs, WatchArgs};
+use crate::cli::{EdgeArgs, ServeArgs, WatchArgs};
 
 impl Config {
     /// Flags of commands that keep and serve rows.
@@ -45,6 +45,33 @@ impl Config {
             self.values.collect.host.clone_from(host);
             self.note_flag("collect", "host", "--host");
         }
+    }
+
+    /// Flags of `weir edge`.
+    pub(crate) fn apply_edge(&mut self, args: &EdgeArgs) {
+        if !args.listen.is_empty() {
+            self.values.edge.listen.clone_from(&args.listen);
+            self.note_flag("edge", "listen", "--listen");
+        }
+        if !args.backend.is_empty() {
+            self.values.edge.backends.clone_from(&args.backend);
+            self.note_flag("edge", "backends", "--backend");
+        }
+        if let Some(path) = &args.beacon {
+            self.values.edge.beacon.clone_from(path);
+            self.note_flag("edge", "beacon", "--beacon");
+        }
+        if let Some(path) = &args.check {
+            self.values.edge.check.clone_from(path);
+            self.note_flag("edge", "check", "--check");
+        }
+        if let Some(listen) = &args.page {
+            self.values.api.listen.clone_from(listen);
+            self.note_flag("api", "listen", "--page");
+        }
+        self.apply_data(args.data.as_ref());
+        self.apply_host(args.host.as_ref());
+        self.apply_hubs(&args.hub);
     }
 
     /// The flag `--hub`.

@@ -318,6 +318,89 @@ keys! {
         /// Requests that get rows of their own, for each interface. Above, fewer connections get rows; slices still count all.
         requests_per_second: u64 = 1_000, "requests/s";
     }
+    /// The load balancer and beacon collector (docs/edge.md): `weir edge`, or any role of weir that finds `edge.listen` set.
+    /// SIGHUP reads all of it again and changes to it without closing a connection.
+    edge: Edge {
+        /// Addresses that clients connect to. Nothing is served unless one is named, here or in `edge.listen_tls`.
+        listen: Vec<String> = Vec::new(), "address:port";
+        /// Addresses that clients connect to with TLS 1.2 or 1.3; HTTP/2 is offered there.
+        listen_tls: Vec<String> = Vec::new(), "address:port";
+        /// Of the addresses above, those where each connection begins with a PROXY protocol header (1 or 2) of a balancer in front.
+        proxy_header_from: Vec<String> = Vec::new(), "address:port";
+        /// Certificate chains (PEM). The first is for names that no other has. Files that change are read again within five seconds.
+        tls_certificate_files: Vec<String> = Vec::new(), "";
+        /// Their private keys (PEM), in the same order.
+        tls_key_files: Vec<String> = Vec::new(), "";
+        /// Where requests go: `10.0.0.5:8080`, or `10.0.0.5:8080*3` with a weight; weight 0 drains it.
+        backends: Vec<String> = Vec::new(), "address:port";
+        /// two_choices, least_connections, round_robin, or hash by the client's address.
+        balance: String = "two_choices".into(), "";
+        /// The path that takes beacons, such as `/ping`; the script for pages is at `/ping/weir.js`. Empty takes none.
+        beacon: String = String::new(), "";
+        /// Threads, each with listening sockets of its own. 0 takes one for each processor.
+        threads: u64 = 0, "";
+        /// Length asked for each accept queue. The kernel cuts it to `net.core.somaxconn`, which is told when it does.
+        backlog: u64 = 4096, "connections";
+        /// Open connections of all clients; more are reset and counted.
+        connections: u64 = 100_000, "connections";
+        /// Open connections of one address; more are reset and counted.
+        address_connections: u64 = 10_000, "connections";
+        /// Requests on one connection, after which it is closed.
+        connection_requests: u64 = 100_000, "requests";
+        /// Largest head of a request; larger ones get 431. At least 8 KiB.
+        head_bytes: u64 = 32 << 10, "B";
+        /// Most header fields of a request.
+        headers: u64 = 100, "";
+        /// Largest body of a request; larger ones get 413.
+        body_bytes: u64 = 64 << 20, "B";
+        /// For the TLS handshake, and for the PROXY header.
+        handshake_seconds: u64 = 10, "s";
+        /// For the whole head of a request, so that nobody holds a connection by sending it byte by byte.
+        head_seconds: u64 = 10, "s";
+        /// An idle connection of a client is closed after that: the keep-alive time-out. An idle one costs little (docs/edge.md).
+        idle_seconds: u64 = 15, "s";
+        /// Longest pause of a client that sends a body or takes an answer.
+        client_pause_seconds: u64 = 30, "s";
+        /// Longest silence of a WebSocket, or what else a connection became.
+        tunnel_idle_seconds: u64 = 600, "s";
+        /// For connecting to a backend.
+        connect_milliseconds: u64 = 2000, "ms";
+        /// Until the first byte of a backend's answer, and the longest pause within it.
+        answer_seconds: u64 = 60, "s";
+        /// An idle connection to a backend is closed after that. It must be less than the backend's own time-out, or requests are
+        /// sent into connections that are being closed; the edge goes below it by itself where the backend tells (`Keep-Alive:
+        /// timeout=5`) or shows its time-out. Four seconds are below the defaults of Node.js and Apache (5) and nginx (75).
+        upstream_idle_seconds: u64 = 4, "s";
+        /// Requests under way at one backend; more wait. 0 sets no limit.
+        in_flight: u64 = 0, "requests";
+        /// Requests that may wait for a backend with room; more get 503.
+        queue: u64 = 1024, "requests";
+        /// How long they may wait.
+        queue_milliseconds: u64 = 5000, "ms";
+        /// Retries as a share of requests, beyond a hundred at once. 0 tries nothing again.
+        retry_percent: u64 = 10, "%";
+        /// Failures in a row that put a backend out.
+        failures: u64 = 3, "requests";
+        /// How long it is out the first time; doubled each time, up to 32 times that.
+        ejection_seconds: u64 = 5, "s";
+        /// A backend with two or more requests that answers none for that long, while others answer, is out; what waits there and
+        /// may be repeated goes elsewhere. Eight times its usual latency, when that is more.
+        stall_milliseconds: u64 = 750, "ms";
+        /// A backend that comes back gets its full share only after that.
+        slow_start_seconds: u64 = 10, "s";
+        /// When more of the backends than that look ill, none is believed to be, and all get requests.
+        panic_percent: u64 = 50, "%";
+        /// A path that each backend is asked for; a status below 400 is well. Empty asks nothing: then only requests tell.
+        check: String = String::new(), "";
+        /// Pause between two checks.
+        check_milliseconds: u64 = 1000, "ms";
+        /// Good checks in a row until a backend is well again.
+        check_rise: u64 = 2, "checks";
+        /// Bad checks in a row until it is ill.
+        check_fall: u64 = 2, "checks";
+        /// The PROXY protocol header that is sent to backends: off, v1 or v2. With one, each request has a connection of its own.
+        send_proxy_header: String = "off".into(), "";
+    }
     /// What weir says about itself.
     log: Log {
         /// error, warn, info, debug or trace; written to stderr.

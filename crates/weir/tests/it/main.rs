@@ -6,6 +6,7 @@ mod audit;
 mod bad_input;
 mod deleted;
 mod doctor;
+mod edge;
 mod faults;
 mod fleet;
 mod fleet_torture;

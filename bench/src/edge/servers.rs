@@ -1,0 +1,218 @@
+//! The servers that are compared, each on processor 0, and four backends of one nginx on processor 1.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::meter;
+use crate::weir::{Weir, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory, and the backends.
+pub(crate) struct Stage {
+    pub(crate) dir: tempfile::TempDir,
+    ports: Vec<u16>,
+    _backends: Ended,
+}
+
+/// A process that ends with its owner.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// A server of the comparison.
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
+    pub(crate) port: u16,
+    pub(crate) has_beacon: bool,
+    process: Process,
+}
+
+enum Process {
+    Weir(Weir),
+    Other(Ended),
+}
+
+/// Ports that are free now.
+pub(crate) fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let held: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    held.iter().map(|one| Ok(one.local_addr()?.port())).collect()
+}
+
+/// A program on one processor.
+pub(crate) fn pinned(processor: &str, program: &str) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", processor, program]).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+pub(crate) fn wait_for_port(port: u16) -> anyhow::Result<()> {
+    wait_for("a server", PATIENCE, Duration::from_millis(50), || {
+        Ok(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())
+    })
+}
+
+/// Where an nginx keeps what it keeps.
+pub(crate) fn places(dir: &Path) -> String {
+    let dir = dir.display();
+    ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {dir}/{name};"))
+        .concat()
+}
+
+/// nginx in one process, so that it can be killed and stopped.
+pub(crate) fn nginx(dir: &Path, processor: &str, http: &str) -> anyhow::Result<Ended> {
+    fs::create_dir_all(dir)?;
+    let file = dir.join("nginx.conf");
+    let text = format!(
+        "daemon off; master_process off; pid {0}/pid; error_log {0}/error.log;\n\
+         events {{ worker_connections 4096; }}\n\
+         http {{ keepalive_requests 100000000; {1}\n{http}\n}}\n",
+        dir.display(),
+        places(dir)
+    );
+    fs::write(&file, text)?;
+    let mut command = pinned(processor, "nginx");
+    command.arg("-c").arg(&file).arg("-e").arg(dir.join("error.log"));
+    Ok(Ended(command.spawn().context("cannot run nginx")?))
+}
+
+impl Stage {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let ports = free_ports(4)?;
+        let site = dir.path().join("site");
+        fs::create_dir(&site)?;
+        fs::write(site.join("1k"), "x".repeat(1024))?;
+        let listen: String = ports.iter().map(|port| format!("listen 127.0.0.1:{port};")).collect();
+        let http = format!("access_log off; server {{ {listen} root {}; }}", site.display());
+        let backends = nginx(&dir.path().join("backends"), "1", &http)?;
+        wait_for_port(ports[0])?;
+        Ok(Self { dir, ports, _backends: backends })
+    }
+
+    /// weir, nginx and HAProxy before the backends.
+    pub(crate) fn servers(&self) -> anyhow::Result<Vec<Server>> {
+        let ports = free_ports(3)?;
+        let servers = vec![
+            weir(self.dir.path(), ports[0], &self.ports, "idle_seconds = 120\n")?,
+            self.nginx(ports[1])?,
+            self.haproxy(ports[2])?,
+        ];
+        servers.iter().try_for_each(|server| wait_for_port(server.port))?;
+        Ok(servers)
+    }
+
+    fn nginx(&self, port: u16) -> anyhow::Result<Server> {
+        let dir = self.dir.path().join("nginx");
+        let backends: String =
+            self.ports.iter().map(|port| format!("server 127.0.0.1:{port}; ")).collect();
+        let http = format!(
+            "log_format json escape=json '{{\"t\":\"$msec\",\"a\":\"$remote_addr\",\"m\":\"$request_method\",\"u\":\"$uri\",\"q\":\"$args\",\
+             \"s\":$status,\"b\":$bytes_sent,\"rt\":$request_time,\"ua\":\"$http_user_agent\",\"ref\":\"$http_referer\",\"h\":\"$host\",\
+             \"uct\":\"$upstream_connect_time\",\"uht\":\"$upstream_header_time\",\"urt\":\"$upstream_response_time\",\"up\":\"$upstream_addr\"}}';\n\
+             access_log {}/access.log json buffer=64k flush=1s;\n\
+             upstream app {{ random two least_conn; {backends} keepalive 256; keepalive_requests 100000000; }}\n\
+             server {{ listen 127.0.0.1:{port} backlog=4096; location = /ping {{ empty_gif; }}\n\
+             location / {{ proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
+             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Request-Id $request_id; }} }}",
+            dir.display()
+        );
+        let process = Process::Other(nginx(&dir, "0", &http)?);
+        Ok(Server { name: "nginx, buffered JSON log", port, has_beacon: true, process })
+    }
+
+    fn haproxy(&self, port: u16) -> anyhow::Result<Server> {
+        let socket = self.dir.path().join("log");
+        let log = UnixDatagram::bind(&socket)?;
+        std::thread::spawn(move || while log.recv(&mut [0; 4096]).is_ok() {});
+        let servers: String =
+            self.ports.iter().map(|port| format!("  server s{port} 127.0.0.1:{port}\n")).collect();
+        let file = self.dir.path().join("haproxy.cfg");
+        let text = format!(
+            "global\n  nbthread 1\n  maxconn 4000\n  log {} local0\ndefaults\n  mode http\n  log global\n  option httplog\n\
+             \x20 timeout client 30s\n  timeout server 30s\n  timeout connect 5s\n  http-reuse always\n\
+             frontend f\n  bind 127.0.0.1:{port} backlog 4096\n  http-request return status 200 content-type image/gif string x if {{ path /ping }}\n\
+             \x20 default_backend b\nbackend b\n  balance random(2)\n{servers}",
+            socket.display()
+        );
+        fs::write(&file, text)?;
+        let child = pinned("0", "haproxy").arg("-db").arg("-f").arg(&file).spawn();
+        let process = Process::Other(Ended(child.context("cannot run haproxy")?));
+        Ok(Server { name: "HAProxy, log", port, has_beacon: true, process })
+    }
+}
+
+/// `weir edge` with one thread and a store of its own.
+pub(crate) fn weir(dir: &Path, port: u16, backends: &[u16], more: &str) -> anyhow::Result<Server> {
+    let data = tempfile::tempdir_in(dir)?.keep();
+    let config = data.join("weir.toml");
+    let list: Vec<String> = backends.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+    let text = format!(
+        "[edge]\nlisten = [\"127.0.0.1:{port}\"]\nbackends = [{}]\nbeacon = \"/ping\"\nthreads = 1\n\
+         connection_requests = 4000000000\n{more}",
+        list.join(", ")
+    );
+    fs::write(&config, text)?;
+    let [data, config] = [&data, &config].map(|path| path.display().to_string());
+    let args = ["--config", &config, "edge", "--page", "127.0.0.1:0", "--data", &data];
+    let weir = Weir::serve(&args)?;
+    let id = weir.id().to_string();
+    // All of its threads, those of the store too: what it costs must not be hidden on the other processor.
+    let status =
+        Command::new("taskset").args(["-a", "-c", "-p", "0", &id]).stdout(Stdio::null()).status();
+    status.context("cannot run taskset")?;
+    Ok(Server { name: "weir edge", port, has_beacon: true, process: Process::Weir(weir) })
+}
+
+impl Server {
+    fn id(&self) -> u32 {
+        match &self.process {
+            Process::Weir(weir) => weir.id(),
+            Process::Other(ended) => ended.0.id(),
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Seconds of what serves, and of the whole process.
+    pub(crate) fn cpu_seconds(&self) -> (f64, f64) {
+        let whole = meter::cpu_seconds(self.id());
+        match &self.process {
+            Process::Weir(_) => (meter::threads_cpu_seconds(self.id(), "weir-edge"), whole),
+            Process::Other(_) => (whole, whole),
+        }
+    }
+
+    /// Proportional set size.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let text =
+            fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
+    }
+
+    /// Rows of a query to weir.
+    pub(crate) fn sql(&self, sql: &str) -> anyhow::Result<Vec<Value>> {
+        match &self.process {
+            Process::Weir(weir) => weir.sql(sql),
+            Process::Other(_) => anyhow::bail!("only weir can be asked"),
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! A client's connection: its bytes counted as they pass, and what the sweep needs to know to end it in time.
+//!
+//! Limits of time cost no timer: each connection says what it waits for and since when, a sweep twice a second looks at
+//! all of them, and a verdict wakes the connection's task.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use crate::settings::ListenerSettings;
+use crate::time::now_ns;
+
+thread_local! {
+    /// The time of the last sweep of this thread, in nanoseconds: good enough for limits.
+    static COARSE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The time of the last sweep.
+pub(crate) fn coarse_ns() -> u64 {
+    COARSE.get()
+}
+
+pub(crate) fn set_coarse(now: u64) {
+    COARSE.set(now);
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// The first byte of the next request.
+    Idle,
+    /// The rest of a request's head.
+    Head,
+    /// A request is under way.
+    Busy,
+    /// As idle, and without buffers.
+    Resting,
+    /// It became a tunnel, which looks after itself.
+    Tunnel,
+}
+
+/// What the sweep decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Verdict {
+    None,
+    /// Idle long enough to give its buffers back.
+    Park,
+    /// The end: idle for too long, or the edge ends.
+    Close,
+    /// The head took too long.
+    SlowHead,
+    /// The client takes, or sends, nothing.
+    SlowClient,
+}
+
+/// Totals of a listener, all threads together.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) settings: ListenerSettings,
+    /// The address that it really has.
+    pub(crate) address: SocketAddr,
+    /// The address as rows show it.
+    pub(crate) name: String,
+    pub(crate) open: AtomicU64,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) received_bytes: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+}
+
+impl Listener {
+    pub(crate) fn new(settings: ListenerSettings, address: SocketAddr) -> Self {
+        Self {
+            settings,
+            address,
+            name: address.to_string(),
+            open: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What is known of a connection. Only its own thread changes it; it is atomic because hyper asks that a connection that
+/// can be upgraded may move between threads.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) client: SocketAddr,
+    /// The client's address as rows show it.
+    pub(crate) client_text: String,
+    /// The client's network, for rows that must not know more.
+    pub(crate) client_network: OnceLock<String>,
+    pub(crate) is_h2: bool,
+    pub(crate) received: AtomicU64,
+    pub(crate) sent: AtomicU64,
+    phase: AtomicU8,
+    since: AtomicU64,
+    /// When bytes last moved.
+    moved: AtomicU64,
+    first_byte: AtomicU64,
+    is_write_blocked: AtomicBool,
+    is_body_wanted: AtomicBool,
+    is_flushed: AtomicBool,
+    verdict: AtomicU8,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Conn {
+    pub(crate) fn new(listener: Arc<Listener>, client: SocketAddr, is_h2: bool) -> Self {
+        let now = coarse_ns();
+        Self {
+            listener,
+            client,
+            client_text: client.ip().to_canonical().to_string(),
+            client_network: OnceLock::new(),
+            is_h2,
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Idle as u8),
+            since: AtomicU64::new(now),
+            moved: AtomicU64::new(now),
+            first_byte: AtomicU64::new(0),
+            is_write_blocked: AtomicBool::new(false),
+            is_body_wanted: AtomicBool::new(false),
+            is_flushed: AtomicBool::new(false),
+            verdict: AtomicU8::new(Verdict::None as u8),
+            waker: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Idle,
+            1 => Phase::Head,
+            2 => Phase::Busy,
+            3 => Phase::Resting,
+            _ => Phase::Tunnel,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+        self.since.store(coarse_ns(), Relaxed);
+    }
+
+    /// It gave its buffers back, or takes them again; the age of its idleness stays.
+    pub(crate) fn set_resting(&self, is_resting: bool) {
+        let phase = if is_resting { Phase::Resting } else { Phase::Idle };
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// Since when it is in its phase, by the sweep's clock.
+    pub(crate) fn since(&self) -> u64 {
+        self.since.load(Relaxed)
+    }
+
+    /// Since when the client takes nothing of what is written, or sends nothing of a body that is wanted.
+    pub(crate) fn stuck_since(&self) -> Option<u64> {
+        let is_stuck = self.is_write_blocked.load(Relaxed) || self.is_body_wanted.load(Relaxed);
+        is_stuck.then(|| self.moved.load(Relaxed))
+    }
+
+    pub(crate) fn set_body_wanted(&self, is_wanted: bool) {
+        if is_wanted && !self.is_body_wanted.load(Relaxed) {
+            self.moved.store(coarse_ns(), Relaxed);
+        }
+        self.is_body_wanted.store(is_wanted, Relaxed);
+    }
+
+    /// When the first byte of the request that begins now was read.
+    pub(crate) fn take_first_byte(&self) -> Option<u64> {
+        Some(self.first_byte.swap(0, Relaxed)).filter(|at| *at > 0)
+    }
+
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.is_flushed.load(Relaxed)
+    }
+
+    pub(crate) fn set_unflushed(&self) {
+        self.is_flushed.store(false, Relaxed);
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.verdict.load(Relaxed) {
+            0 => Verdict::None,
+            1 => Verdict::Park,
+            2 => Verdict::Close,
+            3 => Verdict::SlowHead,
+            _ => Verdict::SlowClient,
+        }
+    }
+
+    /// Tells the connection's task.
+    pub(crate) fn judge(&self, verdict: Verdict) {
+        self.verdict.store(verdict as u8, Relaxed);
+        if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn forget_verdict(&self) {
+        self.verdict.store(Verdict::None as u8, Relaxed);
+    }
+
+    /// The task that verdicts wake.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+
+    /// The client's address cut to its network: /24 of IPv4, /48 of IPv6.
+    pub(crate) fn network(&self) -> &str {
+        self.client_network.get_or_init(|| network(self.client.ip()).to_string())
+    }
+
+    fn note_read(&self, count: u64) {
+        self.received.fetch_add(count, Relaxed);
+        self.moved.store(coarse_ns(), Relaxed);
+        if self.phase.load(Relaxed) == Phase::Idle as u8 && !self.is_h2 {
+            self.first_byte.store(now_ns(), Relaxed);
+            self.set_phase(Phase::Head);
+        }
+    }
+
+    fn note_write(&self, poll: &Poll<std::io::Result<usize>>) {
+        match poll {
+            Poll::Ready(Ok(count)) => {
+                self.sent.fetch_add(*count as u64, Relaxed);
+                self.moved.store(coarse_ns(), Relaxed);
+                self.is_write_blocked.store(false, Relaxed);
+            }
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.is_write_blocked.store(true, Relaxed),
+        }
+    }
+}
+
+/// An address without the part that tells a person.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & (u32::MAX << 8)).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 80)).into(),
+    }
+}
+
+/// Bytes as they come, or as TLS carries them.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+/// A connection's stream with its count.
+#[derive(Debug)]
+pub(crate) struct Io {
+    pub(crate) stream: Stream,
+    pub(crate) conn: Arc<Conn>,
+}
+
+impl Io {
+    /// Until there is something to read, or the end.
+    pub(crate) async fn readable(&self) -> std::io::Result<()> {
+        self.stream.socket().readable().await
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        let poll = match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        };
+        let count = buf.filled().len() - before;
+        if count > 0 {
+            self.conn.note_read(count as u64);
+        }
+        poll
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let poll = match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
+        self.conn.note_write(&poll);
+        poll
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let poll = match &mut self.stream {
+            Stream::Plain(stream) => write_pieces(stream, cx, bufs),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        };
+        self.conn.note_write(&poll);
+        poll
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let poll = match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        };
+        if matches!(poll, Poll::Ready(Ok(()))) {
+            self.conn.is_flushed.store(true, Relaxed);
+        }
+        poll
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// Pieces together up to this size are copied into one: the kernel takes one piece faster than several.
+const COPIED_BYTES_MAX: usize = 2048;
+
+/// Writes a head and a body in one go.
+pub(crate) fn write_pieces(
+    stream: &mut TcpStream,
+    cx: &mut Context<'_>,
+    bufs: &[std::io::IoSlice<'_>],
+) -> Poll<std::io::Result<usize>> {
+    if let [piece] = bufs {
+        return Pin::new(stream).poll_write(cx, piece);
+    }
+    let length: usize = bufs.iter().map(|piece| piece.len()).sum();
+    if length > COPIED_BYTES_MAX {
+        return Pin::new(stream).poll_write_vectored(cx, bufs);
+    }
+    let mut copy = [0; COPIED_BYTES_MAX];
+    let mut at = 0;
+    for piece in bufs {
+        copy[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
+    }
+    Pin::new(stream).poll_write(cx, &copy[..length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::network;
+
+    #[test]
+    fn an_address_is_cut_to_its_network() {
+        for (address, cut) in [
+            ("192.0.2.77", "192.0.2.0"),
+            ("::ffff:192.0.2.77", "192.0.2.0"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1::"),
+        ] {
+            assert_eq!(network(address.parse().unwrap()).to_string(), cut);
+        }
+    }
+}

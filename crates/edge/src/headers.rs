@@ -1,0 +1,328 @@
+//! What of a request's head may be passed on: hop-by-hop fields go (RFC 9110 §7.6.1), forwarded fields come, and what
+//! two servers could read in two ways is refused (RFC 9112 §11.2).
+//!
+//! The other half of safe framing is that nothing is passed on as it came: hyper reads the message, drops a
+//! `Content-Length` beside `Transfer-Encoding`, refuses lengths that disagree, and frames anew what it sends.
+
+use http::header::{
+    CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{Method, Uri, Version, request};
+
+use crate::conn::Conn;
+
+pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Fields that backends believe; spelled with `_` they would be the same to CGI and WSGI (both become `HTTP_X_…`).
+const BELIEVED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, REQUEST_ID];
+/// Longest request id that is taken from a client.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// Why a request cannot be passed on.
+pub(crate) type Refused = &'static str;
+
+/// Refuses what is not one request to one server.
+pub(crate) fn check(parts: &request::Parts) -> Result<(), Refused> {
+    if parts.method == Method::CONNECT {
+        return Err("CONNECT is for forward proxies");
+    }
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err("more than one Host");
+    }
+    match (host, parts.version) {
+        (Some(host), _) if !is_authority(host.as_bytes()) => return Err("Host is not a name"),
+        (None, Version::HTTP_11) => return Err("no Host"),
+        (None, Version::HTTP_2) if parts.uri.host().is_none() => return Err("no :authority"),
+        _ => {}
+    }
+    if let (Some(authority), Some(host)) = (parts.uri.authority(), host)
+        && !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes())
+    {
+        return Err("Host and the target disagree");
+    }
+    if parts.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
+        return Err("not http");
+    }
+    check_transfer_encoding(parts)
+}
+
+/// One `chunked` and nothing else: other codings, or two of them, are read in different ways.
+fn check_transfer_encoding(parts: &request::Parts) -> Result<(), Refused> {
+    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+    let Some(first) = codings.next() else { return Ok(()) };
+    if codings.next().is_some() || !first.as_bytes().eq_ignore_ascii_case(b"chunked") {
+        return Err("Transfer-Encoding is not chunked");
+    }
+    Ok(())
+}
+
+/// A host with or without port; nothing that could be a path, a user or a list.
+fn is_authority(bytes: &[u8]) -> bool {
+    !bytes.is_empty()
+        && bytes.len() <= 255
+        && bytes.iter().all(|byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+        })
+}
+
+/// Makes the head into what the backend gets. `wants_upgrade` keeps the fields that ask for it.
+pub(crate) fn prepare(
+    parts: &mut request::Parts,
+    conn: &Conn,
+    wants_upgrade: bool,
+    request_id: &HeaderValue,
+) {
+    let host = own_host(parts);
+    let headers = &mut parts.headers;
+    let upgrade = if wants_upgrade { headers.get(UPGRADE).cloned() } else { None };
+    let has_trailers = headers
+        .get(TE)
+        .is_some_and(|te| te.to_str().is_ok_and(|te| te.to_ascii_lowercase().contains("trailers")));
+    strip_hop_by_hop(headers);
+    if has_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    headers.remove(EXPECT);
+    drop_lookalikes(headers);
+    if let Some(upgrade) = upgrade {
+        headers.insert(UPGRADE, upgrade);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    if let Some(host) = host {
+        headers.insert(HOST, host);
+    }
+    let client = forwarded_for(headers, &conn.client_text);
+    headers.insert(FORWARDED_FOR, client);
+    let scheme = if conn.listener.settings.is_tls { "https" } else { "http" };
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
+    headers.insert(REQUEST_ID, request_id.clone());
+    parts.version = Version::HTTP_11;
+    if parts.uri.scheme().is_some() {
+        parts.uri = origin_form(&parts.uri);
+    }
+}
+
+/// The client's address after those that the request names already, on however many lines.
+fn forwarded_for(headers: &HeaderMap, client: &str) -> HeaderValue {
+    let before = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+    let mut list = before.fold(String::new(), |list, value| list + value + ", ");
+    list.push_str(client);
+    HeaderValue::try_from(list).expect("values of headers, and an address")
+}
+
+/// The host of a target in absolute form, or of HTTP/2, where there is no field `Host`.
+fn own_host(parts: &request::Parts) -> Option<HeaderValue> {
+    if parts.headers.contains_key(HOST) {
+        return None;
+    }
+    HeaderValue::try_from(parts.uri.authority()?.as_str()).ok()
+}
+
+fn origin_form(uri: &Uri) -> Uri {
+    let target = uri.path_and_query().cloned();
+    target.map_or_else(|| Uri::from_static("/"), Uri::from)
+}
+
+/// Removes what is for this connection only, and what `Connection` names.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+            // A client may not take away what the edge and the backend rely on.
+            .filter(|name| *name != HOST && !BELIEVED.contains(name))
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+        headers.remove(CONNECTION);
+    }
+    for name in [
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        TRAILER,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+    ] {
+        headers.remove(name);
+    }
+}
+
+fn drop_lookalikes(headers: &mut HeaderMap) {
+    let is_lookalike = |name: &HeaderName| {
+        name.as_str().contains('_')
+            && BELIEVED.iter().any(|one| one.as_str() == name.as_str().replace('_', "-"))
+    };
+    let found: Vec<HeaderName> =
+        headers.keys().filter(|name| is_lookalike(name)).cloned().collect();
+    for name in found {
+        headers.remove(name);
+    }
+}
+
+/// Whether the request asks to become another protocol.
+pub(crate) fn wants_upgrade(parts: &request::Parts) -> bool {
+    parts.version == Version::HTTP_11
+        && parts.headers.contains_key(UPGRADE)
+        && parts.headers.get_all(CONNECTION).iter().any(|value| {
+            value.to_str().is_ok_and(|value| {
+                value.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
+            })
+        })
+}
+
+/// The client's own id, when it is one that logs can hold.
+pub(crate) fn given_request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
+    headers.get(&REQUEST_ID).filter(|id| {
+        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
+            && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    })
+}
+
+/// Tells a page the id of its own request (Server Timing, W3C), so that its beacons can name it.
+pub(crate) fn tell_id(headers: &mut HeaderMap, id: Option<&HeaderValue>) {
+    let is_page =
+        headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    if let Some(id) = id.filter(|_| is_page).and_then(|id| id.to_str().ok())
+        && !id.contains(['"', '\\'])
+        && let Ok(value) = HeaderValue::try_from(format!("weir;desc=\"{id}\""))
+    {
+        headers.append("server-timing", value);
+    }
+}
+
+/// Seconds of `Keep-Alive: timeout=5`, by which a backend says when it closes.
+pub(crate) fn keep_alive_timeout(value: &HeaderValue) -> Option<u64> {
+    let parameters = value.to_str().ok()?.split(',');
+    parameters.filter_map(|one| one.trim().strip_prefix("timeout=")).find_map(|n| n.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::Listener;
+    use crate::settings::ListenerSettings;
+    use http::Request;
+    use std::sync::Arc;
+
+    fn conn() -> Conn {
+        let settings = ListenerSettings::parse("127.0.0.1:80", false, 1).unwrap();
+        let listener = Arc::new(Listener::new(settings.clone(), settings.address));
+        Conn::new(listener, "192.0.2.7:5000".parse().unwrap(), false)
+    }
+
+    fn parts(target: &str, headers: &[(&'static str, &'static str)]) -> request::Parts {
+        let mut parts = Request::builder().uri(target).body(()).unwrap().into_parts().0;
+        for (name, value) in headers {
+            parts.headers.append(*name, HeaderValue::from_static(value));
+        }
+        parts
+    }
+
+    fn prepared(headers: &[(&'static str, &'static str)], is_upgrade: bool) -> String {
+        let mut parts = parts("/x?y", headers);
+        prepare(&mut parts, &conn(), is_upgrade, &HeaderValue::from_static("id"));
+        let lines = parts
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn what_is_for_one_connection_is_not_passed_on() {
+        let headers = [
+            ("host", "a"),
+            ("connection", "close, X-Secret, X-Forwarded-For, Host"),
+            ("x-secret", "1"),
+            ("keep-alive", "5"),
+            ("te", "trailers, gzip"),
+            ("upgrade", "h2c"),
+            ("proxy-connection", "x"),
+            ("x-forwarded-for", "198.51.100.9"),
+            ("x_forwarded_for", "1.1.1.1"),
+            ("x_request_id", "forged"),
+            ("x_own", "stays"),
+            ("expect", "100-continue"),
+        ];
+        expect_test::expect![[r"
+            host: a
+            te: trailers
+            x-forwarded-for: 198.51.100.9, 192.0.2.7
+            x-forwarded-proto: http
+            x-request-id: id
+            x_own: stays"]]
+        .assert_eq(&prepared(&headers, false));
+    }
+
+    #[test]
+    fn an_upgrade_is_passed_on() {
+        let headers = [("host", "a"), ("connection", "Upgrade"), ("upgrade", "websocket")];
+        let text = prepared(&headers, true);
+        assert!(text.contains("connection: upgrade\n") && text.contains("upgrade: websocket"));
+        assert!(wants_upgrade(&parts("/", &headers)));
+        assert!(!wants_upgrade(&parts("/", &headers[..2])));
+    }
+
+    #[test]
+    fn requests_that_could_be_read_in_two_ways_are_refused() {
+        let host = ("host", "a");
+        for (target, headers) in [
+            ("/", vec![]),
+            ("/", vec![host, host]),
+            ("/", vec![("host", "a, b")]),
+            ("/", vec![("host", "a/../b")]),
+            ("/", vec![("host", "user@a")]),
+            ("/", vec![("host", "")]),
+            ("http://b/", vec![host]),
+            ("ftp://a/", vec![host]),
+            ("/", vec![host, ("transfer-encoding", "gzip, chunked")]),
+            ("/", vec![host, ("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]),
+            ("/", vec![host, ("transfer-encoding", "xchunked")]),
+        ] {
+            assert!(check(&parts(target, &headers)).is_err(), "{target} {headers:?}");
+        }
+        for (target, headers) in [
+            ("/", vec![host]),
+            ("http://a:80/", vec![("host", "A:80")]),
+            ("/", vec![("host", "[::1]:80"), ("transfer-encoding", "chunked")]),
+        ] {
+            assert!(check(&parts(target, &headers)).is_ok(), "{target} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn pages_are_told_their_id_and_nothing_else_is() {
+        let told = |kind: &'static str, id: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            tell_id(&mut headers, Some(&HeaderValue::from_static(id)));
+            headers.get("server-timing").map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(told("text/html; charset=utf-8", "x1").as_deref(), Some("weir;desc=\"x1\""));
+        assert_eq!(told("image/png", "x1"), None);
+        assert_eq!(told("text/html", "a\"b"), None);
+    }
+
+    #[test]
+    fn a_backend_says_when_it_closes() {
+        let of = |text| keep_alive_timeout(&HeaderValue::from_static(text));
+        assert_eq!(of("timeout=5, max=100"), Some(5));
+        assert_eq!(of("max=100"), None);
+    }
+}

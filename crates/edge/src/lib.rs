@@ -1,0 +1,47 @@
+//! Load balancer and beacon collector whose every request is a row.
+//!
+//! ```text
+//!   accept ─► PROXY header, TLS ─► HTTP/1.1, HTTP/2 ─► check ─┬─► beacon ─────────────► row
+//!                                                             └─► choose ─► backend ──► row
+//!   sweep, 20 Hz: waits for backends, idle connections, stalls, panic, certificates, delivery of rows
+//! ```
+//! HTTP is hyper's, TLS is rustls', the runtime is tokio's with one thread a core. What is here is what they leave open: who
+//! gets a request, when to stop waiting, what may be tried again, and a record of all of it.
+
+mod backend;
+mod beacon;
+mod body;
+mod check;
+mod conn;
+mod connection;
+mod edge;
+mod error;
+mod headers;
+mod idle;
+mod listen;
+mod pool;
+mod proxy;
+mod proxy_header;
+mod record;
+mod relay;
+mod report;
+mod service;
+mod serving;
+mod settings;
+mod thread;
+mod time;
+mod tls;
+mod tunnel;
+mod upstream;
+mod waits;
+mod worker;
+
+pub use beacon::SCRIPT;
+pub use edge::Edge;
+pub use error::EdgeError;
+pub use record::Sink;
+pub use settings::{
+    BackendSettings, Balance, CertificateFiles, CheckSettings, Limits, ListenerSettings,
+    ProxyHeader, Settings, UpstreamSettings,
+};
+pub use tls::check_certificates;

@@ -1,0 +1,490 @@
+//! The backends together: which one gets a request, which are believed to be ill, what may be tried again.
+//!
+//! Two choices at random spread as well as looking at all and need no agreement between threads (Mitzenmacher, *The Power
+//! of Two Choices*). Ties go to whose turn it is, so equal backends get equal shares; latency counts only when it differs
+//! much, so noise moves no traffic. When more look ill than `panic_percent`, the fault is more likely here: all are used.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use tokio::sync::Notify;
+
+use crate::backend::{Backend, State};
+use crate::settings::{Balance, Settings, UpstreamSettings};
+use crate::time::now_ns;
+
+/// Retries that are allowed at once before the share of `retry_percent` counts, in hundredths.
+const RETRIES_SAVED: i64 = 100 * 100;
+
+/// All backends of one configuration. A new configuration makes a new pool that shares the backends that stay.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) backends: Vec<Arc<Backend>>,
+    pub(crate) settings: UpstreamSettings,
+    balance: Balance,
+    /// The furthest that any backend's turns have come.
+    front: AtomicU64,
+    is_panicking: AtomicBool,
+    /// Retries that are left, in hundredths.
+    budget: AtomicI64,
+    queued: AtomicU32,
+    room: Notify,
+    answers: AtomicU64,
+}
+
+/// Why no backend was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoBackend {
+    /// None that may be asked is left.
+    None,
+    /// All have as many requests as they may.
+    Full,
+}
+
+impl Pool {
+    /// A pool; backends of `before` with the same address go on with all that is known of them.
+    pub(crate) fn new(settings: &Settings, before: Option<&Self>) -> Self {
+        let now = now_ns();
+        let front = before.map_or(0, |pool| pool.front.load(Relaxed));
+        let backends = settings.backends.iter().map(|one| {
+            let old = before.and_then(|pool| pool.find(one.address));
+            if let Some(old) = old {
+                old.weight.store(one.weight, Relaxed);
+                if settings.check.is_none() {
+                    old.forget_checks();
+                }
+                return old;
+            }
+            let new = Backend::new(one);
+            if before.is_some() {
+                new.recover(now);
+                new.set_turn(front);
+            }
+            Arc::new(new)
+        });
+        Self {
+            backends: backends.collect(),
+            settings: settings.upstream.clone(),
+            balance: settings.balance,
+            front: AtomicU64::new(front),
+            is_panicking: AtomicBool::new(false),
+            budget: AtomicI64::new(RETRIES_SAVED),
+            queued: AtomicU32::new(0),
+            room: Notify::new(),
+            answers: AtomicU64::new(0),
+        }
+    }
+
+    fn find(&self, address: std::net::SocketAddr) -> Option<Arc<Backend>> {
+        self.backends.iter().find(|backend| backend.address == address).cloned()
+    }
+
+    /// Chooses a backend and takes a place there; `random` decides between equals. `tried` are not chosen again unless nothing else is left.
+    pub(crate) fn choose(
+        self: &Arc<Self>,
+        now: u64,
+        random: u64,
+        client: std::net::IpAddr,
+        tried: &[Arc<Backend>],
+    ) -> Result<Place, NoBackend> {
+        let fits = |backend: &Backend| {
+            let is_tried = tried.iter().any(|other| std::ptr::eq(other.as_ref(), backend));
+            if is_tried {
+                return Err(NoBackend::None);
+            }
+            let state = backend.state(now, &self.settings);
+            let is_usable = state.is_up() || state != State::Draining && self.is_panicking();
+            if !is_usable {
+                return Err(NoBackend::None);
+            }
+            let limit = self.settings.in_flight;
+            if limit > 0 && backend.in_flight() as usize >= limit {
+                return Err(NoBackend::Full);
+            }
+            Ok(())
+        };
+        let chosen = match self.balance {
+            Balance::TwoChoices => self.choose_of_two(now, random, &fits),
+            Balance::LeastConnections => self.least(&fits, |one| self.rank(one, now)),
+            Balance::RoundRobin => self.least(&fits, |one| (0, one.turn())),
+            Balance::Hash => self.least(&fits, |one| (draw(one, client), 0)),
+        }?;
+        chosen.take(chosen.effective_weight(now, &self.settings), &self.front);
+        self.earn();
+        Ok(Place { backend: Arc::clone(chosen), pool: Arc::clone(self) })
+    }
+
+    fn rank(&self, backend: &Backend, now: u64) -> (u64, u64) {
+        (backend.load(backend.effective_weight(now, &self.settings)), backend.turn())
+    }
+
+    fn choose_of_two<F>(&self, now: u64, random: u64, fits: &F) -> Result<&Arc<Backend>, NoBackend>
+    where
+        F: Fn(&Backend) -> Result<(), NoBackend>,
+    {
+        let count = self.backends.len();
+        if count > 2 {
+            let (high, low) = ((random >> 32) as usize, (random & 0xffff_ffff) as usize);
+            let first = high % count;
+            let second = (first + 1 + low % (count - 1)) % count;
+            let (first, second) = (&self.backends[first], &self.backends[second]);
+            if fits(first).is_ok() && fits(second).is_ok() {
+                let is_second = self.rank(second, now) < self.rank(first, now);
+                return Ok(if is_second { second } else { first });
+            }
+        }
+        self.least(fits, |one| self.rank(one, now))
+    }
+
+    fn least<F, K: Ord>(
+        &self,
+        fits: &F,
+        key: impl Fn(&Backend) -> K,
+    ) -> Result<&Arc<Backend>, NoBackend>
+    where
+        F: Fn(&Backend) -> Result<(), NoBackend>,
+    {
+        let mut why = NoBackend::None;
+        let mut best: Option<(K, &Arc<Backend>)> = None;
+        for backend in &self.backends {
+            match fits(backend) {
+                Ok(()) => {
+                    let key = key(backend);
+                    if best.as_ref().is_none_or(|(least, _)| key < *least) {
+                        best = Some((key, backend));
+                    }
+                }
+                Err(NoBackend::Full) => why = NoBackend::Full,
+                Err(NoBackend::None) => {}
+            }
+        }
+        best.map(|(_, backend)| backend).ok_or(why)
+    }
+
+    /// A request adds its share to the retries that are allowed.
+    fn earn(&self) {
+        let share = i64::from(self.settings.retry_percent);
+        if self.budget.load(Relaxed) < RETRIES_SAVED {
+            self.budget.fetch_add(share, Relaxed);
+        }
+    }
+
+    /// Whether one more retry is allowed; takes it.
+    pub(crate) fn may_retry(&self) -> bool {
+        if self.settings.retry_percent == 0 {
+            return false;
+        }
+        let is_left = self.budget.fetch_sub(100, Relaxed) >= 100;
+        if !is_left {
+            self.budget.fetch_add(100, Relaxed);
+        }
+        is_left
+    }
+
+    /// Waits until a request ended somewhere; an error when too many wait already.
+    pub(crate) fn join_queue(self: &Arc<Self>) -> Result<Queued, NoBackend> {
+        if self.queued.fetch_add(1, Relaxed) as usize >= self.settings.queue {
+            self.queued.fetch_sub(1, Relaxed);
+            return Err(NoBackend::Full);
+        }
+        Ok(Queued(Arc::clone(self)))
+    }
+
+    pub(crate) fn queued(&self) -> u32 {
+        self.queued.load(Relaxed)
+    }
+
+    /// Whether so many look ill that none is believed to be.
+    pub(crate) fn is_panicking(&self) -> bool {
+        self.is_panicking.load(Relaxed)
+    }
+
+    /// An answer came from any backend.
+    pub(crate) fn answered(&self) {
+        self.answers.fetch_add(1, Relaxed);
+    }
+
+    /// Looks at all backends: usual latency, stalls, panic. Called by one thread, about every 50 ms.
+    pub(crate) fn look(&self, now: u64, looked: &mut Looked) {
+        let mut latencies: Vec<u64> = self.backends.iter().map(|one| one.latency_ns()).collect();
+        latencies.retain(|latency| *latency > 0);
+        latencies.sort_unstable();
+        let usual = latencies.get(latencies.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+        let answers = self.answers.load(Relaxed);
+        let is_other_answering = answers.saturating_sub(looked.answers_before(now)) >= 8;
+        for backend in &self.backends {
+            backend.set_factor(usual);
+            // Only beside others that answer is silence the backend's own.
+            if is_other_answering && self.backends.len() > 1 {
+                backend.look_for_stall(now, &self.settings);
+            }
+        }
+        looked.note(now, answers);
+        let used = self.backends.iter().filter(|one| one.weight.load(Relaxed) > 0);
+        let (all, ill) = used.fold((0, 0), |(all, ill), one| {
+            (all + 1, ill + u32::from(!one.state(now, &self.settings).is_up()))
+        });
+        let is_panic = ill * 100 > all * self.settings.panic_percent;
+        if self.is_panicking.swap(is_panic, Relaxed) != is_panic {
+            tell_of_panic(is_panic, ill, all);
+        }
+    }
+}
+
+fn tell_of_panic(is_panic: bool, ill: u32, all: u32) {
+    if is_panic {
+        tracing::warn!(
+            "{ill} of {all} backends look ill: none is believed to be, all get requests"
+        );
+    } else {
+        tracing::info!("{ill} of {all} backends look ill, and get no requests");
+    }
+}
+
+/// Rendezvous hashing: each backend draws a number for the client, the least wins; without it, the next one does.
+fn draw(backend: &Backend, client: std::net::IpAddr) -> u64 {
+    // Mixed once more: the order of such hashes follows their last bytes otherwise (splitmix64).
+    let mut mixed = rustc_hash::FxBuildHasher.hash_one((backend.address, client));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    // Of exponential draws the least is a backend's with the chance of its weight; bits of positive floats are ordered.
+    #[expect(clippy::cast_precision_loss, reason = "a draw needs 53 bits")]
+    let even = ((mixed >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+    (-even.ln() / f64::from(backend.weight.load(Relaxed).max(1))).to_bits()
+}
+
+/// A request under way at a backend; dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) backend: Arc<Backend>,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.backend.give_back();
+        if self.pool.queued() > 0 {
+            self.pool.room.notify_one();
+        }
+    }
+}
+
+/// A request in the queue; dropping it leaves.
+pub(crate) struct Queued(Arc<Pool>);
+
+impl Queued {
+    /// Until a place became free somewhere; it may be gone by the time it is asked for.
+    pub(crate) async fn room(&self) {
+        self.0.room.notified().await;
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.0.queued.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How many answers there were half a second ago.
+#[derive(Debug, Default)]
+pub(crate) struct Looked(std::collections::VecDeque<(u64, u64)>);
+
+impl Looked {
+    fn answers_before(&mut self, now: u64) -> u64 {
+        while self.0.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) > 500_000_000) {
+            self.0.pop_front();
+        }
+        self.0.front().map_or(0, |(_, answers)| *answers)
+    }
+
+    fn note(&mut self, now: u64, answers: u64) {
+        self.0.push_back((now, answers));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::BackendSettings;
+    use std::net::IpAddr;
+    use std::time::Duration;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const SECOND: u64 = 1_000_000_000;
+
+    fn pool(balance: Balance, backends: &[&str]) -> Arc<Pool> {
+        let backends = backends.iter().map(|text| BackendSettings::parse(text).unwrap());
+        let settings = Settings { backends: backends.collect(), balance, ..Settings::default() };
+        Arc::new(Pool::new(&settings, None))
+    }
+
+    /// Many requests; `steps` is how many of them are under way at a time.
+    fn shares(pool: &Arc<Pool>, now: u64, count: usize, under_way: usize) -> Vec<u64> {
+        let mut seed = 7_u64;
+        let before: Vec<u64> = totals(pool);
+        let mut places = std::collections::VecDeque::new();
+        for _ in 0..count {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if places.len() >= under_way {
+                let at = (seed >> 33) as usize % places.len();
+                places.remove(at);
+            }
+            places.push_back(pool.choose(now, seed.rotate_left(17) ^ seed, CLIENT, &[]).unwrap());
+        }
+        totals(pool).iter().zip(before).map(|(after, before)| after - before).collect()
+    }
+
+    fn totals(pool: &Pool) -> Vec<u64> {
+        pool.backends.iter().map(|one| one.totals.requests.load(Relaxed)).collect()
+    }
+
+    const FOUR: [&str; 4] = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"];
+
+    #[test]
+    fn equal_backends_get_equal_shares_whatever_the_algorithm() {
+        for balance in [Balance::TwoChoices, Balance::LeastConnections, Balance::RoundRobin] {
+            for under_way in [1, 8, 64] {
+                let shares = shares(&pool(balance, &FOUR), SECOND, 40_000, under_way);
+                for share in &shares {
+                    let is_even = (9_800..=10_200).contains(share);
+                    assert!(is_even, "{balance:?} {under_way}: {shares:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn weights_are_shares() {
+        let pool = pool(Balance::RoundRobin, &["127.0.0.1:1*3", "127.0.0.1:2", "127.0.0.1:3*0"]);
+        assert_eq!(shares(&pool, SECOND, 4_000, 1), [3_000, 1_000, 0]);
+    }
+
+    #[test]
+    fn hash_moves_only_the_clients_of_a_backend_that_is_gone() {
+        let (all, fewer) = (pool(Balance::Hash, &FOUR), pool(Balance::Hash, &FOUR[..3]));
+        let mut counts = [0; 4];
+        for client in 0..4_000_u32 {
+            let client = IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + client));
+            let of =
+                |pool: &Arc<Pool>| pool.choose(1, 0, client, &[]).unwrap().backend.address.port();
+            let (port, port_of_fewer) = (of(&all), of(&fewer));
+            counts[usize::from(port) - 1] += 1;
+            assert!(port == port_of_fewer || port == 4);
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn noise_of_latency_moves_no_traffic_and_a_slow_backend_gets_less() {
+        let pool = pool(Balance::TwoChoices, &FOUR);
+        let mut looked = Looked::default();
+        for (at, backend) in pool.backends.iter().enumerate() {
+            backend.answered(SECOND, 10_000_000 + 1_000_000 * at as u64);
+        }
+        pool.look(SECOND, &mut looked);
+        let even = shares(&pool, SECOND, 20_000, 8);
+        assert!(even.iter().all(|share| (4_900..=5_100).contains(share)), "{even:?}");
+        for _ in 0..50 {
+            pool.backends[0].answered(SECOND, 100_000_000);
+        }
+        pool.look(SECOND, &mut looked);
+        let uneven = shares(&pool, SECOND, 20_000, 8);
+        assert!(uneven[0] < 1_500, "{uneven:?}");
+    }
+
+    #[test]
+    fn a_backend_that_fails_is_out_longer_each_time_and_comes_back_slowly() {
+        let pool = pool(Balance::TwoChoices, &FOUR);
+        let (bad, settings) = (Arc::clone(&pool.backends[0]), &pool.settings);
+        for _ in 0..2 {
+            assert!(!bad.failed(SECOND, settings));
+        }
+        assert!(bad.failed(SECOND, settings));
+        assert_eq!(bad.state(SECOND, settings), State::Ejected);
+        assert_eq!(shares(&pool, SECOND, 3_000, 8)[0], 0);
+        let back = 7 * SECOND;
+        assert_eq!(bad.state(back, settings), State::SlowStart);
+        let slow = shares(&pool, back, 10_000, 16)[0];
+        assert!((200..1_500).contains(&slow), "{slow}");
+        assert_eq!(bad.state(20 * SECOND, settings), State::Up);
+        for _ in 0..3 {
+            bad.failed(20 * SECOND, settings);
+        }
+        assert_eq!(bad.state(29 * SECOND, settings), State::Ejected);
+    }
+
+    #[test]
+    fn silence_is_a_stall_only_beside_others_that_answer() {
+        let pool = pool(Balance::TwoChoices, &FOUR);
+        let (hung, settings) = (Arc::clone(&pool.backends[2]), &pool.settings);
+        hung.begin_waiting(SECOND);
+        hung.begin_waiting(SECOND);
+        let mut looked = Looked::default();
+        pool.look(SECOND, &mut looked);
+        pool.look(2 * SECOND, &mut looked);
+        assert_eq!(hung.state(2 * SECOND, settings), State::Up);
+        for _ in 0..20 {
+            pool.answered();
+        }
+        pool.look(2 * SECOND + 1, &mut looked);
+        assert_eq!(hung.state(2 * SECOND + 2, settings), State::Stalled);
+        hung.answered(3 * SECOND, 5);
+        assert!(hung.state(3 * SECOND + 1, settings).is_up());
+    }
+
+    #[test]
+    fn when_most_look_ill_none_is_believed_to_be() {
+        let pool = pool(Balance::TwoChoices, &FOUR);
+        let mut looked = Looked::default();
+        for backend in &pool.backends[..2] {
+            (0..3).for_each(|_| _ = backend.failed(SECOND, &pool.settings));
+        }
+        pool.look(SECOND + 1, &mut looked);
+        assert_eq!(shares(&pool, SECOND + 1, 1_000, 4)[..2], [0, 0]);
+        (0..3).for_each(|_| _ = pool.backends[2].failed(SECOND, &pool.settings));
+        pool.look(SECOND + 1, &mut looked);
+        assert!(pool.is_panicking());
+        assert!(shares(&pool, SECOND + 1, 1_000, 4).iter().all(|share| *share > 200));
+    }
+
+    #[test]
+    fn retries_have_a_budget() {
+        let pool = pool(Balance::RoundRobin, &FOUR);
+        let saved = (0..1_000).filter(|_| pool.may_retry()).count();
+        assert_eq!(saved, 100);
+        drop(shares(&pool, SECOND, 200, 1));
+        assert_eq!((0..1_000).filter(|_| pool.may_retry()).count(), 20);
+    }
+
+    #[test]
+    fn a_full_backend_is_left_out_and_all_full_says_so() {
+        let mut settings = Settings {
+            backends: FOUR.iter().map(|text| BackendSettings::parse(text).unwrap()).collect(),
+            ..Settings::default()
+        };
+        settings.upstream.in_flight = 1;
+        settings.upstream.queue = 1;
+        let pool = Arc::new(Pool::new(&settings, None));
+        let places: Vec<_> =
+            (0..4).map(|at| pool.choose(1, at << 32 | at, CLIENT, &[]).unwrap()).collect();
+        assert_eq!(pool.choose(1, 9, CLIENT, &[]).err(), Some(NoBackend::Full));
+        let _queued = pool.join_queue().unwrap();
+        assert!(pool.join_queue().is_err());
+        drop(places);
+        assert!(pool.choose(1, 9, CLIENT, &[]).is_ok());
+    }
+
+    #[test]
+    fn idle_connections_go_before_the_backend_closes_them() {
+        let backend = Backend::new(&BackendSettings::parse(FOUR[0]).unwrap());
+        let settings =
+            UpstreamSettings { idle: Duration::from_secs(60), ..UpstreamSettings::default() };
+        assert_eq!(backend.idle_ns(&settings), 60 * SECOND);
+        backend.learn_idle(5 * SECOND);
+        assert_eq!(backend.idle_ns(&settings), 4 * SECOND);
+        backend.learn_idle(SECOND);
+        assert_eq!(backend.idle_ns(&settings), 800_000_000);
+    }
+}

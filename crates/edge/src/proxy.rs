@@ -1,0 +1,379 @@
+//! One request to a backend and its answer back: choose, connect or reuse, send, and try elsewhere when that is safe.
+//!
+//! Safe means that the backend cannot have begun: nothing was sent, or the method may be repeated (RFC 9110 §9.2.2) and
+//! there is no body. Retries beyond the budget are not made: a fleet that fails must not be asked twice as much.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, StatusCode, request};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+
+use crate::backend::{Backend, Waiting};
+use crate::body::{Answer, BodyFate, RequestBody};
+use crate::headers;
+use crate::pool::{NoBackend, Place};
+use crate::proxy_header;
+use crate::record::{Failure, UpstreamRecord};
+use crate::relay::{Relay, UnderWay};
+use crate::serving::{OpenRecord, Serving};
+use crate::settings::ProxyHeader;
+use crate::time::now_ns;
+use crate::tunnel;
+use crate::upstream::Upstream;
+use crate::waits::{Outcome, WaitKey};
+use crate::worker::Live;
+
+/// Most backends that one request is tried at.
+const TRIES_MAX: u32 = 3;
+
+/// How often a request in the queue looks for a place by itself.
+const QUEUE_LOOK: Duration = Duration::from_millis(100);
+
+/// A request until it has an answer.
+struct Exchange {
+    serving: Rc<Serving>,
+    live: Rc<Live>,
+    record: OpenRecord,
+    /// Kept when the request may be sent again; else taken when it is sent.
+    parts: Option<request::Parts>,
+    body: Option<RequestBody>,
+    fate: Rc<BodyFate>,
+    may_repeat: bool,
+    on_upgrade: Option<OnUpgrade>,
+    tried: Vec<Arc<Backend>>,
+}
+
+/// Why a try gave no answer.
+struct Miss {
+    failure: Failure,
+    /// Whether another backend may be asked.
+    may_move: bool,
+}
+
+/// Passes a request on; the answer is the backend's, or says why there is none.
+pub(crate) async fn proxy(
+    serving: Rc<Serving>,
+    record: OpenRecord,
+    request: Request<Incoming>,
+) -> Response<Answer> {
+    let exchange = Exchange::new(serving, record, request);
+    exchange.run().await
+}
+
+impl Exchange {
+    fn new(serving: Rc<Serving>, mut record: OpenRecord, request: Request<Incoming>) -> Self {
+        let live = serving.worker.live();
+        let (mut parts, body) = request.into_parts();
+        let wants_upgrade = headers::wants_upgrade(&parts);
+        let on_upgrade = if wants_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
+        let id = headers::given_request_id(&parts.headers).cloned();
+        let id = id.unwrap_or_else(|| serving.worker.new_request_id());
+        headers::prepare(&mut parts, &serving.conn, on_upgrade.is_some(), &id);
+        record.request_id = Some(id);
+        let fate = Rc::<BodyFate>::default();
+        let has_body = !body.is_end_stream();
+        let may_repeat = !has_body && parts.method.is_idempotent() && on_upgrade.is_none();
+        let body = if has_body {
+            let left = live.settings.limits.body_bytes;
+            let (fate, serving) = (Rc::clone(&fate), Rc::clone(&serving));
+            RequestBody::Stream { body, left, fate, serving }
+        } else {
+            RequestBody::Empty
+        };
+        let (parts, body) = (Some(parts), Some(body));
+        let tried = Vec::new();
+        Self { serving, live, record, parts, body, fate, may_repeat, on_upgrade, tried }
+    }
+
+    async fn run(mut self) -> Response<Answer> {
+        loop {
+            let place = match self.find_place().await {
+                Ok(place) => place,
+                Err(failure) => return self.give_up(failure),
+            };
+            let backend = Arc::clone(&place.backend);
+            let miss = match self.attempt(place).await {
+                Ok(sent) => return self.relay(sent),
+                Err(miss) => miss,
+            };
+            let tries = self.record.upstream.as_ref().map_or(0, |upstream| upstream.tries);
+            let is_whole = self.parts.is_some();
+            if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.live.pool.may_retry() {
+                return self.give_up(miss.failure);
+            }
+            backend.totals.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.tried.push(backend);
+        }
+    }
+
+    /// A place at a backend; waits in the queue while all are full.
+    async fn find_place(&mut self) -> Result<Place, Failure> {
+        let pool = Arc::clone(&self.live.pool);
+        let began = now_ns();
+        let mut queued = None;
+        loop {
+            let now = now_ns();
+            let (random, client) = (self.serving.worker.random(), self.serving.conn.client.ip());
+            match pool.choose(now, random, client, &self.tried) {
+                Ok(place) => {
+                    if queued.is_some() {
+                        self.record.queue_ns += now - began;
+                    }
+                    return Ok(place);
+                }
+                // The only backend there is may be asked again: its connection was old, perhaps.
+                Err(NoBackend::None) if !self.tried.is_empty() => self.tried.clear(),
+                Err(NoBackend::None) => return Err(Failure::NoBackend),
+                Err(NoBackend::Full) => {
+                    if queued.is_none() {
+                        queued = Some(pool.join_queue().map_err(|_| Failure::QueueFull)?);
+                    }
+                    let Some(queue) = &queued else { continue };
+                    let left =
+                        pool.settings.queue_wait.saturating_sub(Duration::from_nanos(now - began));
+                    // Looked at again in between: a place of the configuration before this one tells nobody here.
+                    let _ = tokio::time::timeout(left.min(QUEUE_LOOK), queue.room()).await;
+                    if left.is_zero() {
+                        self.record.queue_ns += now_ns() - began;
+                        return Err(Failure::QueueTimeout);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One try at one backend.
+    async fn attempt(&mut self, place: Place) -> Result<Sent, Miss> {
+        let backend = &place.backend;
+        let now = self.begin_try(backend);
+        let reused = match self.live.pool.settings.proxy_header {
+            ProxyHeader::Off => self.serving.worker.rested(backend.address, now),
+            _ => None,
+        };
+        let is_reused = reused.is_some();
+        let mut upstream = match reused {
+            Some(upstream) => upstream,
+            None => self.connect(backend, now).await?,
+        };
+        upstream.requests += 1;
+        let may_move = self.may_repeat;
+        let wait = self.serving.worker.waits.add(backend.address, now, may_move);
+        let waiting = Waiting::new(backend, now);
+        let result = send(&mut upstream, self.message(), &wait).await;
+        drop(waiting);
+        let now = now_ns();
+        match result {
+            Ok(response) => {
+                backend.answered(now, now.saturating_sub(self.try_started()));
+                self.live.pool.answered();
+                wait.touch(now);
+                Ok(Sent { response, upstream, place, wait, now })
+            }
+            Err(lost) => Err(self.judge(lost, backend, is_reused)),
+        }
+    }
+
+    /// Notes the try in the record; when it began.
+    fn begin_try(&mut self, backend: &Arc<Backend>) -> u64 {
+        let now = now_ns();
+        let before = self.record.upstream.take();
+        self.record.upstream = Some(UpstreamRecord {
+            backend: Arc::clone(backend),
+            tries: before.as_ref().map_or(0, |one| one.tries) + 1,
+            status: None,
+            started: now,
+            connect_ns: before.as_ref().map_or(0, |one| one.connect_ns),
+            header_ns: None,
+            response_ns: None,
+            before_ns: before.as_ref().map_or(0, |one| one.before_ns + now - one.started),
+        });
+        now
+    }
+
+    fn try_started(&self) -> u64 {
+        self.record.upstream.as_ref().map_or(0, |upstream| upstream.started)
+    }
+
+    async fn connect(&mut self, backend: &Arc<Backend>, began: u64) -> Result<Box<Upstream>, Miss> {
+        let settings = &self.live.pool.settings;
+        let conn = &self.serving.conn;
+        let preface =
+            proxy_header::write(settings.proxy_header, conn.client, conn.listener.address);
+        let limits = &self.live.settings.limits;
+        let result = Upstream::connect(backend, settings, limits, preface).await;
+        let now = now_ns();
+        if let Some(upstream) = &mut self.record.upstream {
+            upstream.connect_ns += now - began;
+        }
+        result.map_err(|(failure, text)| {
+            if backend.failed(now, settings) {
+                tracing::warn!("backend `{}` is out: {text}", backend.name);
+            }
+            Miss { failure, may_move: true }
+        })
+    }
+
+    /// The request to send: a copy when it may be sent again.
+    fn message(&mut self) -> Request<RequestBody> {
+        if self.may_repeat
+            && let Some(parts) = &self.parts
+        {
+            return Request::from_parts(parts.clone(), RequestBody::Empty);
+        }
+        let parts = self.parts.take().expect("a request is sent again only when it came back");
+        Request::from_parts(parts, self.body.take().unwrap_or(RequestBody::Empty))
+    }
+
+    /// What a try that gave no answer means for the backend and for the request.
+    fn judge(&mut self, lost: Lost, backend: &Arc<Backend>, is_reused: bool) -> Miss {
+        let Lost { mut failure, message } = lost;
+        let is_unsent = message.is_some();
+        if let Some(message) = message {
+            let (parts, body) = message.into_parts();
+            (self.parts, self.body) = (Some(parts), Some(body));
+        }
+        if let Some(own) = self.fate.failure.get() {
+            return Miss { failure: own, may_move: false };
+        }
+        // An old connection that ends says nothing about the backend; nor does a stall twice.
+        let is_stale = is_reused && failure == Failure::EmptyAnswer;
+        let settings = &self.live.pool.settings;
+        if !is_stale && failure != Failure::BackendStalled && backend.failed(now_ns(), settings) {
+            tracing::warn!("backend `{}` is out: {}", backend.name, failure.as_str());
+        }
+        if is_unsent {
+            failure = Failure::EmptyAnswer;
+        }
+        let is_over = matches!(failure, Failure::ResponseTimeout | Failure::InvalidAnswer);
+        Miss { failure, may_move: is_unsent || self.may_repeat && !is_over }
+    }
+
+    /// The edge's own answer.
+    fn give_up(mut self, failure: Failure) -> Response<Answer> {
+        self.record.failure = Some(failure);
+        own_answer(self.record, status_of(failure), failure.as_str())
+    }
+
+    /// The backend's answer.
+    fn relay(mut self, sent: Sent) -> Response<Answer> {
+        let Sent { response, upstream, place, wait, now } = sent;
+        let (mut parts, body) = response.into_parts();
+        let status = parts.status;
+        if let Some(upstream) = &mut self.record.upstream {
+            upstream.status = Some(status.as_u16());
+            upstream.header_ns = Some(now.saturating_sub(upstream.started));
+        }
+        self.record.status = status.as_u16();
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return tunnel::switch(
+                parts,
+                *upstream,
+                place,
+                self.record,
+                self.serving,
+                self.on_upgrade,
+            );
+        }
+        let timeout = parts.headers.get(headers::KEEP_ALIVE).and_then(headers::keep_alive_timeout);
+        if let Some(seconds) = timeout {
+            place.backend.learn_idle(seconds.saturating_mul(1_000_000_000));
+        }
+        headers::strip_hop_by_hop(&mut parts.headers);
+        if self.live.settings.beacon.is_some() {
+            headers::tell_id(&mut parts.headers, self.record.request_id.as_ref());
+        }
+        let may_rest = self.live.pool.settings.proxy_header == ProxyHeader::Off;
+        let record = self.record;
+        let under_way = UnderWay { upstream, place, wait, record, may_rest };
+        let mut relay =
+            Relay { body, under_way: Some(under_way), serving: self.serving, error: None };
+        if relay.is_end_stream() {
+            relay.complete();
+            return Response::from_parts(parts, Answer::Own(None));
+        }
+        Response::from_parts(parts, Answer::Relayed(Box::new(relay)))
+    }
+}
+
+/// An answer's head, and all that its body needs.
+struct Sent {
+    response: Response<Incoming>,
+    upstream: Box<Upstream>,
+    place: Place,
+    wait: WaitKey,
+    now: u64,
+}
+
+/// Why there is no answer's head; the request when it was not sent.
+struct Lost {
+    failure: Failure,
+    message: Option<Request<RequestBody>>,
+}
+
+/// Sends a request and moves its bytes until the head of the answer is there.
+async fn send(
+    upstream: &mut Upstream,
+    request: Request<RequestBody>,
+    wait: &WaitKey,
+) -> Result<Response<Incoming>, Lost> {
+    let mut sending = pin!(upstream.sender.try_send_request(request));
+    std::future::poll_fn(|cx| {
+        let is_over = upstream.drive(cx);
+        let lost = |failure| Poll::Ready(Err(Lost { failure, message: None }));
+        match sending.as_mut().poll(cx) {
+            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
+            Poll::Ready(Err(mut error)) => {
+                let message = error.take_message();
+                let is_invalid = error.error().is_parse() || error.error().is_parse_too_large();
+                let failure =
+                    if is_invalid { Failure::InvalidAnswer } else { Failure::EmptyAnswer };
+                Poll::Ready(Err(Lost { failure, message }))
+            }
+            Poll::Pending if is_over => lost(Failure::EmptyAnswer),
+            Poll::Pending => match wait.poll(cx) {
+                Outcome::Waiting => Poll::Pending,
+                Outcome::TimedOut => lost(Failure::ResponseTimeout),
+                Outcome::Stalled => lost(Failure::BackendStalled),
+            },
+        }
+    })
+    .await
+}
+
+fn status_of(failure: Failure) -> StatusCode {
+    match failure {
+        Failure::NoBackend | Failure::QueueFull | Failure::QueueTimeout => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        Failure::ResponseTimeout | Failure::ConnectTimeout => StatusCode::GATEWAY_TIMEOUT,
+        Failure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Failure::BadRequest | Failure::ClientClosed => StatusCode::BAD_REQUEST,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+/// A short text for a person, and the record's end.
+pub(crate) fn own_answer(
+    mut record: OpenRecord,
+    status: StatusCode,
+    why: &str,
+) -> Response<Answer> {
+    let text = Bytes::from(format!("{} {why}\n", status.as_u16()));
+    record.status = status.as_u16();
+    record.body_bytes = text.len() as u64;
+    let mut response = Response::new(Answer::Own(Some(text.clone())));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    record.finish();
+    response
+}

@@ -1,0 +1,131 @@
+//! Rows about backends and listeners: every ten seconds, and a backend's at each change of its state.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustc_hash::FxHashMap;
+use weir_tables::{EdgeBackend, EdgeBackendRows, EdgeListener, EdgeListenerRows, Micros};
+
+use crate::backend::{Backend, State};
+use crate::conn::Listener;
+use crate::listen::backlog_limit;
+use crate::pool::Pool;
+use crate::record::take;
+use crate::time::seconds;
+use crate::worker::{Live, Shared};
+
+const EVERY_NS: u64 = 10_000_000_000;
+
+/// What was last reported.
+#[derive(Default)]
+pub(crate) struct Reporter {
+    states: FxHashMap<SocketAddr, State>,
+    next: u64,
+}
+
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl Reporter {
+    /// Reports what has changed, and everything when it is time, or the edge ends.
+    pub(crate) fn look(&mut self, now: u64, live: &Live, shared: &Shared, is_end: bool) {
+        let is_time = now >= self.next || is_end;
+        if is_time {
+            self.next = now + EVERY_NS;
+        }
+        let ts = shared.clock.now();
+        let mut backends = EdgeBackendRows::default();
+        for backend in &live.pool.backends {
+            let state = backend.state(now, &live.pool.settings);
+            let before = self.states.insert(backend.address, state);
+            if before != Some(state) {
+                tell(backend, before, state);
+            }
+            if is_time || before != Some(state) {
+                push(&mut backends, ts, &live.settings.host, backend, state, &live.pool);
+            }
+        }
+        let mut batches = Vec::new();
+        take(&mut backends, &mut batches);
+        if is_time {
+            take(&mut listeners(ts, live, &shared.listeners()), &mut batches);
+        }
+        if !batches.is_empty() {
+            (shared.sink)(batches);
+        }
+    }
+}
+
+fn tell(backend: &Backend, before: Option<State>, state: State) {
+    let name = &backend.name;
+    match (before, state) {
+        (None, _) | (Some(State::SlowStart), State::Up) => {}
+        (_, State::Up | State::SlowStart) => tracing::info!("backend `{name}` is back"),
+        _ => tracing::warn!("backend `{name}` is out: {}", reason(state).unwrap_or_default()),
+    }
+}
+
+fn reason(state: State) -> Option<&'static str> {
+    match state {
+        State::Up => None,
+        State::SlowStart => Some("it has just come back"),
+        State::CheckFailed => Some("it fails its checks"),
+        State::Ejected => Some("requests to it failed in a row"),
+        State::Stalled => Some("it accepts connections and answers nothing"),
+        State::Draining => Some("its weight is 0"),
+    }
+}
+
+fn push(
+    rows: &mut EdgeBackendRows,
+    ts: Micros,
+    host: &str,
+    backend: &Backend,
+    state: State,
+    pool: &Pool,
+) {
+    let totals = &backend.totals;
+    rows.push(&EdgeBackend {
+        ts,
+        host,
+        backend: &backend.name,
+        state: state.as_str(),
+        reason: reason(state),
+        is_believed: !pool.is_panicking(),
+        weight: backend.weight.load(Relaxed).into(),
+        in_flight: backend.in_flight().into(),
+        queued: pool.queued().into(),
+        requests_total: int(totals.requests.load(Relaxed)),
+        failures_total: int(totals.failures.load(Relaxed)),
+        retries_total: int(totals.retries.load(Relaxed)),
+        idle_closed_total: int(totals.idle_closed.load(Relaxed)),
+        latency_seconds: Some(backend.latency_ns()).filter(|ns| *ns > 0).map(|ns| seconds(0, ns)),
+        idle_timeout_seconds: seconds(0, backend.idle_ns(&pool.settings)),
+        received_bytes_total: int(totals.received_bytes.load(Relaxed)),
+        sent_bytes_total: int(totals.sent_bytes.load(Relaxed)),
+    });
+}
+
+fn listeners(ts: Micros, live: &Live, listeners: &[Arc<Listener>]) -> EdgeListenerRows {
+    let mut rows = EdgeListenerRows::default();
+    let backlog_limit = backlog_limit().map(i64::from);
+    for listener in listeners {
+        rows.push(&EdgeListener {
+            ts,
+            host: &live.settings.host,
+            listener: &listener.name,
+            is_tls: listener.settings.is_tls,
+            connections: int(listener.open.load(Relaxed)),
+            accepted_total: int(listener.accepted.load(Relaxed)),
+            refused_total: int(listener.refused.load(Relaxed)),
+            requests_total: int(listener.requests.load(Relaxed)),
+            received_bytes_total: int(listener.received_bytes.load(Relaxed)),
+            sent_bytes_total: int(listener.sent_bytes.load(Relaxed)),
+            backlog: listener.settings.backlog.into(),
+            backlog_limit,
+        });
+    }
+    rows
+}

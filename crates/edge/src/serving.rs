@@ -1,0 +1,223 @@
+//! A client's connection while it is served: its requests become records, and records rows when the last byte is out.
+//!
+//! ```text
+//!   begin ──► proxy, beacon ──► finish: the body is whole ──► flushed: the socket has it ──► row
+//!                  └── client gone, backend failed ─────────────────────────────────────────► row, with the reason
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::header::{HOST, REFERER, USER_AGENT};
+use http::request;
+
+use crate::conn::{Conn, Listener, Phase, Verdict};
+use crate::record::{Failure, Record};
+use crate::time::now_ns;
+use crate::worker::{Shared, Worker};
+
+/// A connection that counts against the limits; dropping it ends that.
+pub(crate) struct Admission {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) address: IpAddr,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.shared.dismiss(self.address);
+        self.listener.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection being served.
+pub(crate) struct Serving {
+    pub(crate) conn: Arc<Conn>,
+    pub(crate) worker: Rc<Worker>,
+    /// Whole, but not known to be out.
+    pending: RefCell<Option<Box<Record>>>,
+    requests: Cell<u32>,
+    active: Cell<u32>,
+    tls_handshake_ns: Cell<Option<u64>>,
+    /// Bytes received that belong to requests before.
+    counted: Cell<u64>,
+    /// Where the sweep finds the connection.
+    key: usize,
+    _admission: Admission,
+}
+
+impl Serving {
+    pub(crate) fn new(
+        conn: Arc<Conn>,
+        worker: Rc<Worker>,
+        tls_handshake_ns: Option<u64>,
+        admission: Admission,
+    ) -> Self {
+        Self {
+            key: worker.look_after(&conn),
+            _admission: admission,
+            conn,
+            worker,
+            pending: RefCell::new(None),
+            requests: Cell::new(0),
+            active: Cell::new(0),
+            tls_handshake_ns: Cell::new(tls_handshake_ns),
+            counted: Cell::new(0),
+        }
+    }
+
+    /// How many requests came.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests.get()
+    }
+
+    /// Whether nothing is under way, so that the connection can be put to rest.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.active.get() == 0 && self.pending.borrow().is_none()
+    }
+
+    /// A request's head has come.
+    pub(crate) fn begin(self: &Rc<Self>, head: &request::Parts) -> OpenRecord {
+        let now = now_ns();
+        self.write_pending(now);
+        self.conn.set_phase(Phase::Busy);
+        self.conn.set_body_wanted(false);
+        self.active.set(self.active.get() + 1);
+        self.requests.set(self.requests.get() + 1);
+        let record = Box::new(Record {
+            conn: Arc::clone(&self.conn),
+            started: self.conn.take_first_byte().unwrap_or(now),
+            head: now,
+            received_before: self.counted.get(),
+            sent_before: self.conn.sent.load(Relaxed),
+            order: self.requests.get(),
+            tls_handshake_ns: self.tls_handshake_ns.take(),
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            version: head.version,
+            server: head.headers.get(HOST).cloned(),
+            user_agent: head.headers.get(USER_AGENT).cloned(),
+            referer: head.headers.get(REFERER).cloned(),
+            request_id: None,
+            status: 0,
+            body_bytes: 0,
+            queue_ns: 0,
+            upstream: None,
+            failure: None,
+            is_beacon: false,
+        });
+        OpenRecord { record: Some(record), serving: Rc::clone(self) }
+    }
+
+    fn finish(&self, record: Box<Record>) {
+        if self.conn.is_h2 {
+            return self.finish_now(&record);
+        }
+        self.active.set(self.active.get().saturating_sub(1));
+        self.conn.set_unflushed();
+        self.write_pending(record.head);
+        *self.pending.borrow_mut() = Some(record);
+    }
+
+    fn finish_now(&self, record: &Record) {
+        self.active.set(self.active.get().saturating_sub(1));
+        if self.active.get() == 0 {
+            self.conn.set_phase(Phase::Idle);
+        }
+        self.write(record, now_ns());
+    }
+
+    fn write(&self, record: &Record, now: u64) {
+        self.worker.recorder.borrow_mut().finished(record, now);
+        self.counted.set(self.conn.received.load(Relaxed));
+    }
+
+    /// After each poll of the connection: what is out becomes a row.
+    pub(crate) fn settle(&self) {
+        if self.conn.is_flushed() && self.pending.borrow().is_some() {
+            if self.active.get() == 0 {
+                self.conn.set_phase(Phase::Idle);
+            }
+            self.write_pending(now_ns());
+        }
+    }
+
+    fn write_pending(&self, now: u64) {
+        if let Some(record) = self.pending.borrow_mut().take() {
+            self.write(&record, now);
+        }
+    }
+
+    /// The connection is over: what was not out by then never will be.
+    pub(crate) fn end(&self) {
+        if let Some(mut record) = self.pending.borrow_mut().take() {
+            record.failure.get_or_insert(self.client_failure());
+            self.write(&record, now_ns());
+        }
+    }
+
+    fn client_failure(&self) -> Failure {
+        match self.conn.verdict() {
+            Verdict::SlowClient => Failure::ClientSlow,
+            _ => Failure::ClientClosed,
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.worker.forget(self.key);
+        let listener = &self.conn.listener;
+        listener.received_bytes.fetch_add(self.conn.received.load(Relaxed), Relaxed);
+        listener.sent_bytes.fetch_add(self.conn.sent.load(Relaxed), Relaxed);
+    }
+}
+
+/// A record that becomes a row whatever happens: who drops it says that the client has gone.
+pub(crate) struct OpenRecord {
+    record: Option<Box<Record>>,
+    serving: Rc<Serving>,
+}
+
+const OPEN: &str = "it is taken only by what consumes it";
+
+impl OpenRecord {
+    /// The answer is whole, but for its way to the client.
+    pub(crate) fn finish(mut self) {
+        let record = self.record.take().expect(OPEN);
+        self.serving.finish(record);
+    }
+
+    /// Nothing more will go out.
+    pub(crate) fn finish_now(mut self) {
+        let record = self.record.take().expect(OPEN);
+        self.serving.finish_now(&record);
+    }
+}
+
+impl Deref for OpenRecord {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        self.record.as_ref().expect(OPEN)
+    }
+}
+
+impl DerefMut for OpenRecord {
+    fn deref_mut(&mut self) -> &mut Record {
+        self.record.as_mut().expect(OPEN)
+    }
+}
+
+impl Drop for OpenRecord {
+    fn drop(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            record.failure.get_or_insert(self.serving.client_failure());
+            self.serving.finish_now(&record);
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! What an edge is told: where it listens, where requests go, and a limit for everything.
+//!
+//! Settings are values: a running edge is given new ones and changes to them. [`Settings::differences`] says what would
+//! change before it does.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::EdgeError;
+
+/// Everything that an edge is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The name of this host in every row.
+    pub host: String,
+    /// Threads, each with listeners, connections and pools of its own; 0 for one a processor.
+    pub threads: usize,
+    /// Where clients connect.
+    pub listeners: Vec<ListenerSettings>,
+    /// Certificates for listeners with TLS; the first is for names that no other has.
+    pub certificates: Vec<CertificateFiles>,
+    /// Where requests go; may be empty when there is a beacon.
+    pub backends: Vec<BackendSettings>,
+    /// How a backend is chosen.
+    pub balance: Balance,
+    /// Limits of clients' connections and requests.
+    pub limits: Limits,
+    /// Limits of connections to backends.
+    pub upstream: UpstreamSettings,
+    /// The check that asks each backend; `None`: only what happens to requests tells.
+    pub check: Option<CheckSettings>,
+    /// The path that takes beacons.
+    pub beacon: Option<String>,
+}
+
+/// An address that clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerSettings {
+    /// The address; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
+    /// Whether each connection begins with a PROXY protocol header, version 1 or 2.
+    pub has_proxy_header: bool,
+    /// Length asked for each accept queue.
+    pub backlog: u32,
+}
+
+/// A certificate chain and its key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate first, then those that signed it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// A backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendSettings {
+    /// As it was written.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its share beside the others; 0 drains it.
+    pub weight: u32,
+}
+
+/// How a backend is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// Of two at random the one with fewer requests under way, weighed by latency where that differs much.
+    TwoChoices,
+    /// The one with the fewest requests under way.
+    LeastConnections,
+    /// In turn, smoothly by weight.
+    RoundRobin,
+    /// By the client's address, so that it comes back to the same backend while that is up.
+    Hash,
+}
+
+/// Limits of what clients may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections of all clients.
+    pub connections: usize,
+    /// Open connections of one address.
+    pub address_connections: usize,
+    /// Requests on one connection before it is closed.
+    pub connection_requests: u32,
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// Header fields of a request.
+    pub headers: usize,
+    /// Bytes of a request's body.
+    pub body_bytes: u64,
+    /// For the TLS handshake, or the PROXY header.
+    pub handshake: Duration,
+    /// For the whole head of a request, from its first byte.
+    pub head: Duration,
+    /// An idle connection is closed after that; the keep-alive of clients.
+    pub idle: Duration,
+    /// Longest pause of a client that sends a body, or takes an answer.
+    pub client_pause: Duration,
+    /// Longest pause of a connection that became a tunnel (WebSocket).
+    pub tunnel_idle: Duration,
+}
+
+/// What connections to backends may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamSettings {
+    /// For the TCP handshake.
+    pub connect: Duration,
+    /// Until the first byte of the answer, and longest pause within it.
+    pub answer: Duration,
+    /// An idle connection is closed after that, unless the backend says or shows that it closes earlier.
+    pub idle: Duration,
+    /// Requests under way at one backend; more wait. 0 sets no limit.
+    pub in_flight: usize,
+    /// Requests that may wait for a backend with room.
+    pub queue: usize,
+    /// How long they may wait.
+    pub queue_wait: Duration,
+    /// Retries as a share of requests, in percent.
+    pub retry_percent: u32,
+    /// Failures in a row that put a backend out.
+    pub failures: u32,
+    /// How long it is out the first time; doubled each time up to 32 times that.
+    pub ejection: Duration,
+    /// No answer at all for that long, though requests wait, puts it out; more for backends that are slow by nature.
+    pub stall: Duration,
+    /// A backend that comes back gets its full share only after that.
+    pub slow_start: Duration,
+    /// When more of the backends than that look ill, none is believed to be, in percent.
+    pub panic_percent: u32,
+    /// The PROXY protocol header that begins each connection to a backend; such connections carry one request.
+    pub proxy_header: ProxyHeader,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// None.
+    Off,
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// A request that tells whether a backend is well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckSettings {
+    /// Path that is asked for; every status below 400 is well.
+    pub path: String,
+    /// Pause between checks.
+    pub every: Duration,
+    /// How long an answer may take.
+    pub within: Duration,
+    /// Good ones in a row until it is well again.
+    pub rise: u32,
+    /// Bad ones in a row until it is ill.
+    pub fall: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            host: "localhost".into(),
+            threads: 0,
+            listeners: Vec::new(),
+            certificates: Vec::new(),
+            backends: Vec::new(),
+            balance: Balance::TwoChoices,
+            limits: Limits::default(),
+            upstream: UpstreamSettings::default(),
+            check: None,
+            beacon: None,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 100_000,
+            address_connections: 10_000,
+            connection_requests: 100_000,
+            head_bytes: 32 << 10,
+            headers: 100,
+            body_bytes: 64 << 20,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(15),
+            client_pause: Duration::from_secs(30),
+            tunnel_idle: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Default for UpstreamSettings {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            answer: Duration::from_secs(60),
+            idle: Duration::from_secs(4),
+            in_flight: 0,
+            queue: 1024,
+            queue_wait: Duration::from_secs(5),
+            retry_percent: 10,
+            failures: 3,
+            ejection: Duration::from_secs(5),
+            stall: Duration::from_millis(750),
+            slow_start: Duration::from_secs(10),
+            panic_percent: 50,
+            proxy_header: ProxyHeader::Off,
+        }
+    }
+}
+
+impl BackendSettings {
+    /// Reads `HOST:PORT` or `HOST:PORT*WEIGHT`.
+    ///
+    /// # Errors
+    /// When it is not an address and a port, the name is not known, or the weight is not from 0 to 1000.
+    pub fn parse(text: &str) -> Result<Self, EdgeError> {
+        let (name, weight) = match text.split_once('*') {
+            Some((name, weight)) => (name.trim(), weight.trim().parse().ok()),
+            None => (text.trim(), Some(1)),
+        };
+        let weight = weight.filter(|weight| *weight <= 1000).ok_or_else(|| {
+            EdgeError::new(format!(
+                "cannot use the backend `{text}`: its weight is not from 0 to 1000"
+            ))
+            .hint("write it as 10.0.0.5:8080*3")
+        })?;
+        let address = resolve(name).map_err(|why| {
+            EdgeError::new(format!("cannot use the backend `{text}`: {why}"))
+                .hint("write it as 10.0.0.5:8080, app.example.net:8080 or [2001:db8::5]:8080")
+        })?;
+        Ok(Self { name: name.to_owned(), address, weight })
+    }
+}
+
+impl ListenerSettings {
+    /// A listener without PROXY header at `ADDRESS:PORT`.
+    ///
+    /// # Errors
+    /// When it is not an address and a port.
+    pub fn parse(text: &str, is_tls: bool, backlog: u32) -> Result<Self, EdgeError> {
+        let address = resolve(text).map_err(|why| {
+            EdgeError::new(format!("cannot listen on `{text}`: {why}"))
+                .hint("write it as 0.0.0.0:80 or [::]:80")
+        })?;
+        Ok(Self { address, is_tls, has_proxy_header: false, backlog })
+    }
+}
+
+fn resolve(text: &str) -> Result<SocketAddr, String> {
+    if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        return Err("not an address and a port".into());
+    }
+    let mut addresses = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    addresses.next().ok_or_else(|| "the name has no address".into())
+}
+
+impl FromStr for Balance {
+    type Err = EdgeError;
+
+    fn from_str(text: &str) -> Result<Self, EdgeError> {
+        match text {
+            "two_choices" => Ok(Self::TwoChoices),
+            "least_connections" => Ok(Self::LeastConnections),
+            "round_robin" => Ok(Self::RoundRobin),
+            "hash" => Ok(Self::Hash),
+            _ => Err(EdgeError::new(format!("cannot balance by `{text}`: not known"))
+                .hint("two_choices, least_connections, round_robin or hash")),
+        }
+    }
+}
+
+impl FromStr for ProxyHeader {
+    type Err = EdgeError;
+
+    fn from_str(text: &str) -> Result<Self, EdgeError> {
+        match text {
+            "off" => Ok(Self::Off),
+            "v1" => Ok(Self::V1),
+            "v2" => Ok(Self::V2),
+            _ => Err(EdgeError::new(format!("cannot send the PROXY header `{text}`: not known"))
+                .hint("off, v1 or v2")),
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses settings that cannot work together.
+    ///
+    /// # Errors
+    /// Says which, and what to set.
+    pub fn check(&self) -> Result<(), EdgeError> {
+        if self.listeners.is_empty() {
+            return Err(EdgeError::new("cannot start the edge: it has nowhere to listen")
+                .hint("--listen 0.0.0.0:80, or `edge.listen`"));
+        }
+        if self.backends.is_empty() && self.beacon.is_none() {
+            return Err(EdgeError::new("cannot start the edge: it has no backend and no beacon")
+                .hint("--backend 10.0.0.5:8080, or --beacon /ping"));
+        }
+        if self.listeners.iter().any(|listener| listener.is_tls) && self.certificates.is_empty() {
+            return Err(EdgeError::new("cannot listen with TLS: there is no certificate")
+                .hint("`edge.tls_certificate_files` and `edge.tls_key_files`"));
+        }
+        let mut addresses: Vec<_> = self.backends.iter().map(|backend| backend.address).collect();
+        addresses.sort_unstable();
+        if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(EdgeError::new(format!("cannot use the backend `{}` twice", twice[0]))
+                .hint("give it a weight instead: 10.0.0.5:8080*2"));
+        }
+        if let Some(path) = &self.beacon
+            && !path.starts_with('/')
+        {
+            return Err(EdgeError::new(format!("cannot take beacons at `{path}`: not a path"))
+                .hint("it begins with a slash: /ping"));
+        }
+        Ok(())
+    }
+
+    /// What changes when these settings are replaced by `new`, one line each; empty when nothing does.
+    pub fn differences(&self, new: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let name = |listener: &ListenerSettings| {
+            format!(
+                "listen {}{}{}",
+                listener.address,
+                if listener.is_tls { " tls" } else { "" },
+                if listener.has_proxy_header { " proxy-header" } else { "" }
+            )
+        };
+        list(&mut lines, &self.listeners, &new.listeners, name);
+        list(&mut lines, &self.backends, &new.backends, |backend| {
+            format!("backend {} weight {}", backend.address, backend.weight)
+        });
+        list(&mut lines, &self.certificates, &new.certificates, |files| {
+            format!("certificate {}", files.certificate.display())
+        });
+        one(&mut lines, "balance", &self.balance, &new.balance);
+        one(&mut lines, "beacon", &self.beacon, &new.beacon);
+        one(&mut lines, "check", &self.check, &new.check);
+        one(&mut lines, "limits", &self.limits, &new.limits);
+        one(&mut lines, "upstream", &self.upstream, &new.upstream);
+        one(&mut lines, "threads (at the next start)", &self.threads, &new.threads);
+        lines
+    }
+}
+
+fn list<T: PartialEq>(lines: &mut Vec<String>, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
+    lines.extend(old.iter().filter(|one| !new.contains(one)).map(|one| format!("- {}", name(one))));
+    lines.extend(new.iter().filter(|one| !old.contains(one)).map(|one| format!("+ {}", name(one))));
+}
+
+fn one<T: PartialEq + fmt::Debug>(lines: &mut Vec<String>, name: &str, old: &T, new: &T) {
+    if old != new {
+        lines.push(format!("- {name} {old:?}"));
+        lines.push(format!("+ {name} {new:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn backends_have_weights() {
+        let backend = BackendSettings::parse("127.0.0.1:80*3").unwrap();
+        assert_eq!((backend.weight, backend.address.port()), (3, 80));
+        assert_eq!(BackendSettings::parse("[::1]:8080").unwrap().weight, 1);
+        for wrong in ["127.0.0.1", "127.0.0.1:80*x", "127.0.0.1:80*1001", ":", "127.0.0.1:99999"] {
+            assert!(BackendSettings::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_difference_says_what_goes_and_what_comes() {
+        let backend = |text: &str| BackendSettings::parse(text).unwrap();
+        let listener = ListenerSettings::parse("127.0.0.1:80", false, 16).unwrap();
+        let old = Settings {
+            listeners: vec![listener],
+            backends: vec![backend("127.0.0.1:1"), backend("127.0.0.1:2")],
+            ..Settings::default()
+        };
+        let mut new = old.clone();
+        assert!(old.differences(&new).is_empty());
+        new.backends = vec![backend("127.0.0.1:1"), backend("127.0.0.1:2*5")];
+        new.balance = Balance::Hash;
+        expect![[r"
+            - backend 127.0.0.1:2 weight 1
+            + backend 127.0.0.1:2 weight 5
+            - balance TwoChoices
+            + balance Hash"]]
+        .assert_eq(&old.differences(&new).join("\n"));
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_with_what_to_do() {
+        let message = |settings: &Settings| settings.check().unwrap_err().to_string();
+        expect![[r"
+            cannot start the edge: it has nowhere to listen
+            hint: --listen 0.0.0.0:80, or `edge.listen`"]]
+        .assert_eq(&message(&Settings::default()));
+        let listener = ListenerSettings::parse("127.0.0.1:80", true, 16).unwrap();
+        let mut settings = Settings { listeners: vec![listener], ..Settings::default() };
+        expect![[r"
+            cannot start the edge: it has no backend and no beacon
+            hint: --backend 10.0.0.5:8080, or --beacon /ping"]]
+        .assert_eq(&message(&settings));
+        settings.beacon = Some("ping".into());
+        assert!(message(&settings).contains("no certificate"));
+        settings.listeners[0].is_tls = false;
+        assert!(message(&settings).contains("not a path"));
+    }
+}

@@ -1,0 +1,114 @@
+//! A thread of the edge: a runtime that accepts, serves and sweeps until it is told to end.
+
+use std::net::TcpListener;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+
+use crate::check::check_always;
+use crate::conn::Listener;
+use crate::connection::accept;
+use crate::worker::{Shared, Worker};
+
+/// How long requests may take to end.
+const GRACE: Duration = Duration::from_secs(10);
+/// Pause after an accept that failed, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a thread is told.
+pub(crate) enum Order {
+    Listen(Arc<Listener>, TcpListener),
+    Close(Arc<Listener>),
+    End,
+}
+
+/// Serves until the end.
+pub(crate) fn run(shared: Arc<Shared>, is_first: bool, orders: UnboundedReceiver<Order>) {
+    match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+        Ok(runtime) => runtime.block_on(serve(shared, is_first, orders)),
+        Err(error) => tracing::error!("a thread of the edge cannot start: {error}"),
+    }
+}
+
+async fn serve(shared: Arc<Shared>, is_first: bool, mut orders: UnboundedReceiver<Order>) {
+    let worker = Rc::new(Worker::new(shared, is_first));
+    let sweeping = {
+        let worker = Rc::clone(&worker);
+        tokio::task::spawn_local(async move { worker.sweep_always().await })
+    };
+    if is_first {
+        tokio::task::spawn_local(check_always(Rc::clone(&worker)));
+    }
+    let mut open: FxHashMap<usize, (Rc<Notify>, JoinHandle<()>)> = FxHashMap::default();
+    while let Some(order) = orders.recv().await {
+        worker.renew();
+        match order {
+            Order::Listen(listener, socket) => {
+                let (key, close) = (Arc::as_ptr(&listener).addr(), Rc::new(Notify::new()));
+                let accepting =
+                    accept_always(Rc::clone(&worker), listener, socket, Rc::clone(&close));
+                open.insert(key, (close, tokio::task::spawn_local(accepting)));
+            }
+            Order::Close(listener) => {
+                if let Some((close, _)) = open.remove(&Arc::as_ptr(&listener).addr()) {
+                    close.notify_one();
+                }
+            }
+            Order::End => break,
+        }
+    }
+    for (_, (close, accepting)) in open {
+        close.notify_one();
+        let _ = accepting.await;
+    }
+    worker.end_idle();
+    let _ = tokio::time::timeout(GRACE, nothing_open(&worker)).await;
+    sweeping.abort();
+    worker.report(true);
+}
+
+async fn nothing_open(worker: &Worker) {
+    while worker.open() > 0 {
+        worker.end_idle();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn accept_always(
+    worker: Rc<Worker>,
+    listener: Arc<Listener>,
+    socket: TcpListener,
+    close: Rc<Notify>,
+) {
+    let socket = match tokio::net::TcpListener::from_std(socket) {
+        Ok(socket) => socket,
+        Err(error) => return tracing::error!("cannot serve `{}`: {error}", listener.name),
+    };
+    let mut closed = pin!(close.notified());
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = &mut closed => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => accept(&worker, &listener, stream, peer),
+            Err(error) => {
+                tracing::warn!("cannot accept on `{}`: {error}", listener.name);
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    // What the kernel has taken already would be reset with the socket.
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Ok((stream, peer))) = socket.poll_accept(&mut cx) {
+        accept(&worker, &listener, stream, peer);
+    }
+}

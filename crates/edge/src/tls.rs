@@ -1,0 +1,134 @@
+//! TLS of listeners: certificates by name (SNI), read again when their files change, sessions resumed by tickets.
+//!
+//! A certificate that cannot be read at the start is an error; one that cannot be read later leaves the old one in place
+//! and says so. Connections that are open keep what they have.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use rustls::ServerConfig;
+use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
+
+use crate::error::EdgeError;
+use crate::settings::{CertificateFiles, Settings};
+
+/// Certificates that follow their files.
+pub(crate) struct Certificates {
+    files: Vec<CertificateFiles>,
+    keys: RwLock<Vec<Arc<CertifiedKey>>>,
+    /// When the files were last changed, as far as was seen.
+    changed: Mutex<Vec<Option<SystemTime>>>,
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+impl Certificates {
+    /// Reads them all.
+    pub(crate) fn load(files: &[CertificateFiles]) -> Result<Arc<Self>, EdgeError> {
+        let changed = Mutex::new(times(files));
+        let keys = files.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(Self { files: files.to_vec(), keys: RwLock::new(keys), changed }))
+    }
+
+    /// An acceptor of connections with these certificates.
+    pub(crate) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, EdgeError> {
+        let failed = |error: rustls::Error| EdgeError::new(format!("cannot use TLS: {error}"));
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(self) as _);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // Stateless, so that any thread resumes what another began.
+        config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(failed)?;
+        config.send_tls13_tickets = 1;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// Reads again what has changed; whether anything has.
+    pub(crate) fn reload_changed(&self) -> bool {
+        let now = times(&self.files);
+        let before = std::mem::replace(
+            &mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner),
+            now.clone(),
+        );
+        if before == now {
+            return false;
+        }
+        match self.files.iter().map(load).collect::<Result<Vec<_>, _>>() {
+            Ok(keys) => {
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+                tracing::info!("certificates changed and are in use");
+                true
+            }
+            Err(error) => {
+                tracing::error!("certificates changed, the old ones stay in use: {error}");
+                false
+            }
+        }
+    }
+}
+
+/// Reads the certificates of `settings` and forgets them.
+///
+/// # Errors
+/// When one cannot be read or used.
+pub fn check_certificates(settings: &Settings) -> Result<(), EdgeError> {
+    Certificates::load(&settings.certificates).map(drop)
+}
+
+fn times(files: &[CertificateFiles]) -> Vec<Option<SystemTime>> {
+    let time = |path: &Path| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    files.iter().flat_map(|one| [time(&one.certificate), time(&one.key)]).collect()
+}
+
+fn load(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, EdgeError> {
+    let (certificate, key) = (files.certificate.display(), files.key.display());
+    let unread = |what: &str, path: &dyn fmt::Display, error: &dyn fmt::Display| {
+        EdgeError::new(format!("cannot read a {what} from `{path}`: {error}")).hint(
+            "the files are PEM: the certificate first, then those that signed it; the key apart",
+        )
+    };
+    let chain = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unread("certificate", &certificate, &error))?;
+    if chain.is_empty() {
+        return Err(unread("certificate", &certificate, &"there is none in it"));
+    }
+    let private = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|error| unread("private key", &key, &error))?;
+    let key = CertifiedKey::from_der(chain, private, &provider()).map_err(|error| {
+        EdgeError::new(format!("cannot use `{certificate}` with `{key}`: {error}"))
+            .hint("the key must be that of the first certificate")
+    })?;
+    Ok(Arc::new(key))
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let fits = |key: &&Arc<CertifiedKey>| {
+            let certificate = key.end_entity_cert().ok()?;
+            let parsed = ParsedCertificate::try_from(certificate).ok()?;
+            verify_server_name(&parsed, name.as_ref()?).ok()
+        };
+        keys.iter().find(|key| fits(key).is_some()).or_else(|| keys.first()).cloned()
+    }
+}

@@ -1,0 +1,127 @@
+//! WebSocket and other protocols that begin as HTTP/1.1 (RFC 9110 §7.8): after 101 the bytes pass as they are.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderValue, Response, StatusCode, response};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::body::Answer;
+use crate::conn::Phase;
+use crate::pool::Place;
+use crate::proxy::own_answer;
+use crate::record::Failure;
+use crate::serving::{OpenRecord, Serving};
+use crate::time::{nanos, now_ns};
+use crate::upstream::Upstream;
+
+/// When one side has closed, the other is waited for that long after its last byte.
+const LINGER: Duration = Duration::from_secs(5);
+/// Bytes on their way in one direction.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// Answers 101 and starts the tunnel; the record ends with it.
+pub(crate) fn switch(
+    mut parts: response::Parts,
+    upstream: Upstream,
+    place: Place,
+    mut record: OpenRecord,
+    serving: Rc<Serving>,
+    on_upgrade: Option<OnUpgrade>,
+) -> Response<Answer> {
+    let Some(on_upgrade) = on_upgrade else {
+        record.failure = Some(Failure::InvalidAnswer);
+        return own_answer(record, StatusCode::BAD_GATEWAY, "the backend switched unasked");
+    };
+    let protocol = parts.headers.get(UPGRADE).cloned();
+    crate::headers::strip_hop_by_hop(&mut parts.headers);
+    parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Some(protocol) = protocol {
+        parts.headers.insert(UPGRADE, protocol);
+    }
+    serving.conn.set_phase(Phase::Tunnel);
+    let idle = serving.worker.live().settings.limits.tunnel_idle;
+    tokio::task::spawn_local(async move {
+        let end = pass(on_upgrade, upstream, idle).await;
+        if let Some(upstream) = &mut record.upstream {
+            upstream.response_ns = Some(now_ns().saturating_sub(upstream.started));
+        }
+        if end.is_err() {
+            record.failure = Some(Failure::AnswerCut);
+        }
+        drop(place);
+        record.finish_now();
+        drop(serving);
+    });
+    Response::from_parts(parts, Answer::Own(None))
+}
+
+async fn pass(on_upgrade: OnUpgrade, upstream: Upstream, idle: Duration) -> io::Result<()> {
+    let client = on_upgrade.await.map_err(io::Error::other)?;
+    let (mut backend, early) = upstream.into_stream();
+    let mut client = TokioIo::new(client);
+    client.write_all(&early).await?;
+    client.flush().await?;
+    let (client_read, client_write) = tokio::io::split(&mut client);
+    let (backend_read, backend_write) = backend.split();
+    let moved = Cell::new(now_ns());
+    let mut up = pin!(copy(client_read, backend_write, idle, &moved));
+    let mut down = pin!(copy(backend_read, client_write, idle, &moved));
+    tokio::select! {
+        ended = &mut up => {
+            ended?;
+            linger(down, &moved).await
+        }
+        ended = &mut down => {
+            ended?;
+            linger(up, &moved).await
+        }
+    }
+}
+
+/// One side has said all: the other may go on while bytes move.
+async fn linger(
+    mut other: Pin<&mut impl Future<Output = io::Result<()>>>,
+    moved: &Cell<u64>,
+) -> io::Result<()> {
+    loop {
+        if let Ok(ended) = tokio::time::timeout(LINGER, &mut other).await {
+            return ended;
+        }
+        if now_ns().saturating_sub(moved.get()) >= nanos(LINGER) {
+            return Ok(());
+        }
+    }
+}
+
+/// One direction, until it ends, or nothing comes in either for `idle`.
+async fn copy(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    idle: Duration,
+    moved: &Cell<u64>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let Ok(read) = tokio::time::timeout(idle, from.read(&mut buffer)).await else {
+            if now_ns().saturating_sub(moved.get()) >= nanos(idle) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            continue;
+        };
+        let count = read?;
+        moved.set(now_ns());
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..count]).await?;
+        to.flush().await?;
+    }
+}

@@ -1,0 +1,283 @@
+//! One thread of the edge: its runtime, its connections, its rows. Threads share the backends and little else.
+//!
+//! Each thread has a listener of its own on every address (`SO_REUSEPORT`), so the kernel spreads connections and no
+//! lock is taken to accept one.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderValue;
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use tokio_rustls::TlsAcceptor;
+use weir_tables::Clock;
+
+use crate::backend::State;
+use crate::conn::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
+use crate::idle::IdlePool;
+use crate::pool::{Looked, Pool};
+use crate::record::{Recorder, Sink};
+use crate::report::Reporter;
+use crate::settings::Settings;
+use crate::time::{nanos, now_ns};
+use crate::tls::Certificates;
+use crate::upstream::Upstream;
+use crate::waits::Waits;
+
+/// How often waits for backends are looked through.
+const TICK: Duration = Duration::from_millis(50);
+/// Ticks between two sweeps of connections and two deliveries of rows.
+const SWEEP_TICKS: u32 = 10;
+/// Ticks between two looks at the files of certificates: five seconds.
+const CERTIFICATE_TICKS: u32 = 100;
+/// An idle connection gives its buffers back after that.
+const PARK_AFTER_NS: u64 = 1_000_000_000;
+
+/// What holds until the next change of the configuration.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) settings: Settings,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
+    pub(crate) tls: Option<TlsAcceptor>,
+}
+
+/// What all threads share.
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sink: Sink,
+    pub(crate) live: Mutex<Arc<Live>>,
+    /// Counts changes of `live`.
+    pub(crate) generation: AtomicU64,
+    pub(crate) open: AtomicUsize,
+    pub(crate) addresses: Mutex<FxHashMap<IpAddr, usize>>,
+    pub(crate) is_ending: AtomicBool,
+    pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
+}
+
+impl Shared {
+    pub(crate) fn listeners(&self) -> Vec<Arc<Listener>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts a connection of `address`; the reason when there are too many.
+    pub(crate) fn admit(&self, address: IpAddr, settings: &Settings) -> Result<(), &'static str> {
+        let limits = &settings.limits;
+        if self.open.fetch_add(1, Relaxed) >= limits.connections {
+            self.open.fetch_sub(1, Relaxed);
+            return Err("connections");
+        }
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = addresses.entry(address).or_default();
+        if *count >= limits.address_connections {
+            self.open.fetch_sub(1, Relaxed);
+            return Err("address_connections");
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    pub(crate) fn dismiss(&self, address: IpAddr) {
+        self.open.fetch_sub(1, Relaxed);
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = addresses.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&address);
+            }
+        }
+    }
+}
+
+/// One thread's part.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    live: RefCell<Rc<Live>>,
+    generation: Cell<u64>,
+    pub(crate) recorder: RefCell<Recorder>,
+    conns: RefCell<Slab<Arc<Conn>>>,
+    pub(crate) waits: Rc<Waits>,
+    idle: RefCell<IdlePool>,
+    random: Cell<u64>,
+    id_prefix: u64,
+    reporter: RefCell<Reporter>,
+    /// Whether this thread looks after the backends, the certificates and the reports.
+    is_first: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>, is_first: bool) -> Self {
+        let live = Rc::new(Live::clone(&shared.live()));
+        let (clock, sink) = (Arc::clone(&shared.clock), Arc::clone(&shared.sink));
+        let seed = RandomState::new();
+        set_coarse(now_ns());
+        Self {
+            recorder: RefCell::new(Recorder::new(live.settings.host.clone(), clock, sink)),
+            live: RefCell::new(live),
+            generation: Cell::new(shared.generation.load(Relaxed)),
+            shared,
+            conns: RefCell::default(),
+            waits: Rc::default(),
+            idle: RefCell::default(),
+            random: Cell::new(seed.hash_one(1) | 1),
+            id_prefix: seed.hash_one(2),
+            reporter: RefCell::default(),
+            is_first,
+        }
+    }
+
+    /// The configuration that holds.
+    pub(crate) fn live(&self) -> Rc<Live> {
+        Rc::clone(&self.live.borrow())
+    }
+
+    /// The next number of a sequence that looks random (xorshift64*).
+    pub(crate) fn random(&self) -> u64 {
+        let mut next = self.random.get();
+        next ^= next >> 12;
+        next ^= next << 25;
+        next ^= next >> 27;
+        self.random.set(next);
+        next.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// An id that no other request has: 32 hex digits.
+    pub(crate) fn new_request_id(&self) -> HeaderValue {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let number = u128::from(self.id_prefix) << 64 | u128::from(self.random());
+        let mut text = [0; 32];
+        for (at, digit) in text.iter_mut().enumerate() {
+            *digit = DIGITS[(number >> (124 - 4 * at)) as usize & 15];
+        }
+        HeaderValue::from_bytes(&text).expect("digits")
+    }
+
+    /// A connection that the sweep looks after, until [`Worker::forget`].
+    pub(crate) fn look_after(&self, conn: &Arc<Conn>) -> usize {
+        self.conns.borrow_mut().insert(Arc::clone(conn))
+    }
+
+    pub(crate) fn forget(&self, key: usize) {
+        self.conns.borrow_mut().remove(key);
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.conns.borrow().len()
+    }
+
+    /// A connection to a backend at rest, if there is one.
+    pub(crate) fn rested(&self, backend: std::net::SocketAddr, now: u64) -> Option<Box<Upstream>> {
+        let live = self.live();
+        self.idle.borrow_mut().take(backend, now, &live.pool.settings)
+    }
+
+    /// A connection to a backend rests.
+    pub(crate) fn rest(&self, upstream: Box<Upstream>, now: u64) {
+        self.idle.borrow_mut().put(upstream, now);
+    }
+
+    /// Looks through waits, connections and backends until the edge ends.
+    pub(crate) async fn sweep_always(&self) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut looked = Looked::default();
+        let mut count = 0_u32;
+        loop {
+            ticks.tick().await;
+            count = count.wrapping_add(1);
+            let now = now_ns();
+            set_coarse(now);
+            self.renew();
+            let live = self.live();
+            let pool = &live.pool;
+            if self.is_first {
+                pool.look(now, &mut looked);
+                self.reporter.borrow_mut().look(now, &live, &self.shared, false);
+                if count.is_multiple_of(CERTIFICATE_TICKS)
+                    && let Some(certificates) = &live.certificates
+                {
+                    certificates.reload_changed();
+                }
+            }
+            let is_stalled = |address| {
+                let backend = pool.backends.iter().find(|one| one.address == address);
+                let state = backend.map(|backend| backend.state(now, &pool.settings));
+                state.is_some_and(|state| matches!(state, State::Stalled | State::CheckFailed))
+            };
+            self.waits.sweep(now, nanos(pool.settings.answer), is_stalled);
+            for backend in &pool.backends {
+                if backend.state(now, &pool.settings) == State::Stalled {
+                    self.idle.borrow_mut().close(backend.address);
+                }
+            }
+            if count.is_multiple_of(SWEEP_TICKS) {
+                self.idle.borrow_mut().sweep(now, &pool.settings);
+                self.sweep_connections(&live, now);
+                self.recorder.borrow_mut().hand_over();
+            }
+        }
+    }
+
+    /// Hands over everything that is not handed over yet.
+    pub(crate) fn report(&self, is_end: bool) {
+        self.recorder.borrow_mut().hand_over();
+        if self.is_first {
+            self.reporter.borrow_mut().look(now_ns(), &self.live(), &self.shared, is_end);
+        }
+    }
+
+    /// Takes a new configuration when there is one.
+    pub(crate) fn renew(&self) {
+        let generation = self.shared.generation.load(Relaxed);
+        if self.generation.replace(generation) != generation {
+            *self.live.borrow_mut() = Rc::new(Live::clone(&self.shared.live()));
+        }
+    }
+
+    fn sweep_connections(&self, live: &Live, now: u64) {
+        let is_ending = self.shared.is_ending.load(Relaxed);
+        let conns: Vec<(Arc<Conn>, Verdict)> = {
+            let conns = self.conns.borrow();
+            let judged = conns.iter().map(|(_, conn)| (conn, judge(conn, live, now, is_ending)));
+            let told = judged.filter(|(_, verdict)| *verdict != Verdict::None);
+            told.map(|(conn, verdict)| (Arc::clone(conn), verdict)).collect()
+        };
+        for (conn, verdict) in conns {
+            conn.judge(verdict);
+        }
+    }
+
+    /// Ends what is idle at once; the rest when its request is over.
+    pub(crate) fn end_idle(&self) {
+        set_coarse(now_ns());
+        self.sweep_connections(&self.live(), coarse_ns());
+    }
+}
+
+fn judge(conn: &Conn, live: &Live, now: u64, is_ending: bool) -> Verdict {
+    let limits = &live.settings.limits;
+    if !matches!(conn.verdict(), Verdict::None | Verdict::Park) {
+        return Verdict::None;
+    }
+    let age = now.saturating_sub(conn.since());
+    match conn.phase() {
+        Phase::Idle if is_ending || age > nanos(limits.idle) => Verdict::Close,
+        Phase::Resting if is_ending || age > nanos(limits.idle) => Verdict::Close,
+        Phase::Idle if age > PARK_AFTER_NS && !conn.is_h2 => Verdict::Park,
+        Phase::Head if age > nanos(limits.head) => Verdict::SlowHead,
+        Phase::Busy => {
+            let stuck = conn.stuck_since().map_or(0, |since| now.saturating_sub(since));
+            if stuck > nanos(limits.client_pause) { Verdict::SlowClient } else { Verdict::None }
+        }
+        _ => Verdict::None,
+    }
+}

@@ -1,0 +1,267 @@
+//! Backends that fail in every way: what the client gets, whether another backend was asked, and the reason in the row.
+
+use std::io::{BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::lab::{Asked, Lab, Row, backend, nobody, read_answer, settings, wait_until};
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+/// One request to one backend that does `what`; status, and the row.
+fn one(what: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static) -> (String, Row) {
+    let mut settings = settings(&[backend(what)]);
+    settings.upstream.answer = Duration::from_secs(1);
+    let lab = Lab::start(settings);
+    let answer = lab.get("/");
+    (answer, lab.request())
+}
+
+#[test]
+fn each_failure_has_its_reason() {
+    let (answer, row) = one(|_| false);
+    assert_eq!((status(&answer), row["failure"].as_str()), ("502", "empty_answer"));
+
+    let (answer, row) = one(|asked| {
+        asked.answer("garbage\r\n\r\n");
+        false
+    });
+    assert_eq!((status(&answer), row["failure"].as_str()), ("502", "invalid_answer"));
+
+    let (answer, row) = one(|asked| {
+        asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+        false
+    });
+    assert_eq!((status(&answer), row["failure"].as_str()), ("200", "answer_cut"));
+    assert!(answer.ends_with("only this") && row["response_body_bytes"] == "9", "{row:#?}");
+
+    let (answer, row) = one(|asked| {
+        let _ = asked.stream.read(&mut [0]);
+        false
+    });
+    assert_eq!((status(&answer), row["failure"].as_str()), ("504", "response_timeout"));
+    assert_eq!(row["upstream_tries"], "1");
+
+    let (answer, row) = one(|asked| {
+        asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+        let _ = asked.stream.read(&mut [0]);
+        false
+    });
+    assert_eq!((status(&answer), row["failure"].as_str()), ("200", "response_timeout"));
+}
+
+#[test]
+fn a_reset_in_the_middle_of_a_body_is_told() {
+    let (_, row) = one(|asked| {
+        asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+        let linger =
+            rustix::net::sockopt::set_socket_linger(asked.stream.get_ref(), Some(Duration::ZERO));
+        linger.expect("a socket");
+        false
+    });
+    assert!(matches!(row["failure"].as_str(), "answer_cut" | "empty_answer"), "{row:#?}");
+}
+
+#[test]
+fn a_request_that_nobody_takes_is_told_and_not_lost() {
+    let lab = Lab::start(settings(&[nobody()]));
+    assert_eq!(status(&lab.get("/")), "502");
+    let row = lab.request();
+    assert_eq!(
+        (row["failure"].as_str(), row["http_response_status_code"].as_str()),
+        ("connect_refused", "502")
+    );
+    assert!(!row.contains_key("upstream_status_code"));
+}
+
+#[test]
+fn a_dead_backend_costs_no_request_and_gets_no_more() {
+    let app = backend(|asked| asked.ok("x"));
+    let mut settings = settings(&[app, nobody(), backend(|asked| asked.ok("y"))]);
+    settings.upstream.ejection = Duration::from_secs(60);
+    let lab = Lab::start(settings);
+    for _ in 0..30 {
+        assert_eq!(status(&lab.get("/")), "200");
+    }
+    let rows = lab.rows("request", 30);
+    let retried = rows.iter().filter(|row| row["upstream_tries"] == "2").count();
+    assert!((1..=3).contains(&retried), "out after three failures, but {retried} were tried there");
+    assert!(rows.iter().all(|row| !row.contains_key("failure")));
+    let states = lab.rows("edge_backend", 4);
+    assert!(states.iter().any(|row| row["state"] == "ejected"), "{states:#?}");
+}
+
+#[test]
+fn what_may_not_be_repeated_is_not() {
+    let bad = backend(|_| false);
+    let lab = Lab::start(settings(&[bad, bad_twin()]));
+    let answer =
+        lab.say("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx");
+    assert_eq!(status(&answer), "502");
+    assert_eq!(lab.request()["upstream_tries"], "1");
+}
+
+fn bad_twin() -> std::net::SocketAddr {
+    backend(|_| false)
+}
+
+#[test]
+fn a_backend_that_hangs_is_out_and_its_requests_go_elsewhere() {
+    let is_hung = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_hung);
+    let hung = backend(move |asked| {
+        if flag.load(Ordering::Relaxed) {
+            let _ = asked.stream.read(&mut [0]);
+            return false;
+        }
+        asked.ok("x")
+    });
+    let well = || backend(|asked| asked.ok("y"));
+    let lab = Lab::start(settings(&[hung, well(), well(), well()]));
+    let address = lab.address;
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let is_hung = Arc::clone(&is_hung);
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(crate::lab::connect(address));
+                let began = Instant::now();
+                let mut answers = Vec::new();
+                while began.elapsed() < Duration::from_secs(4) {
+                    if began.elapsed() > Duration::from_secs(1) {
+                        is_hung.store(true, Ordering::Relaxed);
+                    }
+                    let asked = Instant::now();
+                    reader
+                        .get_mut()
+                        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                        .expect("it is open");
+                    answers.push((status(&read_answer(&mut reader)).to_owned(), asked.elapsed()));
+                    std::thread::park_timeout(Duration::from_millis(5));
+                }
+                answers
+            })
+        })
+        .collect();
+    let answers: Vec<_> =
+        clients.into_iter().flat_map(|one| one.join().expect("no panic")).collect();
+    let failed = answers.iter().filter(|(status, _)| status != "200").count();
+    // The time-out for an answer is 60 s: nobody waited for that.
+    let slowest = answers.iter().map(|(_, took)| *took).max().expect("there were some");
+    assert_eq!(failed, 0, "of {}", answers.len());
+    assert!(slowest < Duration::from_secs(20), "{slowest:?}");
+    let rows = lab.rows("request", answers.len());
+    assert_eq!(rows.len(), answers.len());
+    wait_until("the stall", || {
+        lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "stalled")
+    });
+}
+
+#[test]
+fn a_client_that_leaves_is_told_from_a_backend_that_fails() {
+    let app = backend(|asked| {
+        let _ = asked.stream.read(&mut [0]);
+        false
+    });
+    let lab = Lab::start(settings(&[app]));
+    let mut stream = lab.connect();
+    stream.write_all(b"GET /left HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+    std::thread::park_timeout(Duration::from_millis(200));
+    drop(stream);
+    let row = lab.request();
+    assert_eq!((row["failure"].as_str(), row["url_path"].as_str()), ("client_closed", "/left"));
+    assert!(!row.contains_key("http_response_status_code"));
+}
+
+#[test]
+fn the_idle_mismatch_costs_no_answer_and_is_learnt() {
+    // A backend that closes idle connections after 600 ms, as those with a time-out below the balancer's do.
+    let app = backend(|asked| {
+        asked.ok("x");
+        let stream = asked.stream.get_ref();
+        stream.set_read_timeout(Some(Duration::from_millis(600))).expect("a socket");
+        true
+    });
+    let lab = Lab::start(settings(&[app]));
+    for pause in [700, 700, 700, 550, 100, 50] {
+        assert_eq!(status(&lab.get("/")), "200");
+        std::thread::park_timeout(Duration::from_millis(pause));
+    }
+    let rows = lab.end("edge_backend");
+    let last = rows.last().expect("one at the end");
+    let idle: f64 = last["idle_timeout_seconds"].parse().expect("a number");
+    assert!(idle < 2.0, "four seconds are configured, less was learnt: {last:#?}");
+    assert_ne!(last["idle_closed_total"], "0");
+    assert_eq!(last["failures_total"], "0");
+}
+
+#[test]
+fn a_backend_that_fails_its_checks_gets_nothing_until_it_passes() {
+    let is_ill = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&is_ill);
+    let ill = backend(move |asked| {
+        let is_check = asked.head.starts_with("GET /health ");
+        if is_check && flag.load(Ordering::Relaxed) {
+            asked.answer("HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n");
+            return true;
+        }
+        asked.ok("ill")
+    });
+    let well = || backend(|asked| asked.ok("well"));
+    let mut settings = settings(&[ill, well(), well()]);
+    settings.check = Some(weir_edge::CheckSettings {
+        path: "/health".into(),
+        every: Duration::from_millis(100),
+        within: Duration::from_secs(5),
+        rise: 2,
+        fall: 2,
+    });
+    let lab = Lab::start(settings);
+    wait_until("the failed check", || {
+        lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "check_failed")
+    });
+    for _ in 0..20 {
+        assert!(lab.get("/").ends_with("well"));
+    }
+    is_ill.store(false, Ordering::Relaxed);
+    wait_until("its return", || lab.get("/").ends_with("ill"));
+}
+
+#[test]
+fn who_waits_for_a_place_has_the_time_in_the_row() {
+    let is_open = Arc::new(AtomicBool::new(false));
+    let gate = Arc::clone(&is_open);
+    let app = backend(move |asked| {
+        wait_until("the gate", || gate.load(Ordering::Relaxed));
+        asked.ok("x")
+    });
+    let mut settings = settings(&[app]);
+    settings.upstream.in_flight = 1;
+    settings.upstream.queue = 1;
+    settings.upstream.queue_wait = Duration::from_secs(60);
+    let lab = Lab::start(settings);
+    let (address, gate) = (lab.address, Arc::clone(&is_open));
+    let get = move || {
+        let mut reader = BufReader::new(crate::lab::connect(address));
+        reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+        let status = status(&read_answer(&mut reader)).to_owned();
+        // The first answer is that of the one for whom there was no room in the queue.
+        gate.store(true, Ordering::Relaxed);
+        status
+    };
+    let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(get.clone())).collect();
+    let mut answers: Vec<_> =
+        threads.into_iter().map(|one| one.join().expect("no panic")).collect();
+    answers.sort();
+    assert_eq!(answers, ["200", "200", "503"]);
+    let rows = lab.rows("request", 3);
+    let refused = rows.iter().find(|row| row.contains_key("failure")).expect("one");
+    assert_eq!(refused["failure"], "queue_full");
+    let is_queued = |row: &&Row| {
+        let text = row.get("queue_seconds");
+        text.is_some_and(|text| text.parse::<f64>().expect("a number") > 0.0)
+    };
+    assert_eq!(rows.iter().filter(is_queued).count(), 1, "{rows:#?}");
+}

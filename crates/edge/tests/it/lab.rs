@@ -1,0 +1,247 @@
+//! An edge in this process with a sink that keeps its rows, backends that do as they are told, and raw clients.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use weir_edge::{BackendSettings, Edge, ListenerSettings, Settings, Sink};
+use weir_tables::{Batch, FixedClock, Micros};
+
+/// How long something may take that must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A row: column to value as text; NULL is left out.
+pub(crate) type Row = BTreeMap<String, String>;
+
+#[derive(Default)]
+struct Kept {
+    batches: Mutex<Vec<Batch>>,
+    changed: Condvar,
+}
+
+/// A running edge and what it handed over.
+pub(crate) struct Lab {
+    pub(crate) edge: Option<Edge>,
+    pub(crate) address: SocketAddr,
+    kept: Arc<Kept>,
+}
+
+/// Settings with one listener on a free port.
+pub(crate) fn settings(backends: &[SocketAddr]) -> Settings {
+    let listener = ListenerSettings::parse("127.0.0.1:0", false, 128).expect("an address");
+    let backends = backends.iter().map(|one| BackendSettings::parse(&one.to_string()));
+    Settings {
+        threads: 1,
+        host: "edge1".into(),
+        listeners: vec![listener],
+        backends: backends.collect::<Result<_, _>>().expect("addresses"),
+        ..Settings::default()
+    }
+}
+
+impl Lab {
+    pub(crate) fn start(settings: Settings) -> Self {
+        let kept = Arc::<Kept>::default();
+        let keeper = Arc::clone(&kept);
+        let sink: Sink = Arc::new(move |batches| {
+            keeper.batches.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
+            keeper.changed.notify_all();
+        });
+        let clock = Arc::new(FixedClock::new(Micros(1_700_000_000_000_000)));
+        let edge = Edge::start(settings, clock, sink).unwrap_or_else(|error| panic!("{error}"));
+        let address = edge.addresses()[0];
+        Self { edge: Some(edge), address, kept }
+    }
+
+    /// Rows of a table, when there are `count` of them at least.
+    pub(crate) fn rows(&self, table: &str, count: usize) -> Vec<Row> {
+        let end = Instant::now() + PATIENCE;
+        let mut batches = self.kept.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let own = batches.iter().filter(|batch| batch.table.name == table);
+            let rows: Vec<Row> = own.flat_map(|batch| rows_of(&batch.rows)).collect();
+            let left = end.saturating_duration_since(Instant::now());
+            if rows.len() >= count {
+                return rows;
+            }
+            assert!(!left.is_zero(), "{count} rows of `{table}` did not come, but {rows:#?}");
+            batches = self.kept.changed.wait_timeout(batches, left).expect("no panic").0;
+        }
+    }
+
+    /// The only row of `request`.
+    pub(crate) fn request(&self) -> Row {
+        let mut rows = self.rows("request", 1);
+        assert_eq!(rows.len(), 1, "{rows:#?}");
+        rows.remove(0)
+    }
+
+    /// Ends the edge; all rows of a table.
+    pub(crate) fn end(mut self, table: &str) -> Vec<Row> {
+        self.edge.take().expect("it ends once").end();
+        self.rows(table, 0)
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        connect(self.address)
+    }
+
+    /// Sends bytes on a connection of their own; everything that comes back until the edge closes or `Connection: close`.
+    pub(crate) fn say(&self, text: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(text.as_bytes()).expect("the edge reads");
+        read_all(&mut stream)
+    }
+
+    /// A GET on a connection of its own.
+    pub(crate) fn get(&self, path: &str) -> String {
+        self.say(&format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(edge) = self.edge.take() {
+            edge.end();
+        }
+    }
+}
+
+fn rows_of(batch: &RecordBatch) -> Vec<Row> {
+    let row = |at: usize| {
+        let schema = batch.schema();
+        let columns = schema.fields().iter().zip(batch.columns());
+        let cells =
+            columns.filter_map(|(field, column)| Some((field.name().clone(), cell(column, at)?)));
+        cells.collect()
+    };
+    (0..batch.num_rows()).map(row).collect()
+}
+
+fn cell(column: &dyn Array, at: usize) -> Option<String> {
+    if column.is_null(at) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Utf8 => Some(column.as_string::<i32>().value(at).to_owned()),
+        DataType::Int64 => Some(column.as_primitive::<Int64Type>().value(at).to_string()),
+        DataType::Float64 => Some(column.as_primitive::<Float64Type>().value(at).to_string()),
+        DataType::Boolean => Some(column.as_boolean().value(at).to_string()),
+        _ => None,
+    }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("somebody listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream
+}
+
+/// Until the other side closes; a reset counts as that.
+pub(crate) fn read_all(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// One answer with a `Content-Length` of a connection that stays open.
+pub(crate) fn read_answer(reader: &mut BufReader<TcpStream>) -> String {
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).expect("an answer") == 0 {
+            return head;
+        }
+        let lower = line.to_ascii_lowercase();
+        if let Some(text) = lower.strip_prefix("content-length:") {
+            length = text.trim().parse().expect("a length");
+        }
+        head += &line;
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a whole body");
+    head + &String::from_utf8_lossy(&body)
+}
+
+/// A request as a backend got it.
+pub(crate) struct Asked<'a> {
+    pub(crate) head: &'a str,
+    pub(crate) stream: &'a mut BufReader<TcpStream>,
+    /// Counts requests of the backend from 1.
+    pub(crate) number: usize,
+}
+
+impl Asked<'_> {
+    pub(crate) fn answer(&mut self, text: &str) {
+        let _ = self.stream.get_mut().write_all(text.as_bytes());
+    }
+
+    /// 200 with a body.
+    pub(crate) fn ok(&mut self, body: &str) -> bool {
+        self.answer(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        true
+    }
+}
+
+/// A backend that calls `answer` for each request's head; the connection goes on while that says true.
+pub(crate) fn backend(
+    answer: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let (answer, count) = (Arc::new(answer), Arc::new(Mutex::new(0)));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (answer, count) = (Arc::clone(&answer), Arc::clone(&count));
+            std::thread::spawn(move || {
+                let mut stream = BufReader::new(stream);
+                while let Some(head) = read_head(&mut stream) {
+                    let number = {
+                        let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
+                        *count += 1;
+                        *count
+                    };
+                    if !answer(&mut Asked { head: &head, stream: &mut stream, number }) {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn read_head(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+/// An address where nobody listens.
+pub(crate) fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound")
+}
+
+/// Waits until `is_true`.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < end, "{what} did not happen");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}

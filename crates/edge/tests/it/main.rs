@@ -1,0 +1,10 @@
+//! The edge between real sockets: backends that fail in every way, clients that attack, and the rows that tell of it.
+
+mod attacks;
+mod beacons;
+mod changes;
+mod failures;
+mod lab;
+mod limits;
+mod proxying;
+mod tls;

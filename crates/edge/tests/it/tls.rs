@@ -1,0 +1,84 @@
+//! TLS: certificates by name, read again when they change, HTTP/2 in front of a backend that speaks HTTP/1.1.
+
+use std::path::Path;
+use std::process::Command;
+
+use weir_edge::{CertificateFiles, Settings};
+
+use crate::lab::{Lab, backend, settings, wait_until};
+
+fn write_certificate(dir: &Path, name: &str) -> CertificateFiles {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+    let files = CertificateFiles {
+        certificate: dir.join(format!("{name}.pem")),
+        key: dir.join(format!("{name}.key")),
+    };
+    std::fs::write(&files.certificate, made.cert.pem()).expect("a directory");
+    std::fs::write(&files.key, made.signing_key.serialize_pem()).expect("a directory");
+    files
+}
+
+fn with_tls(dir: &Path, app: std::net::SocketAddr) -> Settings {
+    let mut settings = settings(&[app]);
+    settings.listeners[0].is_tls = true;
+    settings.certificates =
+        ["a.example", "b.example"].map(|name| write_certificate(dir, name)).into();
+    settings
+}
+
+/// Whether curl, trusting `certificate`, gets an answer; what it prints.
+fn curl(lab: &Lab, name: &str, certificate: &Path, version: &str) -> Option<String> {
+    let port = lab.address.port();
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "20", version])
+        .args(["--write-out", " %{http_version} %{response_code}"])
+        .args(["--resolve", &format!("{name}:{port}:127.0.0.1"), "--cacert"])
+        .arg(certificate)
+        .arg(format!("https://{name}:{port}/x"))
+        .output()
+        .expect("curl is installed by `cargo xtask test`");
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn names_have_their_certificates_and_http2_its_rows() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let app = backend(|asked| asked.ok(asked.head.lines().next().expect("a line")));
+    let settings = with_tls(dir.path(), app);
+    let files = settings.certificates.clone();
+    let lab = Lab::start(settings);
+    for (at, version) in [(0, "--http1.1"), (1, "--http2")] {
+        let name = ["a.example", "b.example"][at];
+        let answer = curl(&lab, name, &files[at].certificate, version);
+        let shown = if at == 0 { "1.1" } else { "2" };
+        assert_eq!(answer.as_deref(), Some(&*format!("GET /x HTTP/1.1 {shown} 200")));
+    }
+    assert_eq!(curl(&lab, "a.example", &files[1].certificate, "--http2"), None);
+    let rows = lab.rows("request", 2);
+    let versions: Vec<_> =
+        rows.iter().map(|row| row["network_protocol_version"].as_str()).collect();
+    assert_eq!(versions, ["1.1", "2"]);
+    for row in &rows {
+        assert_eq!(row["url_scheme"], "https");
+        assert!(row["tls_handshake_seconds"].parse::<f64>().expect("a number") > 0.0);
+        assert!(row["server_address"].contains(".example"), "{row:#?}");
+    }
+    assert_eq!(rows[0]["response_body_bytes"], "15");
+    let refused = lab.rows("edge_refusal", 1);
+    assert_eq!(refused[0]["reason"], "tls_handshake", "{refused:#?}");
+}
+
+#[test]
+fn a_certificate_that_changes_is_in_use_without_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let app = backend(|asked| asked.ok("x"));
+    let settings = with_tls(dir.path(), app);
+    let file = settings.certificates[0].certificate.clone();
+    let old = dir.path().join("old.pem");
+    std::fs::copy(&file, &old).expect("a directory");
+    let lab = Lab::start(settings);
+    assert!(curl(&lab, "a.example", &old, "--http1.1").is_some());
+    write_certificate(dir.path(), "a.example");
+    wait_until("the new certificate", || curl(&lab, "a.example", &file, "--http1.1").is_some());
+    assert!(curl(&lab, "a.example", &old, "--http1.1").is_none());
+}

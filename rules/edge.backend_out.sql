@@ -1,0 +1,38 @@
+/*---
+id = "edge.backend_out"
+title = "The edge gives a backend no requests"
+tier = "app"
+class = "mail"
+for = "10s"
+every = "5s"
+clear = "20s"
+key = ["backend"]
+needs = ["edge_backend"]
+when = "select 1 from edge_backend where state in ('ejected', 'stalled', 'check_failed') and ts > $now - interval '25 seconds' and ts <= $now limit 1"
+subject = "backend {backend} of {host}"
+summary = "{backend} is out at {host}: {reason}; {out} of {backends} backends are, {failures} of its {requests} requests failed{panic_text}"
+why = "The edge took the backend out because requests to it failed in a row, because it took requests and answered none while others did, or because it fails its checks. The others carry its share."
+look_at = "The reasons in the rows: `select failure, upstream_status_code, count(*) from request where tier = 'edge' and upstream_address = '{backend}' and ts > now() - interval '5 minutes' group by 1, 2`. Does the process run, does it listen (listener), is its host short of memory or processor?"
+silent_when = "The backend is up, comes back slowly, or is drained by its weight of 0. The edge reports every 10 seconds and at each change; a backend that was taken out of the configuration is not reported any more and counts for 25 seconds."
+fix = "Restart or mend the application at {backend}; the edge takes it back by itself, slowly, when it answers. To take it out on purpose set its weight to 0: `edge.backends = [\"{backend}*0\", …]` and SIGHUP. Check: edge_backend says up."
+source = "field notes A (dead servers kept getting traffic); outlier detection as in Envoy's documentation"
+---*/
+with latest as (
+  select host, backend, state, reason, is_believed, requests_total, failures_total,
+    rank() over (partition by host, backend order by ts desc) as place
+  from edge_backend
+  where ts > $now - interval '25 seconds' and ts <= $now
+),
+counted as (
+  select host, count(distinct backend) as backends,
+    count(distinct backend) filter (where state in ('ejected', 'stalled', 'check_failed')) as out
+  from latest where place = 1 group by host
+)
+select l.host, l.backend, max(l.reason) as reason, max(c.out) as out, max(c.backends) as backends,
+  max(l.failures_total) as failures, max(l.requests_total) as requests,
+  case when bool_and(l.is_believed) then '' else '; so many look ill that all get requests all the same' end as panic_text,
+  case when max(c.out) * 2 > max(c.backends) then 'page' else 'mail' end as class
+from latest l
+join counted c on c.host = l.host
+where l.place = 1 and l.state in ('ejected', 'stalled', 'check_failed')
+group by l.host, l.backend
