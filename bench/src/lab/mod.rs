@@ -81,7 +81,11 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     page.text(&format!("Seed {}, {} runs of each.", args.seed, args.runs));
     page.table(&table);
     page.text(&summary(&all));
-    if args.score { page.write() } else { Ok(()) }
+    if args.score {
+        return page.write();
+    }
+    page.show();
+    Ok(())
 }
 
 fn summary(all: &[(bool, Outcome)]) -> String {
