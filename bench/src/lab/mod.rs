@@ -2,8 +2,8 @@
 //!
 //! Each run builds a scene, starts `weir up` on the host beside it, lets it look for a while, makes one fault, and
 //! looks at the findings every quarter of a second. *Named right* means: a finding of a right rule fires as a root, and no
-//! other root of class page or mail began since the fault was made. The random parameters come from a seed, so a run
-//! can be repeated.
+//! other root of class page or mail began since the fault was made; findings about other namespaces of the host are not
+//! counted. The random parameters come from a seed, so a run can be repeated.
 
 mod app;
 mod faults;
@@ -145,7 +145,8 @@ fn one(fault: &Fault, seed: u64) -> anyhow::Result<Outcome> {
         firing(&weir)?.iter().map(|finding| text(finding, "finding_id")).collect();
     let began = Instant::now();
     let (parameters, held) = (fault.inject)(&mut scene)?;
-    let outcome = judge(fault, &weir, &before, began)?;
+    let watched = Watched { weir: &weir, before: &before, own: [&scene.server, &scene.client] };
+    let outcome = judge(fault, &watched, began)?;
     drop(held);
     let named = match (fault.rules.is_empty(), outcome.detected) {
         (true, _) => String::new(),
@@ -159,29 +160,44 @@ fn one(fault: &Fault, seed: u64) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-fn judge(
-    fault: &Fault,
-    weir: &Weir,
-    before: &BTreeSet<String>,
-    began: Instant,
-) -> anyhow::Result<Outcome> {
+/// Where findings come from, and which of them concern the scene.
+struct Watched<'a> {
+    weir: &'a Weir,
+    /// Findings that fired before the fault.
+    before: &'a BTreeSet<String>,
+    own: [&'a str; 2],
+}
+
+impl Watched<'_> {
+    /// What fires, and fired not before, and is not about a namespace of somebody else's.
+    fn new_firing(&self) -> anyhow::Result<Vec<Value>> {
+        let concerns = |finding: &Value| {
+            let summary = text(finding, "summary");
+            let netns = summary.split("(netns ").nth(1).and_then(|rest| rest.split(')').next());
+            let is_ours = netns.is_none_or(|name| name == "host" || self.own.contains(&name));
+            is_ours && !self.before.contains(&text(finding, "finding_id"))
+        };
+        Ok(firing(self.weir)?.into_iter().filter(concerns).collect())
+    }
+}
+
+fn judge(fault: &Fault, watched: &Watched<'_>, began: Instant) -> anyhow::Result<Outcome> {
     let is_ours = |finding: &Value| fault.rules.contains(&text(finding, "rule").as_str());
-    let is_new = |finding: &&Value| !before.contains(&text(finding, "finding_id"));
     let mut detected = None;
     let end = if fault.rules.is_empty() { NOTHING } else { PATIENCE };
     while detected.is_none() && began.elapsed() < end {
         pause(Duration::from_millis(250));
-        if firing(weir)?.iter().filter(is_new).any(is_ours) {
+        if watched.new_firing()?.iter().any(is_ours) {
             detected = Some(began.elapsed());
         }
     }
     if detected.is_some() {
         pause(AFTER);
     }
-    let now = firing(weir)?;
+    let now = watched.new_firing()?;
     let mut is_root = false;
     let mut others = BTreeSet::new();
-    for finding in now.iter().filter(is_new) {
+    for finding in &now {
         let is_symptom = finding["cause_rule"].is_string();
         if is_ours(finding) {
             is_root |= !is_symptom;

@@ -2,7 +2,7 @@
 //!
 //! The cases check one moment; the replays below check time: how long a fault takes to be found and to be resolved.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -15,16 +15,21 @@ use weir_tables::{
     TcpStatRows,
 };
 
+/// Whoever measures processor time runs alone in this process; all others share.
+static ALONE: RwLock<()> = RwLock::new(());
+
 /// A store in memory and a runtime to ask it.
 struct Asked {
     runtime: tokio::runtime::Runtime,
+    _shared: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Asked {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Self { runtime: runtime.expect("a runtime starts") }
+        let shared = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+        Self { runtime: runtime.expect("a runtime starts"), _shared: Some(shared) }
     }
 
     fn append(&self, store: &Store, batches: Vec<Batch>) {
@@ -141,9 +146,9 @@ const SECONDS: (u64, u64) = (60, 30);
 
 #[test]
 fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
-    // One thread does everything, so its processor time is what the rules cost, whatever else runs on the machine.
+    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let asked = Asked { runtime: runtime.expect("a runtime starts") };
+    let asked = Asked { runtime: runtime.expect("a runtime starts"), _shared: None };
     let clock = Arc::new(FixedClock::new(NOW));
     let store = Store::in_memory(Arc::<FixedClock>::clone(&clock));
     let mut engine = Engine::new(&RuleSet::built_in());
@@ -163,7 +168,7 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
             continue;
         }
         for rule in engine.due(now) {
-            let began = thread_seconds();
+            let began = process_seconds();
             let mut answer = Vec::new();
             for sql in rule.queries_at(now) {
                 let rows = asked.ask(&store, &sql);
@@ -172,7 +177,7 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
                     break;
                 }
             }
-            let took = thread_seconds() - began;
+            let took = process_seconds() - began;
             engine.took(&rule, took);
             engine.observe(&rule, now, &answer);
             spent += took;
@@ -186,8 +191,8 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
     assert!(share < 0.5, "all rules together take {share:.2} of a processor");
 }
 
-fn thread_seconds() -> f64 {
-    let at = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+fn process_seconds() -> f64 {
+    let at = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(at).expect("it is positive").as_secs_f64()
 }
 
