@@ -11,7 +11,7 @@ needs = ["log", "request", "listener", "config_directive"]
 when = """
 select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now limit 1"""
-explained_by = ["mem.oom_kill"]
+explained_by = ["mem.oom_kill", "app.crash_loop", "app.segfault"]
 subject = "{upstream}"
 summary = "connections of {program} on {host} to {upstream} are refused ({refusals_text}){listen_text}; {errors} requests were answered with 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is gone): the host is up and the way to it is free, but no process listens there. It has crashed, was stopped, was started on another port, or waits before it listens."

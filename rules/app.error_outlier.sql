@@ -7,7 +7,7 @@ for = "10s"
 every = "10s"
 clear = "60s"
 key = ["member", "pool"]
-explained_by = ["app.down"]
+explained_by = ["app.down", "app.crash_loop", "app.fd_limit"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_status_code >= 500 and ts > $now - interval '2 minutes' and ts <= $now limit 1"
 subject = "{member} in {pool}"

@@ -7,17 +7,21 @@ for = "0s"
 every = "5s"
 clear = "30s"
 key = ["program"]
-needs = ["log", "config_directive"]
-when = "select 1 from log where body like '%oo many open files%' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+needs = ["log", "config_directive", "process_stat"]
+when = """
+select 1 from log where body like '%oo many open files%' and ts > $now - interval '30 seconds' and ts <= $now
+union all
+select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $now - interval '30 seconds' and ts <= $now
+limit 1"""
 subject = "{program} on {host}"
-summary = "{program} on {host} has too many open files: {lines} lines in 30 s, such as \"{body}\""
+summary = "{program} on {host} {what_text}"
 why = "Every connection is an open file. At its limit the process cannot accept another one: new visitors wait in the accept queue until that overflows, and it cannot open files or connections of its own either. What it holds already goes on working, so it looks alive."
 look_at = "How many and of what kind: `ls -l /proc/PID/fd | wc -l` against \"Max open files\" in /proc/PID/limits. Rising for hours: a leak (sock_stat.tcp_close_wait rising: tcp.close_wait_leak). Rising with the traffic: the limit is too low."
-silent_when = "No log that weir follows said \"Too many open files\" (EMFILE or ENFILE) within 30 s. One line is enough: the limit is a wall. A page when the line tells of nginx's errno 24 or of accept(), else a mail: an application may only quote the words. How near a process is to its limit is not measured yet."
+silent_when = "No log that weir follows said \"Too many open files\" (EMFILE or ENFILE) within 30 s. One line is enough: the limit is a wall. A page when the line tells of nginx's errno 24 or of accept(), else a mail: an application may only quote the words. And no process that holds a listening socket has more than 80 % (mail) or 98 % (page) of the descriptors that it may have; other processes are not counted."
 fix = "{fix_text} Check: the line does not come again and the number of /proc/PID/fd stays below half of the limit. A restart gives room at once; if the number then grows again without more traffic, it is a leak and no limit helps."
 source = "fault lab F17 (41 files of 40, accept queue 33 of 32); accept(2) EMFILE, ENFILE; systemd.exec(5) LimitNOFILE"
 ---*/
-with lines as (
+with lines_said as (
   select host, coalesce(nullif(program, ''), 'a program') as program, count(*) as lines, max(body) as body,
     count(*) filter (where body like '%(24: Too many%' or body like '%accept%') as refusals
   from log
@@ -25,17 +29,37 @@ with lines as (
     and (body like '%oo many open files%') and coalesce(program, '') <> 'weir'
   group by 1, 2
 ),
+processes as (
+  select host, process_name as program, process_id, open_files, open_files_limit,
+    cast(open_files as double) / greatest(open_files_limit, 1) as full_ratio,
+    row_number() over (partition by host, process_name order by cast(open_files as double) / greatest(open_files_limit, 1) desc, ts desc) as place
+  from process_stat
+  where ts > $now - interval '12 seconds' and ts <= $now and open_files > 0.8 * open_files_limit
+),
+lines as (
+  select coalesce(l.host, p.host) as host, coalesce(l.program, p.program) as program,
+    coalesce(l.lines, 0) as lines, l.body, coalesce(l.refusals, 0) as refusals,
+    p.process_id, p.open_files, p.open_files_limit, p.full_ratio
+  from lines_said l
+  full join (select * from processes where place = 1) p on p.host = l.host and p.program = l.program
+),
 config as (
   select host, program, file, line, arguments,
     row_number() over (partition by host, program order by ts desc, file, line) as place
   from config_directive
   where directive in ('worker_rlimit_nofile', 'ulimit-n') and ts > $now - interval '2 hours' and ts <= $now
 )
-select l.host, l.program, l.lines, substr(l.body, 1, 200) as body,
-  case when l.refusals > 0 then 'page' else 'mail' end as class,
+select l.host, l.program, l.lines, substr(l.body, 1, 200) as body, l.process_id, l.open_files, l.open_files_limit, l.full_ratio,
+  case when l.refusals > 0 or l.full_ratio >= 0.98 then 'page' else 'mail' end as class,
+  concat(
+    case when l.lines > 0 then concat('has too many open files: ', l.lines, ' lines in 30 s, such as "', substr(l.body, 1, 200), '"') else '' end,
+    case when l.lines > 0 and l.process_id is not null then '; ' else '' end,
+    case when l.process_id is not null
+      then concat('process ', l.process_id, ' has ', l.open_files, ' open files of the ', l.open_files_limit, ' that it may have') else '' end
+  ) as what_text,
   case when l.program in ('nginx', 'haproxy', 'apache') then 'proxy' else 'app' end as tier,
   case
-    when l.body like '%oo many open files in system%'
+    when coalesce(l.body, '') like '%oo many open files in system%'
       then 'The limit of the whole host is reached: find who holds them (`lsof | awk ''{print $1}'' | sort | uniq -c | sort -n | tail`) and raise fs.file-max in /etc/sysctl.d/90-weir.conf.'
     when l.program = 'nginx' and c.file is not null
       then concat(c.file, ':', c.line, ': worker_rlimit_nofile 65536; (now ', c.arguments, '), then `nginx -t && nginx -s reload`.')

@@ -1,19 +1,24 @@
 /*---
 id = "conntrack.full"
-title = "The connection tracking table is full: packets of new connections are dropped"
+title = "The connection tracking table is full or nearly so: packets of new connections are dropped"
 tier = "kernel"
 class = "page"
 for = "0s"
 every = "5s"
 clear = "30s"
 key = []
-needs = ["kmsg", "sysctl"]
-when = "select 1 from kmsg where kind = 'conntrack_full' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+needs = ["kmsg", "sysctl", "conntrack_stat"]
+when = """
+select 1 from kmsg where kind = 'conntrack_full' and ts > $now - interval '60 seconds' and ts <= $now
+union all
+select 1 from conntrack_stat where (drops_increase > 0 or early_drops_increase > 0 or entries > 0.8 * entries_limit)
+  and ts > $now - interval '60 seconds' and ts <= $now
+limit 1"""
 subject = "connection tracking of {host}"
-summary = "the connection tracking table of {host} is full (net.netfilter.nf_conntrack_max = {limit_text}): the kernel said so {messages} times in the last minute, and drops packets"
+summary = "the connection tracking table of {host} {state_text} (net.netfilter.nf_conntrack_max = {limit_text}){told_text}"
 why = "The firewall or NAT remembers every connection, and there is no place left, so the first packet of each new connection is dropped. Visitors see timeouts and no process logs anything; connections that exist go on as if nothing were wrong."
-look_at = "`conntrack -S` (drop, early_drop, insert_failed), `conntrack -L | awk '{print $4}' | sort | uniq -c` for states. Many in TIME_WAIT or SYN_SENT: a flood, or connections that are not reused. The kernel limits its own message, so its number says nothing about how many packets were lost."
-silent_when = "The kernel did not print `nf_conntrack: table full, dropping packet` within a minute. How full the table is before that is not measured yet; hosts whose kernel log cannot be read stay silent."
+look_at = "`conntrack -S` (drop, early_drop, insert_failed), `conntrack -L | awk '{print $4}' | sort | uniq -c` for states. Many in TIME_WAIT or SYN_SENT: a flood, or connections that are not reused. The kernel limits its own message, so its number says nothing about how many packets were lost; drops_total of conntrack_stat does."
+silent_when = "The table is at most 80 % full (mail; a default), the kernel counted no packet that was dropped and no connection that was thrown out for lack of room, and did not print `nf_conntrack: table full, dropping packet` within a minute. Only namespaces with a listening socket are counted. A page when packets are dropped."
 fix = "At once: `sysctl -w net.netfilter.nf_conntrack_max={wanted}`; to stay: {place}net.netfilter.nf_conntrack_max = {wanted}, and `options nf_conntrack hashsize={buckets}` in /etc/modprobe.d/nf_conntrack.conf (about 320 B an entry: {cost_mebibytes:.0} MiB when full). Better, do not track what needs no tracking: `nft add rule inet raw prerouting tcp dport {80, 443} notrack` and the same for the way out. Check: the message does not come again and new connections are taken. Do not unload the module on a host with NAT: that cuts every connection."
 source = "fault lab F06 (70 to 214 timeouts); kernel net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc; Documentation/networking/nf_conntrack-sysctl.rst"
 ---*/
@@ -23,17 +28,40 @@ with told as (
   where kind = 'conntrack_full' and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 ),
+tables as (
+  select host, max(entries) as entries, max(entries_limit) as entries_limit,
+    max(cast(entries as double) / greatest(entries_limit, 1)) as full_ratio,
+    sum(coalesce(drops_increase, 0) + coalesce(early_drops_increase, 0)) as lost
+  from conntrack_stat
+  where ts > $now - interval '60 seconds' and ts <= $now
+  group by host
+  having sum(coalesce(drops_increase, 0) + coalesce(early_drops_increase, 0)) > 0
+    or max(cast(entries as double) / greatest(entries_limit, 1)) > 0.8
+),
 setting as (
   select host, try_cast(value as bigint) as entry_limit, set_in,
     row_number() over (partition by host order by ts desc) as place
   from sysctl
   where name = 'net.netfilter.nf_conntrack_max' and ts > $now - interval '2 hours' and ts <= $now
 ),
+hosts as (
+  select coalesce(t.host, c.host) as host, coalesce(t.messages, 0) as messages, t.body, c.entries, c.entries_limit, c.full_ratio,
+    coalesce(c.lost, 0) as lost
+  from told t full join tables c on c.host = t.host
+),
 joined as (
-  select t.host, t.messages, t.body, s.entry_limit, s.set_in, greatest(4 * coalesce(s.entry_limit, 65536), 262144) as wanted
-  from told t left join setting s on s.host = t.host and s.place = 1
+  select h.*, coalesce(s.entry_limit, h.entries_limit) as entry_limit, s.set_in,
+    greatest(4 * coalesce(s.entry_limit, h.entries_limit, 65536), 262144) as wanted,
+    h.messages > 0 or h.lost > 0 as is_lossy
+  from hosts h left join setting s on s.host = h.host and s.place = 1
 )
-select host, messages, body, entry_limit, wanted, wanted / 4 as buckets, wanted * 320.0 / 1048576 as cost_mebibytes,
+select host, messages, body, entries, full_ratio, lost, entry_limit, wanted, wanted / 4 as buckets, wanted * 320.0 / 1048576 as cost_mebibytes,
+  case when is_lossy then 'page' else 'mail' end as class,
   coalesce(cast(entry_limit as varchar), 'unknown') as limit_text,
+  case when is_lossy then 'is full' else concat('is ', cast(round(full_ratio * 100) as bigint), ' % full') end as state_text,
+  concat(
+    case when lost > 0 then concat(': ', lost, ' packets or connections were thrown away in the last minute') else '' end,
+    case when messages > 0 then concat(': the kernel said so ', messages, ' times in the last minute, and drops packets') else '' end
+  ) as told_text,
   case when set_in is not null then concat(set_in, ': ') else '/etc/sysctl.d/90-weir.conf: ' end as place
 from joined

@@ -4,9 +4,10 @@ title = "A file system is full or soon will be"
 tier = "disk"
 class = "mail"
 for = "0s"
-every = "10s"
+every = "5s"
 clear = "1m"
 key = ["mount_point"]
+explained_by = ["disk.deleted_but_open"]
 needs = ["filesystem"]
 when = "select 1 from filesystem where size_bytes > 0 and available_bytes < 0.12 * size_bytes and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
 subject = "{mount_point} on {device}"

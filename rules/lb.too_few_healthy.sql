@@ -7,6 +7,7 @@ for = "10s"
 every = "10s"
 clear = "30s"
 key = ["backend"]
+explained_by = ["app.down", "app.crash_loop", "wire.host_unreachable", "wire.syn_blackhole"]
 needs = ["log", "config_directive", "request"]
 when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
 subject = "pool {backend} of {host}"

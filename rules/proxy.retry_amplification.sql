@@ -7,7 +7,7 @@ for = "5s"
 every = "10s"
 clear = "30s"
 key = ["upstream"]
-explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole"]
+explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "app.slow"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "retries to {upstream} on {host}"

@@ -7,7 +7,7 @@ for = "10s"
 every = "10s"
 clear = "60s"
 key = ["netns"]
-explained_by = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrack.full", "tcp.listen_overflow"]
+explained_by = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrack.full", "tcp.listen_overflow", "wire.bandwidth_cap", "wire.cloud_allowance"]
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where protocol = 'Tcp' and counter = 'RetransSegs' and increase >= 3 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "packets from netns {netns} of {host}"

@@ -11,6 +11,7 @@ mod first_page;
 mod generate;
 mod host;
 mod ingest;
+mod lab;
 mod live;
 mod meter;
 mod peer;
@@ -140,6 +141,8 @@ enum Name {
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
+    /// Real faults, and what weir makes of them.
+    Lab(lab::LabArgs),
     /// All of them with their defaults.
     All,
     /// Writes generated lines to a file, for measuring other programs.
@@ -156,6 +159,12 @@ enum Name {
     /// Holds connections until standard input closes; used by `host`.
     #[command(hide = true)]
     Hold { connections: u32 },
+    /// The application of a scene; used by `lab`.
+    #[command(hide = true)]
+    LabApp(lab::AppArgs),
+    /// The visitors of a scene; used by `lab`.
+    #[command(hide = true)]
+    LabVisit(lab::VisitArgs),
 }
 
 /// Does what the command line says.
@@ -190,6 +199,9 @@ fn run(name: Name) -> anyhow::Result<()> {
         Name::Edge { seconds, runs } => edge::run(seconds.max(1), runs.max(1)),
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
+        Name::Lab(args) => lab::run(&args),
+        Name::LabApp(args) => lab::serve(&args),
+        Name::LabVisit(args) => lab::visit(&args),
         Name::All => [
             "first-page",
             "host",

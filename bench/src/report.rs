@@ -52,6 +52,11 @@ impl Report {
         self.own_seconds += seconds;
     }
 
+    /// Prints what would be on the page, and writes none.
+    pub(crate) fn show(self) {
+        say(&format!("{}{}", self.body, self.circumstances()));
+    }
+
     /// Writes the page, prints it, returns its path.
     pub(crate) fn write(self) -> anyhow::Result<()> {
         let date = self.began.to_string()[..10].to_owned();

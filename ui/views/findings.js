@@ -40,15 +40,23 @@ function List({ state, host }) {
 
 const ORDER = { page: 0, mail: 1, note: 2 };
 const weight = f => (f.state === 'firing' ? 0 : 10) + (ORDER[f.class] ?? 5);
-const sorted = (findings, state) => (state === 'open' ? [...findings].sort((a, b) => weight(a) - weight(b) || b.started_ts.localeCompare(a.started_ts)) : findings);
+/** Worst first; a symptom stands below its root. */
+function sorted(findings, state) {
+  if (state !== 'open') return findings;
+  const ids = new Set(findings.map(f => f.finding_id));
+  const isSymptom = f => ids.has(f.cause_finding_id);
+  const byWeight = list => list.sort((a, b) => weight(a) - weight(b) || b.started_ts.localeCompare(a.started_ts));
+  const roots = byWeight(findings.filter(f => !isSymptom(f)));
+  return roots.flatMap(root => [root, ...byWeight(findings.filter(f => isSymptom(f) && f.cause_finding_id === root.finding_id))]);
+}
 
 function Row({ f }) {
   const href = link('findings', {}, f.finding_id);
   const end = f.resolved_ts ? Date.parse(f.resolved_ts) : Date.now();
   return html`
-    <tr class=${`finding-row is-${f.state} is-${f.class}`} data-row tabindex="-1" onClick=${() => { location.hash = href; }} onKeyDown=${e => { if (e.key === 'Enter') location.hash = href; }}>
+    <tr class=${`finding-row is-${f.state} is-${f.class}${f.cause_rule ? ' is-symptom' : ''}`} data-row tabindex="-1" onClick=${() => { location.hash = href; }} onKeyDown=${e => { if (e.key === 'Enter') location.hash = href; }}>
       <td><${Badge} finding=${f} /></td><td>${f.tier}</td>
-      <td><a href=${href}>${f.summary || f.subject}</a><small>${f.rule}</small></td>
+      <td><a href=${href}>${f.summary || f.subject}</a><small>${f.rule}${f.cause_rule ? `, a symptom of ${f.cause_rule}` : ''}</small></td>
       <td>${f.subject}${f.host ? html`<small>${f.host}</small>` : ''}</td>
       <td class="mono" title=${f.started_ts}>${time(f.started_ts, { digits: 0 })}<small>${ago(f.started_ts)}</small></td>
       <td class="mono">${duration(Math.max(0, Math.round((end - Date.parse(f.started_ts)) / 1000)))}${f.resolved_ts ? '' : ' so far'}</td>

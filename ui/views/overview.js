@@ -25,10 +25,10 @@ export function Overview() {
   const open = all.filter(f => !host || !f.host || f.host === host);
   const queues = objects(listeners.data);
   const card = tier => html`<${TierCard} key=${tier.id} tier=${tier} host=${host} queues=${queues.filter(q => q.tier === tier.queues)}
-    isKnown=${findings.data !== undefined} findings=${open.filter(f => tier.tiers.includes(f.tier))} />`;
+    isKnown=${findings.data !== undefined} findings=${open.filter(f => tier.tiers.includes(f.tier))} all=${open} />`;
   return html`
     <div class="overview">
-      <${Verdict} findings=${findings} open=${open} />
+      <${Verdict} findings=${findings} open=${open} words=${host ? null : findings.data?.verdict} />
       <${TimeBar} host=${host} />
       <div class="flow" role="list" aria-label="tiers, from the visitor to the disk">${TIERS.map(card)}</div>
       <div class="below" role="list" aria-label="what lies below all tiers">${TIERS_BELOW.map(card)}</div>
@@ -38,7 +38,7 @@ export function Overview() {
 }
 
 /** The first sentence of the page: what hurts most, or that nothing does. */
-function Verdict({ findings, open }) {
+function Verdict({ findings, open, words }) {
   if (findings.data === undefined) return findings.error ? html`<${Problem} error=${findings.error} reload=${findings.reload} title="cannot read findings" />` : html`<${Skeleton} lines=${1} />`;
   const firing = open.filter(f => f.state === 'firing').sort((a, b) => rank(a) - rank(b));
   const serious = firing.filter(f => f.class !== 'note');
@@ -50,9 +50,17 @@ function Verdict({ findings, open }) {
   return html`
     <p class=${`verdict verdict-${worst.class}${findings.error ? ' is-old' : ''}`} role="status"><${Icon} name=${worst.class} />
       <span><b>${titleOf(worst.tier)} hurts:</b> <a href=${link('findings', {}, worst.finding_id)}>${worst.summary}</a>
-      ${serious.length > 1 && html` <a class="more" href=${link('findings')}>and ${serious.length - 1} more</a>`}</span></p>`;
+      ${serious.length > 1 && html` <a class="more" href=${link('findings')}>and ${serious.length - 1} more</a>`}</span></p>
+    ${words && html`<p class="verdict-words">${words}</p>`}`;
 }
 
+/** Everything that only hurts because of a root, folded below it. */
+const Symptoms = ({ symptoms }) => symptoms.length > 0 && html`
+  <details class="symptoms"><summary>${symptoms.length} ${symptoms.length === 1 ? 'symptom' : 'symptoms'}</summary>
+    <ul>${symptoms.map(f => html`<li key=${f.finding_id}><a href=${link('findings', {}, f.finding_id)}>${f.tier}: ${f.summary}</a></li>`)}</ul></details>`;
+
+/** The open finding that this one is a symptom of. */
+const rootOf = (f, all) => all.find(other => f.cause_finding_id && other.finding_id === f.cause_finding_id);
 const weight = f => rank(f) + (f.state === 'firing' ? 0 : 10);
 const titleOf = tier => [...TIERS, ...TIERS_BELOW].find(t => t.tiers.includes(tier))?.title ?? tier;
 const rank = f => ['page', 'mail', 'note'].indexOf(f.class);
@@ -80,7 +88,7 @@ function TimeBar({ host }) {
     <//>`;
 }
 
-function TierCard({ tier, host, isKnown, findings, queues }) {
+function TierCard({ tier, host, isKnown, findings, all, queues }) {
   const sql = scoped(tier.sql, host);
   const sparkSql = scoped(tier.spark.sql, host);
   const numbers = useSql(sql, { every: EVERY });
@@ -88,6 +96,8 @@ function TierCard({ tier, host, isKnown, findings, queues }) {
   const firing = findings.filter(f => f.state === 'firing');
   const worst = [...firing].sort((a, b) => rank(a) - rank(b))[0];
   const now = Date.now();
+  const roots = findings.filter(f => !rootOf(f, all));
+  const symptoms = f => all.filter(other => rootOf(other, all) === f);
   return html`
     <section class=${`tier tier-${worst?.class ?? 'ok'}`} role="listitem" aria-label=${tier.title} data-tier=${tier.id}>
       <header><h2><a href=${link('tier', { host }, tier.id)}>${tier.title}</a></h2>${isKnown && html`<span class="tier-state"><${Icon} name=${worst?.class ?? (findings.length ? 'pending' : 'ok')} />${worst ? `${firing.length} firing` : findings.length ? `${findings.length} pending` : 'no finding'}</span>`}</header>
@@ -98,8 +108,9 @@ function TierCard({ tier, host, isKnown, findings, queues }) {
       ${spark.data?.rows.length > 1 && html`<a class="spark-link" href=${link('sql', { q: sparkSql, chart: 1 })} aria-label=${`${tier.spark.label}: open the chart's query`}>
         <${Spark} answer=${spark.data} label=${`${tier.spark.label}, 15 min`} from=${now - 900_000} to=${now} /></a>`}
       ${queues.length > 0 && html`<ul class="queues" aria-label="accept queues">${queues.slice(0, 3).map(q => html`<li key=${key(q)}><${Queue} queue=${q} /></li>`)}</ul>`}
-      ${findings.length > 0 && html`<ul class="tier-findings">${[...findings].sort((a, b) => weight(a) - weight(b)).slice(0, 4).map(f => html`
-        <li key=${f.finding_id}><a href=${link('findings', {}, f.finding_id)}><${Badge} finding=${f} /> ${f.summary}</a></li>`)}</ul>`}
+      ${roots.length > 0 && html`<ul class="tier-findings">${[...roots].sort((a, b) => weight(a) - weight(b)).slice(0, 4).map(f => html`
+        <li key=${f.finding_id}><a href=${link('findings', {}, f.finding_id)}><${Badge} finding=${f} /> ${f.summary}</a><${Symptoms} symptoms=${symptoms(f)} /></li>`)}</ul>`}
+      ${findings.length > roots.length && html`<p class="tier-symptoms">${findings.length - roots.length} ${findings.length - roots.length === 1 ? 'symptom' : 'symptoms'} of what hurts elsewhere</p>`}
       <footer><span>last minute</span><${OpenSql} sql=${sql} /></footer>
     </section>`;
 }

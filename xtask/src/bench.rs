@@ -8,6 +8,13 @@ use xshell::{Shell, cmd};
 
 use crate::{Result, run, setup, target_dir};
 
+/// Runs the fault lab: `weir-bench lab`.
+pub(crate) fn lab(shell: &Shell, args: &[String]) -> Result<ExitCode> {
+    setup::ensure(shell, setup::FOR_LAB)?;
+    let args: Vec<String> = std::iter::once("lab".to_owned()).chain(args.iter().cloned()).collect();
+    bench(shell, &args)
+}
+
 /// Runs `weir-bench` with the arguments; `--release` measures the release build instead of the one `run` uses.
 pub(crate) fn bench(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     let is_release = args.iter().any(|arg| arg == "--release");

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask run`, `test`, `bench` and `docs`.
+//! The project's own commands: `cargo xtask run`, `test`, `bench`, `lab` and `docs`.
 //!
 //! Each command sets up what it needs and the machine lacks. Only the standard library and xshell are used, so that
 //! the command itself builds in seconds, before anything of weir is built.
@@ -30,6 +30,7 @@ usage: cargo xtask COMMAND
   run [--release] [ARGS…]     build weir and start `weir up ARGS…` on this host
   test [--long]               everything that CI runs, cheapest first
   bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/
+  lab [--score] [ARGS…]       real faults in namespaces of their own, and what weir makes of them
   docs                        write the generated pages under docs/ again
   setup                       install what `test` and `bench` need, and nothing else
 
@@ -89,13 +90,14 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
     let shell = Shell::new()?;
     shell.change_dir(root());
     shell.set_var("CARGO_TARGET_DIR", target_dir()?);
-    if ["run", "test", "bench", "docs"].contains(&command.as_str()) {
+    if ["run", "test", "bench", "lab", "docs"].contains(&command.as_str()) {
         claim_target_dir(&shell)?;
     }
     match command.as_str() {
         "run" => run::run(&shell, rest),
         "test" => test::test(&shell, rest),
         "bench" => bench::bench(&shell, rest),
+        "lab" => bench::lab(&shell, rest),
         "docs" => docs(&shell),
         "setup" => setup::everything(&shell).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {

@@ -55,6 +55,7 @@ const FOR_TESTS: &[Package] = &[
     daemon("haproxy", &["haproxy"], "haproxy", "its real httplog and tcplog lines, and its queue"),
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
+    package("openssl", &["openssl"], "certificates of the tests"),
     package("procps", &["ps"], "process figures"),
     package("zstd", &["zstd"], "packs rotated logs, as logrotate does"),
     package("util-linux", &["setpriv"], "programs of another user with one capability"),
@@ -124,6 +125,14 @@ pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
     daemon("haproxy", &["haproxy"], "haproxy", "is compared with"),
     package("wrk", &["wrk"], "asks for it"),
     package("util-linux", &["taskset"], "gives each its processor"),
+];
+
+/// What `cargo xtask lab` makes its faults with.
+pub(crate) const FOR_LAB: &[Package] = &[
+    daemon("nginx", &["nginx"], "nginx", "the proxy of the faults"),
+    package("iproute2", &["ip", "tc"], "network namespaces of the lab's own, and narrow lines"),
+    package("e2fsprogs", &["mkfs.ext4"], "file systems of the lab's own"),
+    package("openssl", &["openssl"], "certificates that end soon"),
 ];
 
 /// Peers of `cargo xtask bench wire`.

@@ -6,6 +6,7 @@
 mod error;
 pub mod host;
 pub mod logs;
+pub mod probe;
 pub mod recording;
 
 pub use error::CollectError;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use weir_tables::Micros;
 
-use crate::{OpenFinding, Rule, RuleSet, State, Transition};
+use crate::{Class, OpenFinding, Rule, RuleSet, State, Transition};
 use answer::group;
 pub(crate) use answer::key_values;
 use turn::Turn;
@@ -36,6 +36,8 @@ pub struct Engine {
     pub(crate) states: BTreeMap<String, RuleState>,
     /// When findings began to fire, newest last.
     pub(crate) fires: BTreeMap<(String, Subject), Vec<Micros>>,
+    /// Which host has which address.
+    hosts: BTreeMap<String, String>,
 }
 
 /// How one rule fares.
@@ -93,6 +95,12 @@ impl Engine {
         self.states.entry(rule.id.clone()).or_default().seconds = Some(seconds);
     }
 
+    /// Says which host has which address, so that what one host says of its upstream can be explained by what that
+    /// upstream's host says of itself.
+    pub fn set_hosts(&mut self, hosts: BTreeMap<String, String>) {
+        self.hosts = hosts;
+    }
+
     /// Every rule, in the order of the set.
     pub fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
@@ -139,16 +147,39 @@ impl Engine {
             }
         };
         let causes = self.causes(rule);
+        let burdens = self.burdens(rule);
         let state = self.states.entry(rule.id.clone()).or_default();
         let is_gap = state.last_answer.is_some_and(|last| {
             now < last || now.seconds_since(last) > GAP_SECONDS.max(3.0 * span(rule.every_seconds))
         });
         (state.last_run, state.last_answer, state.error) = (Some(now), Some(now), None);
-        let mut turn =
-            Turn { rule, now, is_gap, causes: &causes, fires: &mut self.fires, out: Vec::new() };
+        let mut turn = Turn {
+            rule,
+            now,
+            is_gap,
+            causes: &causes,
+            burdens: &burdens,
+            hosts: &self.hosts,
+            fires: &mut self.fires,
+            out: Vec::new(),
+        };
         turn.present(state, &groups);
         turn.absent(state, &groups);
         turn.out
+    }
+
+    /// What the symptoms of each of the rule's findings would be by themselves: a root matters as much as what it causes,
+    /// else a page would be lowered to a note behind a root that only mails.
+    fn burdens(&self, rule: &Rule) -> BTreeMap<String, Class> {
+        let mut burdens = BTreeMap::new();
+        for symptom in self.open().filter(|finding| finding.state == State::Firing) {
+            let Some(cause) = symptom.cause.as_ref().filter(|cause| cause.rule == rule.id) else {
+                continue;
+            };
+            let burden = burdens.entry(cause.finding_id.clone()).or_insert(Class::Note);
+            *burden = symptom.highest_class.max(*burden);
+        }
+        burdens
     }
 
     /// Firing findings of the rules that explain `rule`.

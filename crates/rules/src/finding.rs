@@ -71,12 +71,23 @@ pub struct OpenFinding {
     pub fired_ts: Option<Micros>,
     /// When it was resolved.
     pub resolved_ts: Option<Micros>,
+    /// The finding at the root of this one, while that fires.
+    pub cause: Option<Cause>,
     pub(crate) details: Details,
     pub(crate) key_values: Vec<(String, serde_json::Value)>,
     pub(crate) highest_class: Class,
     pub(crate) is_flapping: bool,
     pub(crate) absent_since: Option<Micros>,
     pub(crate) written: Written,
+}
+
+/// The root of a symptom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Its finding.
+    pub finding_id: String,
+    /// Its rule.
+    pub rule: String,
 }
 
 /// What the newest row in the table says.
@@ -86,9 +97,15 @@ pub(crate) struct Written {
     pub(crate) class: Class,
     pub(crate) row: Option<Row>,
     pub(crate) summary: String,
+    pub(crate) cause: Option<Cause>,
 }
 
 impl OpenFinding {
+    /// Whether it fires and nothing that fires explains it.
+    pub fn is_root(&self) -> bool {
+        self.state == State::Firing && self.cause.is_none()
+    }
+
     /// Where it hurts.
     pub fn tier(&self) -> &str {
         &self.details.tier
@@ -138,6 +155,8 @@ impl OpenFinding {
             why: &self.details.why,
             fix: &self.details.fix,
             evidence: &self.details.evidence,
+            cause_finding_id: self.cause.as_ref().map(|cause| cause.finding_id.as_str()),
+            cause_rule: self.cause.as_ref().map(|cause| cause.rule.as_str()),
         }
     }
 
@@ -148,6 +167,7 @@ impl OpenFinding {
             class: self.class,
             row: self.details.row.clone(),
             summary: self.details.summary.clone(),
+            cause: self.cause.clone(),
         };
     }
 }

@@ -16,10 +16,12 @@ mod set;
 mod suggest;
 mod template;
 pub mod test_file;
+mod verdict;
 
 pub use cell::{Cell, Row, rows_of};
 pub use engine::{Engine, RuleStatus};
 pub use error::RuleError;
-pub use finding::{OpenFinding, State, Transition};
+pub use finding::{Cause, OpenFinding, State, Transition};
 pub use rule::{Chart, Class, Rule, TIERS};
 pub use set::RuleSet;
+pub use verdict::verdict;

@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use weir_tables::Micros;
 
 use crate::engine::{Engine, key_values};
-use crate::finding::{Details, Written};
+use crate::finding::{Cause, Details, Written};
 use crate::{Cell, Class, OpenFinding, Row, State, Transition, rows_of};
 
 /// Rows that are read when restoring; 1,000 findings of 20 rules with some rows each.
@@ -75,6 +75,8 @@ fn read(row: &Row) -> Option<(Micros, OpenFinding)> {
     };
     let (ts, class) = (time("ts")?, Class::parse(row.text("class")?)?);
     let summary = text("summary");
+    let cause = row.text("cause_finding_id").zip(row.text("cause_rule"));
+    let cause = cause.map(|(id, rule)| Cause { finding_id: id.to_owned(), rule: rule.to_owned() });
     let finding = OpenFinding {
         finding_id: row.text("finding_id")?.to_owned(),
         rule: row.text("rule")?.to_owned(),
@@ -85,6 +87,7 @@ fn read(row: &Row) -> Option<(Micros, OpenFinding)> {
         started_ts: time("started_ts")?,
         fired_ts: time("fired_ts"),
         resolved_ts: time("resolved_ts"),
+        cause: cause.clone(),
         details: Details {
             tier: text("tier"),
             subject: text("subject"),
@@ -98,7 +101,7 @@ fn read(row: &Row) -> Option<(Micros, OpenFinding)> {
         highest_class: class,
         is_flapping: false,
         absent_since: None,
-        written: Written { ts, class, row: None, summary },
+        written: Written { ts, class, row: None, summary, cause },
     };
     Some((ts, finding))
 }

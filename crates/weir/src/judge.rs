@@ -3,6 +3,7 @@
 //! What weir thought is a table like any other, so a finding is appended through the same path as a log line, and the
 //! engine is restored from that table at start. Rows that the store cannot take now are kept and tried again.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,11 @@ use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 const NEWEST: &str = "select * from (select *, row_number() over (partition by finding_id \
     order by ts desc, case state when 'resolved' then 2 when 'firing' then 1 else 0 end desc) as newest_rank \
     from finding) where newest_rank = 1";
+/// Which host has which address, as agents said it within the last two hours (they say so every hour).
+const ADDRESSES: &str = "select host, addresses from host_info where addresses is not null \
+    and ts > $now - interval '2 hours' order by ts";
+/// How often that is asked.
+const ADDRESSES_SECONDS: f64 = 60.0;
 /// Findings rows that wait for room in the store; more are dropped, oldest first, and logged.
 const MAX_WAITING: usize = 10_000;
 /// Open findings that are taken over at start.
@@ -23,6 +29,7 @@ const MAX_RESTORED: usize = 100_000;
 /// Rules with their engine.
 pub(crate) struct Judge {
     engine: Mutex<Engine>,
+    asked_addresses: Mutex<Option<Micros>>,
     /// Rule files that could not be loaded.
     pub(crate) broken: Vec<RuleError>,
     /// The rules.
@@ -34,7 +41,7 @@ impl Judge {
     pub(crate) fn new(files: &[(String, String)]) -> Self {
         let (rules, broken) = RuleSet::with_directory(files);
         let engine = Mutex::new(Engine::new(&rules));
-        Self { engine, broken, rules }
+        Self { engine, asked_addresses: Mutex::default(), broken, rules }
     }
 
     /// Looks at the engine.
@@ -59,12 +66,41 @@ impl Judge {
 
     /// Runs every rule that is due once, as of `now`.
     pub(crate) async fn round(&self, store: &Store, now: Micros) -> Vec<Transition> {
+        self.learn_addresses(store, now).await;
         let due = self.with_engine(|engine| engine.due(now));
         let mut transitions = Vec::new();
         for rule in due {
             transitions.extend(self.run(store, &rule, now).await);
         }
         transitions
+    }
+
+    /// Tells the engine once a minute which host has which address; an address that several hosts have is nobody's.
+    async fn learn_addresses(&self, store: &Store, now: Micros) {
+        let asked =
+            self.asked_addresses.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+        if asked.is_some_and(|at| (0.0..ADDRESSES_SECONDS).contains(&now.seconds_since(at))) {
+            *self.asked_addresses.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+            return;
+        }
+        let limits = QueryLimits { rows: 100_000, timeout: Duration::from_secs(10) };
+        let sql = ADDRESSES.replace("$now", &format!("timestamp '{now}'"));
+        let Ok(answer) = store.query(&sql, limits).await else { return };
+        let mut hosts: BTreeMap<String, Option<String>> = BTreeMap::new();
+        for row in weir_rules::rows_of(&answer.batches, limits.rows) {
+            let (Some(host), Some(addresses)) = (row.text("host"), row.text("addresses")) else {
+                continue;
+            };
+            for address in addresses.split(' ').filter(|address| !address.is_empty()) {
+                let owner =
+                    hosts.entry(address.to_owned()).or_insert_with(|| Some(host.to_owned()));
+                if owner.as_deref() != Some(host) {
+                    *owner = None;
+                }
+            }
+        }
+        let hosts = hosts.into_iter().filter_map(|(address, host)| Some((address, host?)));
+        self.with_engine(|engine| engine.set_hosts(hosts.collect()));
     }
 
     async fn run(&self, store: &Store, rule: &Arc<Rule>, now: Micros) -> Vec<Transition> {

@@ -2,10 +2,11 @@
 //!
 //! The cases check one moment; the replays below check time: how long a fault takes to be found and to be resolved.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use weir_collect::host::{HostOptions, HostSampler};
 use weir_rules::test_file::{NOW, Query, TestFile};
 use weir_rules::{Engine, Rule, RuleSet, State, Transition};
 use weir_store::{QueryLimits, Store};
@@ -14,16 +15,21 @@ use weir_tables::{
     TcpStatRows,
 };
 
+/// Whoever measures processor time runs alone in this process; all others share.
+static ALONE: RwLock<()> = RwLock::new(());
+
 /// A store in memory and a runtime to ask it.
 struct Asked {
     runtime: tokio::runtime::Runtime,
+    _shared: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Asked {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Self { runtime: runtime.expect("a runtime starts") }
+        let shared = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+        Self { runtime: runtime.expect("a runtime starts"), _shared: Some(shared) }
     }
 
     fn append(&self, store: &Store, batches: Vec<Batch>) {
@@ -80,6 +86,43 @@ fn every_rule_and_every_chart_runs_on_empty_tables_and_says_nothing() {
 }
 
 #[test]
+fn causes_exist_and_come_before_what_they_explain() {
+    let rules = RuleSet::built_in();
+    let order: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+    for (place, rule) in rules.iter().enumerate() {
+        for cause in &rule.explained_by {
+            // That also means that no rule explains itself by way of others.
+            let at = order.iter().position(|id| id == cause);
+            assert!(at.is_some_and(|at| at < place), "{}: cause {cause} is at {at:?}", rule.id);
+        }
+    }
+}
+
+#[test]
+fn every_kernel_setting_that_a_rule_names_exists() {
+    // What rules warn of, although no kernel that is still in use has it, and names that only look like one.
+    let others = ["net.ipv4.tcp_tw_recycle", "kernel.rst", "kernel.new_drop_counter"];
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
+    for rule in RuleSet::built_in().iter() {
+        for text in [&rule.fix, &rule.sql, &rule.look_at] {
+            let words = text.split(|letter| !is_part(letter)).map(|word| word.trim_matches('.'));
+            let named = words.filter(|word| {
+                let parts: Vec<&str> = word.split('.').collect();
+                ["net", "vm", "kernel"].contains(&parts[0])
+                    && parts.len() > 1
+                    && !parts[1].is_empty()
+            });
+            for word in named.filter(|word| !others.contains(word)) {
+                let path = std::path::Path::new("/proc/sys").join(word.replace('.', "/"));
+                // Connection tracking's settings come with its module.
+                let is_module = word.starts_with("net.netfilter.");
+                assert!(path.exists() || is_module, "{} names {word}, which is not there", rule.id);
+            }
+        }
+    }
+}
+
+#[test]
 fn chart_of_every_finding_runs() {
     let asked = Asked::new();
     for rule in RuleSet::built_in().iter().filter(|rule| rule.chart.is_some()) {
@@ -95,6 +138,62 @@ fn chart_of_every_finding_runs() {
         assert!(drawn.iter().any(|batch| batch.num_rows() > 0), "{} draws nothing\n{sql}", rule.id);
         assert!(drawn[0].column_by_name("ts").is_some(), "{} draws without a column ts", rule.id);
     }
+}
+
+/// Hosts, and simulated seconds before and while rules are timed.
+const HOSTS: usize = 20;
+const SECONDS: (u64, u64) = (60, 30);
+
+#[test]
+fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
+    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let asked = Asked { runtime: runtime.expect("a runtime starts"), _shared: None };
+    let clock = Arc::new(FixedClock::new(NOW));
+    let store = Store::in_memory(Arc::<FixedClock>::clone(&clock));
+    let mut engine = Engine::new(&RuleSet::built_in());
+    let sampler = |number| {
+        let host = format!("web{number}");
+        HostSampler::new(HostOptions { host, ..HostOptions::default() })
+    };
+    let mut samplers: Vec<HostSampler> = (0..HOSTS).map(sampler).collect();
+    let (mut spent, mut by_rule) = (0.0, Vec::new());
+    for second in 0..SECONDS.0 + SECONDS.1 {
+        let now = NOW + Duration::from_secs(second);
+        clock.set(now);
+        for sampler in &mut samplers {
+            asked.append(&store, sampler.sample(now));
+        }
+        if second < SECONDS.0 {
+            continue;
+        }
+        for rule in engine.due(now) {
+            let began = process_seconds();
+            let mut answer = Vec::new();
+            for sql in rule.queries_at(now) {
+                let rows = asked.ask(&store, &sql);
+                answer = rows.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
+                if answer.iter().all(|batch| batch.num_rows() == 0) {
+                    break;
+                }
+            }
+            let took = process_seconds() - began;
+            engine.took(&rule, took);
+            engine.observe(&rule, now, &answer);
+            spent += took;
+            by_rule.push((took, rule.id.clone()));
+        }
+    }
+    by_rule.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let share = spent / Duration::from_secs(SECONDS.1).as_secs_f64();
+    println!("{HOSTS} hosts: {:.1} % of a core in {} runs", share * 100.0, by_rule.len());
+    println!("dearest runs: {:?}", &by_rule[..by_rule.len().min(8)]);
+    assert!(share < 0.5, "all rules together take {share:.2} of a processor");
+}
+
+fn process_seconds() -> f64 {
+    let at = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(at).expect("it is positive").as_secs_f64()
 }
 
 /// A replay second by second: rows are made, rules that are due are asked.

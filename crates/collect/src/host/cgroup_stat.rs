@@ -299,7 +299,13 @@ mod tests {
     fn view(root: &Path, cgroup: &[u8]) -> View {
         let mut view = View::new(HostOptions { root: root.into(), ..HostOptions::default() });
         let cgroup = Some(parse_cgroup(cgroup));
-        let owner = Owner { process_id: 1, name: "nginx".into(), process_count: 1, cgroup };
+        let owner = Owner {
+            process_id: 1,
+            name: "nginx".into(),
+            process_count: 1,
+            process_ids: vec![1],
+            cgroup,
+        };
         view.owners.insert(1, Some(owner));
         view
     }

@@ -4,8 +4,12 @@
 
 use weir_tables::{Batch, HostInfo, HostInfoRows, Micros};
 
+use super::route_link::RouteLink;
 use super::{Collector, View, take, text};
 use crate::CollectError;
+
+/// Most addresses that are told.
+const ADDRESS_LIMIT: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -38,6 +42,7 @@ impl Collector for HostInfoCollector {
         let boot = text::value_of(&stat, b"btime");
         let uname = rustix::system::uname();
         let machine = read("proc/sys/kernel/arch").ok();
+        let addresses = if view.is_live { own_addresses() } else { None };
         self.rows.push(&HostInfo {
             ts: now,
             host: &view.host,
@@ -52,10 +57,18 @@ impl Collector for HostInfoCollector {
             cpu_count: cpu_count(&stat),
             memory_bytes: memory.saturating_mul(1024),
             agent_version: &view.agent_version,
+            addresses: addresses.as_deref(),
         });
         take(&mut self.rows, out);
         Ok(())
     }
+}
+
+/// Those of the agent's own namespace.
+fn own_addresses() -> Option<String> {
+    let found = RouteLink::open().and_then(|mut link| link.addresses()).ok()?;
+    let shown: Vec<String> = found.iter().take(ADDRESS_LIMIT).map(ToString::to_string).collect();
+    Some(shown.join(" "))
 }
 
 fn cpu_count(stat: &[u8]) -> i64 {

@@ -6,16 +6,21 @@
 //! `/proc/net/tcp` here and no dump of TIME_WAIT.
 
 mod file;
+mod kernel_call;
 mod mounts;
 mod netns;
 mod process;
+mod route_link;
 mod run;
 mod sock_diag;
 mod text;
 
 mod cgroup_stat;
 mod cgroup_walk;
+mod clock_stat;
+mod conntrack_stat;
 mod cpu_stat;
+mod deleted_file;
 mod disk_stat;
 mod filesystem;
 mod host_info;
@@ -23,7 +28,11 @@ mod kmsg;
 mod listener;
 mod mem_stat;
 mod net_dev;
+mod nic_stat;
 mod pressure;
+mod process_stat;
+mod qdisc;
+mod raid;
 mod sock_stat;
 mod softnet_stat;
 mod sysctl;
@@ -37,6 +46,7 @@ use weir_tables::{Batch, Micros, Rows};
 
 use crate::CollectError;
 use netns::NetnsList;
+pub(crate) use netns::inside as inside_netns;
 use process::{Owner, ProcessTable};
 use run::RunLog;
 
@@ -152,6 +162,13 @@ fn collectors(view: &View) -> Vec<Box<dyn Collector>> {
         Box::new(cgroup_stat::CgroupStatCollector::new(view)),
         Box::new(disk_stat::DiskStatCollector::new(view)),
         Box::new(filesystem::FilesystemCollector::new(view)),
+        Box::new(process_stat::ProcessStatCollector::default()),
+        Box::new(raid::RaidCollector::new(view)),
+        Box::new(qdisc::QdiscCollector::default()),
+        Box::new(nic_stat::NicStatCollector::default()),
+        Box::new(conntrack_stat::ConntrackStatCollector::default()),
+        Box::new(deleted_file::DeletedFileCollector::default()),
+        Box::new(clock_stat::ClockStatCollector::default()),
         Box::new(kmsg::KmsgCollector::new(view)),
         Box::new(sysctl::SysctlCollector::default()),
         Box::new(host_info::HostInfoCollector::default()),

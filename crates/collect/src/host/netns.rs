@@ -15,6 +15,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::file::KeptFile;
 use super::process::{ProcessTable, namespace_inode};
+use super::route_link::RouteLink;
 use super::sock_diag::SockDiag;
 use crate::CollectError;
 
@@ -35,6 +36,7 @@ pub(crate) struct NetFiles {
     pub(crate) sockstat: KeptFile,
     pub(crate) sockstat6: KeptFile,
     pub(crate) dev: KeptFile,
+    pub(crate) conntrack: KeptFile,
 }
 
 impl NetFiles {
@@ -45,6 +47,7 @@ impl NetFiles {
             sockstat: make("sockstat"),
             sockstat6: make("sockstat6"),
             dev: make("dev"),
+            conntrack: make("stat/nf_conntrack"),
         }
     }
 }
@@ -61,6 +64,7 @@ pub(crate) struct Netns {
     /// A file that setns(2) takes.
     pub(crate) entrance: PathBuf,
     pub(crate) diag: Option<SockDiag>,
+    pub(crate) route: Option<RouteLink>,
     pub(crate) files: Option<NetFiles>,
     /// Why it could not be entered, and how many rounds until the next try.
     refused: Option<(CollectError, u32)>,
@@ -103,6 +107,18 @@ impl Netns {
         Ok(())
     }
 
+    /// A socket to ask about its devices, made in it and kept.
+    pub(crate) fn route(&mut self) -> io::Result<&mut RouteLink> {
+        if self.route.is_none() {
+            self.route = Some(if self.entrance == Path::new("/proc/self/ns/net") {
+                RouteLink::open()?
+            } else {
+                inside(&self.entrance, RouteLink::open).and_then(std::convert::identity)?
+            });
+        }
+        Ok(self.route.as_mut().expect("was opened above"))
+    }
+
     /// Opens the files once something listens.
     pub(crate) fn open_files(&mut self) -> io::Result<()> {
         if self.files.is_none() {
@@ -141,6 +157,7 @@ impl NetnsList {
             is_sampled: true,
             entrance,
             diag: None,
+            route: None,
             files: Some(NetFiles::with(|name| KeptFile::new(net.join(name)))),
             refused: None,
         };
@@ -177,6 +194,7 @@ impl NetnsList {
                 is_sampled: false,
                 entrance,
                 diag: None,
+                route: None,
                 files: None,
                 refused: None,
             });

@@ -15,6 +15,8 @@ use super::text;
 const PROCESS_LIMIT: usize = 32_768;
 /// Descriptors looked at per process for the owner of a socket.
 const DESCRIPTOR_LIMIT: usize = 512;
+/// Processes that are kept for one socket.
+const HOLDER_LIMIT: usize = 64;
 /// A scan of all processes after so many of the new ones only.
 const FULL_SCAN_EVERY: u32 = 15;
 /// How often a young process is looked at.
@@ -27,6 +29,8 @@ pub(crate) struct Owner {
     pub(crate) process_id: u32,
     pub(crate) name: String,
     pub(crate) process_count: i64,
+    /// All of them, at most [`HOLDER_LIMIT`].
+    pub(crate) process_ids: Vec<u32>,
     pub(crate) cgroup: Option<Cgroup>,
 }
 
@@ -131,20 +135,29 @@ fn note_owner(owners: &mut HashMap<u32, Option<Owner>>, inode: u32, process_id: 
     match owners.get_mut(&inode) {
         Some(Some(owner)) => {
             owner.process_count += 1;
+            if owner.process_ids.len() < HOLDER_LIMIT {
+                owner.process_ids.push(process_id);
+            }
             if process_id < owner.process_id {
                 owner.process_id = process_id;
                 owner.name = comm(dir);
             }
         }
         Some(none) => {
-            *none =
-                Some(Owner { process_id, name: comm(dir), process_count: 1, cgroup: cgroup(dir) });
+            *none = Some(Owner {
+                process_id,
+                name: comm(dir),
+                process_count: 1,
+                process_ids: vec![process_id],
+                cgroup: cgroup(dir),
+            });
         }
         None => {}
     }
 }
 
-fn process_ids(proc: &Path) -> impl Iterator<Item = u32> {
+/// All process ids, in no order.
+pub(crate) fn process_ids(proc: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(proc).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
@@ -168,7 +181,8 @@ fn bracketed<T: std::str::FromStr>(text: &str, prefix: &str) -> Option<T> {
     text.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok()
 }
 
-fn comm(dir: &Path) -> String {
+/// The name of the process whose directory this is.
+pub(crate) fn comm(dir: &Path) -> String {
     let bytes = fs::read(dir.join("comm")).unwrap_or_default();
     text::trimmed(&bytes).into_owned()
 }

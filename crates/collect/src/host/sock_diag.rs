@@ -133,7 +133,7 @@ impl SockDiag {
         self.buffer.resize(BUFFER_LENGTH, 0);
         loop {
             let (length, _) = net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
-            if walk(&self.buffer[..length], self.sequence, &mut take)? {
+            if walk(&self.buffer[..length], self.sequence, MESSAGE_LENGTH, &mut take)? {
                 return Ok(());
             }
         }
@@ -152,8 +152,13 @@ fn request(states: u32, sequence: u32) -> [u8; REQUEST_LENGTH] {
     bytes
 }
 
-/// Hands each socket of an answer to `take`; true when the dump is complete.
-fn walk(mut rest: &[u8], sequence: u32, take: &mut impl FnMut(&[u8])) -> io::Result<bool> {
+/// Hands each message of at least `least` bytes of an answer to `take`; true when the dump is complete.
+pub(super) fn walk(
+    mut rest: &[u8],
+    sequence: u32,
+    least: usize,
+    take: &mut impl FnMut(&[u8]),
+) -> io::Result<bool> {
     while rest.len() >= HEADER_LENGTH {
         let length = (u32_at(rest, 0) as usize).clamp(HEADER_LENGTH, rest.len());
         let (message, tail) = rest.split_at(length);
@@ -164,7 +169,7 @@ fn walk(mut rest: &[u8], sequence: u32, take: &mut impl FnMut(&[u8])) -> io::Res
         match u16::from_ne_bytes([message[4], message[5]]) {
             NLMSG_DONE => return Ok(true),
             NLMSG_ERROR => return Err(refusal(message)),
-            _ if message.len() >= MESSAGE_LENGTH => take(message),
+            _ if message.len() >= least => take(message),
             _ => {}
         }
     }
@@ -195,7 +200,7 @@ fn listen_socket(message: &[u8]) -> Option<ListenSocket> {
     })
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes"))
 }
 
@@ -235,7 +240,7 @@ mod tests {
     fn broken_answers_are_no_panic() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
-            let _ = walk(&bytes, 0, &mut |message| _ = listen_socket(message));
+            let _ = walk(&bytes, 0, MESSAGE_LENGTH, &mut |message| _ = listen_socket(message));
             Ok(())
         });
     }

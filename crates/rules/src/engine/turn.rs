@@ -9,7 +9,7 @@ use weir_tables::Micros;
 
 use super::answer::{Group, describe, key_values};
 use super::{RuleState, Subject, span};
-use crate::finding::{Written, finding_id};
+use crate::finding::{Cause, Written, finding_id};
 use crate::{Cell, Class, OpenFinding, Row, Rule, State, Transition};
 
 /// Open findings per rule; what is beyond is counted.
@@ -31,6 +31,10 @@ pub(super) struct Turn<'a> {
     pub(super) now: Micros,
     pub(super) is_gap: bool,
     pub(super) causes: &'a [OpenFinding],
+    /// The highest class of each finding's symptoms.
+    pub(super) burdens: &'a BTreeMap<String, Class>,
+    /// Which host has which address.
+    pub(super) hosts: &'a BTreeMap<String, String>,
     pub(super) fires: &'a mut BTreeMap<(String, Subject), Vec<Micros>>,
     pub(super) out: Vec<Transition>,
 }
@@ -68,12 +72,19 @@ impl Turn<'_> {
             started_ts: self.now,
             fired_ts: None,
             resolved_ts: None,
+            cause: None,
             details,
             key_values,
             highest_class: class,
             is_flapping: false,
             absent_since: None,
-            written: Written { ts: self.now, class, row: None, summary: String::new() },
+            written: Written {
+                ts: self.now,
+                class,
+                row: None,
+                summary: String::new(),
+                cause: None,
+            },
         };
         self.explain(&mut finding);
         if self.rule.for_seconds == 0 {
@@ -87,7 +98,8 @@ impl Turn<'_> {
         let (details, class) = describe(self.rule, &group.rows);
         finding.details = details;
         finding.highest_class = finding.highest_class.max(class);
-        finding.class = finding.highest_class;
+        let burden = self.burdens.get(&finding.finding_id).copied().unwrap_or(Class::Note);
+        finding.class = finding.highest_class.max(burden);
         finding.absent_since = None;
         self.explain(finding);
         if finding.state == State::Firing {
@@ -154,12 +166,25 @@ impl Turn<'_> {
         }
     }
 
-    /// Lowers a finding to a note while a deeper one fires on the same subject.
+    /// Lowers a finding to a note while a deeper one fires that explains it, and names the root: what explains may itself
+    /// be explained.
     fn explain(&self, finding: &mut OpenFinding) {
-        let Some(cause) = self.causes.iter().find(|cause| explains(cause, finding)) else { return };
+        finding.cause = None;
+        let is_cause = |cause: &&OpenFinding| {
+            explains(cause, finding, self.hosts)
+                && root_of(cause).finding_id != finding.finding_id
+                && cause.finding_id != finding.finding_id
+        };
+        let Some(cause) = self.causes.iter().find(is_cause) else { return };
         finding.class = Class::Note;
-        let words = format!(" (explained by {} on {})", cause.rule, cause.details.subject);
+        let place = if cause.host == finding.host || cause.host.is_empty() {
+            String::new()
+        } else {
+            format!(" of {}", cause.host)
+        };
+        let words = format!(" (explained by {} on {}{place})", cause.rule, cause.details.subject);
         finding.details.summary.push_str(&words);
+        finding.cause = Some(root_of(cause));
     }
 
     fn write(&mut self, finding: &mut OpenFinding, from: State) {
@@ -172,10 +197,21 @@ fn is_recent(at: Micros, now: Micros) -> bool {
     now.seconds_since(at) <= FLAP_WINDOW_SECONDS
 }
 
-/// Whether a cause and a finding are about the same: same host, and equal where both have a key column.
-fn explains(cause: &OpenFinding, finding: &OpenFinding) -> bool {
-    let same_host = cause.host == finding.host || cause.host.is_empty();
-    same_host
+/// What a symptom of `cause` is a symptom of: the cause's own root, else the cause.
+fn root_of(cause: &OpenFinding) -> Cause {
+    let own = || Cause { finding_id: cause.finding_id.clone(), rule: cause.rule.clone() };
+    cause.cause.clone().unwrap_or_else(own)
+}
+
+/// Whether a cause and a finding are about the same: same host, or the host that the finding's upstream is; and equal
+/// where both have a key column.
+fn explains(cause: &OpenFinding, finding: &OpenFinding, hosts: &BTreeMap<String, String>) -> bool {
+    let is_upstreams = || {
+        let upstream = finding.key_values.iter().find(|(name, _)| name == "upstream");
+        let address = upstream.and_then(|(_, value)| address_of(value.as_str()?));
+        address.and_then(|address| hosts.get(address)).is_some_and(|host| *host == cause.host)
+    };
+    (cause.host == finding.host || cause.host.is_empty() || is_upstreams())
         && finding.key_values.iter().all(|(name, value)| {
             cause
                 .key_values
@@ -184,9 +220,15 @@ fn explains(cause: &OpenFinding, finding: &OpenFinding) -> bool {
         })
 }
 
+/// The address in `10.0.0.5:8080`, `[2001:db8::1]:8080`.
+fn address_of(upstream: &str) -> Option<&str> {
+    let (address, _) = upstream.rsplit_once(':')?;
+    Some(address.trim_start_matches('[').trim_end_matches(']'))
+}
+
 /// Whether the table should learn of a firing finding's class or evidence.
 fn is_news(finding: &OpenFinding, now: Micros) -> bool {
-    if finding.class > finding.written.class {
+    if finding.class > finding.written.class || finding.cause != finding.written.cause {
         return true;
     }
     let is_young = finding.fired_ts.is_some_and(|at| now.seconds_since(at) < RENEW_SECONDS);

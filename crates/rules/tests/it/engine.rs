@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch, StringArray};
 use expect_test::{Expect, expect};
-use weir_rules::{Class, Engine, Rule, RuleSet, State, Transition};
+use weir_rules::{Class, Engine, Rule, RuleSet, State, Transition, verdict};
 use weir_tables::{Finding, FindingRows, Micros, Rows};
 
 /// A rule `test.NAME` with these lines in its head.
@@ -284,6 +284,100 @@ fn explained_finding_is_a_note_while_its_cause_fires() {
     let changes = engine.observe(&symptom, at(2), &both);
     expect![[r#"{"netns":"a"}: firing > firing 1 drops in a"#]].assert_eq(&show(&changes));
     assert_eq!(changes[0].finding.class, Class::Page);
+}
+
+/// An answer of one subject on `host`, with the key column `upstream` or, where that is empty, `netns`.
+fn on_host(host: &str, upstream: &str) -> Vec<RecordBatch> {
+    let text = |value: &str| Arc::new(StringArray::from(vec![value])) as Arc<dyn Array>;
+    let columns = [
+        ("host", text(host)),
+        ("netns", text("a")),
+        ("upstream", text(upstream)),
+        ("n", Arc::new(Int64Array::from(vec![1])) as Arc<dyn Array>),
+        ("class", text("page")),
+    ];
+    vec![RecordBatch::try_from_iter(columns).expect("columns have one length")]
+}
+
+#[test]
+fn symptom_of_a_symptom_belongs_to_the_root_and_only_the_root_pages() {
+    let disk = rule("disk", "for = \"0s\"\nevery = \"2s\"");
+    let app = rule("app", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.disk\"]");
+    let queue = rule("queue", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.app\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    let page = answer(&[("a", 1, "page", true)]);
+    for rule in [&disk, &app, &queue] {
+        engine.observe(rule, at(0), &page);
+    }
+    let root = engine.open().find(|finding| finding.rule == "test.disk").expect("it is open");
+    let root_id = root.finding_id.clone();
+    for finding in engine.open() {
+        let cause = finding.cause.as_ref().map(|cause| cause.finding_id.as_str());
+        let is_root = finding.rule == "test.disk";
+        assert_eq!(cause, (!is_root).then_some(root_id.as_str()), "{}", finding.rule);
+        assert_eq!(finding.class == Class::Page, is_root, "{}", finding.rule);
+        assert_eq!(finding.row(at(0)).cause_finding_id, cause);
+    }
+    expect!["Since 00:16:40 UTC: 1 drops in a. Behind it, as symptoms: a of web1 (test.app), a of web1 (test.queue)."]
+        .assert_eq(&verdict(engine.open()).expect("a root fires"));
+}
+
+#[test]
+fn root_that_only_mails_pages_while_its_symptom_would() {
+    let disk = rule("disk", "for = \"0s\"\nevery = \"2s\"");
+    let app = rule("app", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.disk\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&disk, at(0), &yes());
+    engine.observe(&app, at(0), &answer(&[("a", 1, "page", true)]));
+    let changes = engine.observe(&disk, at(2), &yes());
+    assert_eq!(changes.iter().map(|c| c.finding.class).collect::<Vec<_>>(), [Class::Page]);
+    assert!(changes[0].finding.is_root());
+}
+
+#[test]
+fn rules_that_explain_each_other_leave_one_root() {
+    let left = rule("left", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.right\"]");
+    let right = rule("right", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.left\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    for second in [0, 2, 4] {
+        engine.observe(&left, at(second), &yes());
+        engine.observe(&right, at(second), &yes());
+        let roots: Vec<&str> =
+            engine.open().filter(|f| f.is_root()).map(|f| f.rule.as_str()).collect();
+        assert_eq!(roots, ["test.left"]);
+    }
+}
+
+#[test]
+fn upstream_on_another_host_is_blamed_once_its_address_is_known() {
+    let down = rule("down", "for = \"0s\"\nevery = \"2s\"");
+    let slow = rule("slow", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.down\"]");
+    let slow = Rule { key: vec!["upstream".to_owned()], ..slow };
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&down, at(0), &on_host("app1", ""));
+    let changes = engine.observe(&slow, at(0), &on_host("edge1", "192.0.2.7:8080"));
+    assert!(changes[0].finding.is_root());
+    engine.set_hosts([("192.0.2.7".to_owned(), "app1".to_owned())].into());
+    let changes = engine.observe(&slow, at(2), &on_host("edge1", "192.0.2.7:8080"));
+    assert_eq!(changes[0].finding.cause.as_ref().expect("is explained").rule, "test.down");
+    expect!["1 drops in a (explained by test.down on a of app1)"]
+        .assert_eq(changes[0].finding.summary());
+    let other = engine.observe(&slow, at(4), &on_host("edge1", "192.0.2.8:8080"));
+    assert!(other.iter().any(|change| change.finding.is_root()));
+}
+
+#[test]
+fn same_rule_on_many_subjects_is_one_sentence() {
+    let rule = rule("many", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    assert_eq!(verdict(engine.open()), None);
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let rows: Vec<(&str, i64, &str, bool)> =
+        names.iter().map(|name| (*name, 1, "mail", true)).collect();
+    engine.observe(&rule, at(0), &answer(&rows));
+    expect!["Since 00:16:40 UTC: 1 drops in a. The same on b of web1, c of web1, d of web1, e of web1 and 2 more."]
+        .assert_eq(&verdict(engine.open()).expect("seven fire"));
+    engine.observe(&rule, at(2), &answer(&[("a", 1, "note", true)]));
 }
 
 #[test]

@@ -22,4 +22,6 @@ table! {
     14 why: Text = "What it means.";
     15 fix: Text = "What to change, down to the line where it could be read.";
     16 evidence: Text = "The rows of the rule's answer, JSON array of objects.";
+    17 cause_finding_id: OptText = "The finding at the root of this one, while that fires: this one is a symptom and a note. NULL: it is a root itself.";
+    18 cause_rule: OptText = "The root's rule; NULL as above.";
 }

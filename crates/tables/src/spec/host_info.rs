@@ -4,7 +4,7 @@ table! {
     /// What kind of machine a host is, and what was found on it.
     HostInfo, HostInfoRows = "host_info";
     grain: "one row at start and every hour";
-    source: "uname, /proc/sys/kernel/random/boot_id, /etc/os-release, /proc/meminfo";
+    source: "rtnetlink RTM_GETADDR, uname, /proc/sys/kernel/random/boot_id, /etc/os-release, /proc/meminfo";
     sort: [host, ts];
     1 ts: Time = "When it was read.";
     2 host: Text = "The host.";
@@ -16,4 +16,5 @@ table! {
     8 cpu_count: Int = "Processors on line.";
     9 memory_bytes: Int = "MemTotal.";
     10 agent_version: Text = "weir's version.";
+    11 addresses: OptText = "The host's own addresses, a space between them, those of loopback and link left out; NULL when they could not be read.";
 }

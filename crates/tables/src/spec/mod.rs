@@ -25,6 +25,15 @@ specs! {
     cgroup_stat: CgroupStat, CgroupStatRows;
     disk_stat: DiskStat, DiskStatRows;
     filesystem: Filesystem, FilesystemRows;
+    process_stat: ProcessStat, ProcessStatRows;
+    raid: Raid, RaidRows;
+    qdisc: Qdisc, QdiscRows;
+    nic_stat: NicStat, NicStatRows;
+    conntrack_stat: ConntrackStat, ConntrackStatRows;
+    deleted_file: DeletedFile, DeletedFileRows;
+    clock_stat: ClockStat, ClockStatRows;
+    resolver_probe: ResolverProbe, ResolverProbeRows;
+    certificate: Certificate, CertificateRows;
     kmsg: Kmsg, KmsgRows;
     sysctl: Sysctl, SysctlRows;
     config_directive: ConfigDirective, ConfigDirectiveRows;

@@ -1,13 +1,14 @@
 //! Doctor's answer: text grouped by tier, worst first, or JSON.
 
 use serde_json::{Value, json};
-use weir_rules::{Class, OpenFinding, State};
+use weir_rules::{Class, OpenFinding, State, verdict};
 
 use super::Diagnosis;
 use crate::config::place::is_root;
 use crate::terminal::Paint;
 
-/// `[{rule, tier, class, subject, evidence, why, fix, summary, host}]`, worst first.
+/// `[{rule, tier, class, subject, evidence, why, fix, summary, host, cause_rule}]`, worst first; `cause_rule` is NULL
+/// for a root.
 pub(super) fn json(diagnosis: &Diagnosis) -> String {
     let findings: Vec<Value> = sorted(diagnosis).into_iter().map(object).collect();
     serde_json::to_string_pretty(&findings).expect("text and arrays become JSON")
@@ -24,6 +25,7 @@ fn object(finding: &OpenFinding) -> Value {
         "fix": finding.fix(),
         "summary": summary(finding),
         "host": finding.host,
+        "cause_rule": finding.cause.as_ref().map(|cause| cause.rule.as_str()),
     })
 }
 
@@ -68,12 +70,18 @@ fn sorted(diagnosis: &Diagnosis) -> Vec<&OpenFinding> {
 pub(super) fn text(diagnosis: &Diagnosis, paint: Paint) -> String {
     let mut out = String::new();
     let mut tier = String::new();
-    for finding in sorted(diagnosis) {
+    if let Some(verdict) = verdict(&diagnosis.findings) {
+        out += &format!("{verdict}\n\n");
+    }
+    // A symptom is shown below its root, in one line.
+    for finding in
+        sorted(diagnosis).into_iter().filter(|finding| root(diagnosis, finding).is_none())
+    {
         if finding.tier() != tier {
             tier = finding.tier().to_owned();
             out += &format!("{}\n", paint.bold(&tier));
         }
-        out += &one(finding, paint);
+        out += &one(diagnosis, finding, paint);
     }
     if diagnosis.findings.is_empty() {
         out += "nothing found that hurts\n\n";
@@ -82,7 +90,13 @@ pub(super) fn text(diagnosis: &Diagnosis, paint: Paint) -> String {
     out
 }
 
-fn one(finding: &OpenFinding, paint: Paint) -> String {
+/// The open finding that this one is a symptom of.
+fn root<'a>(diagnosis: &'a Diagnosis, finding: &OpenFinding) -> Option<&'a OpenFinding> {
+    let cause = finding.cause.as_ref()?;
+    diagnosis.findings.iter().find(|other| other.finding_id == cause.finding_id)
+}
+
+fn one(diagnosis: &Diagnosis, finding: &OpenFinding, paint: Paint) -> String {
     let class = class(finding);
     let mut out = format!(
         "  {}  {}  {}\n",
@@ -93,6 +107,12 @@ fn one(finding: &OpenFinding, paint: Paint) -> String {
     out += &indented("    ", &summary(finding));
     out += &indented("    why  ", finding.why());
     out += &indented("    fix  ", finding.fix());
+    for symptom in sorted(diagnosis) {
+        if root(diagnosis, symptom).is_some_and(|root| root.finding_id == finding.finding_id) {
+            let summary = summary(symptom);
+            out += &indented("    symptom  ", &format!("{}: {summary}", symptom.rule));
+        }
+    }
     out + "\n"
 }
 

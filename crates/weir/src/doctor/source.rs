@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use weir_collect::CollectError;
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_collect::logs::{Problem, ReadFrom, TailOptions, Tailer, discover};
+use weir_collect::probe::{CertificateTarget, Prober};
 use weir_collect::recording::{Replay, replay};
 use weir_parse::{LineParser, ParsedRows, Parsers};
 use weir_tables::{Batch, Clock, LogFormat, Micros, StreamId};
@@ -53,6 +55,7 @@ pub(super) struct Live {
     line_parsers: HashMap<StreamId, LineParser>,
     problems: Vec<Problem>,
     directives: Option<Batch>,
+    probed: Receiver<Vec<Batch>>,
     started: Option<Micros>,
     rounds_left: u32,
 }
@@ -70,7 +73,9 @@ impl Live {
         let files = found.sources.into_iter().filter(|source| source.format != LogFormat::Journal);
         tailer.set_sources(files.collect());
         let directives = &found.directives;
+        let probed = probe(Prober::new(root.to_owned(), host.clone()), Prober::targets(directives));
         Self {
+            probed,
             sampler: HostSampler::new(host_options(root, host.clone())),
             tailer,
             parsers: Parsers::built_in().with_zone(crate::parsers::local_zone(root)),
@@ -116,6 +121,7 @@ impl Source for Live {
         self.started = Some(now);
         let mut batches = self.sampler.sample(now);
         batches.extend(self.directives.take());
+        batches.extend(self.probed.try_iter().flatten());
         batches.extend(self.lines(now));
         Some((now, batches))
     }
@@ -140,6 +146,18 @@ impl Source for Live {
     fn is_recorded(&self) -> bool {
         false
     }
+}
+
+/// Asks name servers and TLS servers on a thread of its own, which ends when nobody takes the answers any more.
+#[expect(clippy::disallowed_methods, reason = "the thread waits for nothing but the next second")]
+fn probe(mut prober: Prober, targets: Vec<CertificateTarget>) -> Receiver<Vec<Batch>> {
+    let (answers, probed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        while answers.send(prober.probe(&targets, &|| SystemClock.now())).is_ok() {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    probed
 }
 
 #[expect(clippy::disallowed_methods, reason = "doctor looks once a second; nothing else runs")]

@@ -47,11 +47,12 @@ pub(crate) async fn list(
         ranked("")
     );
     let findings = objects(&app.query(&sql, rows).await?);
-    Ok(Json(json!({"findings": findings})))
+    let verdict = app.judge.with_engine(|engine| weir_rules::verdict(engine.open()));
+    Ok(Json(json!({"findings": findings, "verdict": verdict})))
 }
 
 const COLUMNS: &str = "finding_id, rule, tier, class, state, host, subject, summary, why, fix, \
-    started_ts, fired_ts, resolved_ts, ts";
+    started_ts, fired_ts, resolved_ts, ts, cause_finding_id, cause_rule";
 
 /// `finding` with `newest_rank`, 1 at the row that holds.
 fn ranked(condition: &str) -> String {

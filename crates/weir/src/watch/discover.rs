@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use weir_collect::logs::{Discovery, FoundDirective, discover};
+use weir_collect::probe::Prober;
 use weir_tables::{Batch, ConfigDirectiveRows, LogSource, Micros, Rows};
 
 use super::Context;
@@ -37,6 +38,7 @@ impl Finder {
                 tracing::warn!("{problem}");
             }
             context.status.set_sources(sources);
+            context.status.set_certificate_targets(Prober::targets(&found.directives));
             let now = context.clock.now();
             let is_known = written
                 .as_ref()

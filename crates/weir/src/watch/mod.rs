@@ -3,6 +3,7 @@
 //! ```text
 //!   sample   1 Hz ───────────────────────────────► send_sample ─┐
 //!      └─ new web server: nudge                                  ├─► store, or hub
+//!      ┌─ probe: name servers, certificates ─────► send_sample ─┤
 //!   discover 10 s ─► sources ─► follow ─► parse ─► send_stream ─┘
 //!                                  ▲ durable / again │
 //!                                  └─────────────────┘
@@ -23,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_collect::logs::{RestOptions, TailOptions};
+use weir_collect::probe::Prober;
 use weir_tables::{Clock, LogSource};
 
 use crate::config::Values;
@@ -100,6 +102,8 @@ impl Watch {
         watch.spawn("weir-discover", move |context| finder.run(&context, &ready_too))?;
         if collect.sample_host {
             let root = collect.root.clone();
+            let prober = Prober::new(root.clone(), watch.context.host.clone());
+            watch.spawn("weir-probe", move |context| probe_always(&context, prober))?;
             watch.spawn("weir-sample", move |context| sample::run(&context, root, &ready))?;
         } else {
             watch.spawn("weir-sample", move |context| sample::report_only(&context, &ready))?;
@@ -141,6 +145,20 @@ impl Watch {
             if thread.join().is_err() {
                 tracing::error!("a thread of the watch panicked");
             }
+        }
+    }
+}
+
+/// Asks name servers and TLS servers until the stop, on a thread of its own: who is silent is waited for.
+fn probe_always(context: &Context, mut prober: Prober) {
+    loop {
+        let targets = context.status.certificate_targets();
+        let batches = prober.probe(&targets, &|| context.clock.now());
+        if !batches.is_empty() {
+            context.destination.send_sample(batches);
+        }
+        if context.stop.wait(Duration::from_secs(1)) {
+            return;
         }
     }
 }

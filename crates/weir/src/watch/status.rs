@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use weir_collect::host::ListenerSummary;
 use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamState, StreamStatus};
+use weir_collect::probe::CertificateTarget;
 use weir_tables::{LogFormat, LogSource};
 
 /// Shared by the threads of one watch.
@@ -17,6 +18,7 @@ pub(crate) struct WatchStatus {
     streams: Mutex<BTreeMap<StatusKey, StreamStatus>>,
     counts: Mutex<HashMap<Arc<str>, (u64, u64)>>,
     listeners: Mutex<Vec<ListenerSummary>>,
+    certificate_targets: Mutex<Arc<[CertificateTarget]>>,
     problems: Mutex<Vec<Problem>>,
 }
 
@@ -75,6 +77,16 @@ impl WatchStatus {
     /// Replaces the listeners.
     pub(super) fn set_listeners(&self, listeners: Vec<ListenerSummary>) {
         *lock(&self.listeners) = listeners;
+    }
+
+    /// Replaces the TLS addresses that are asked for their certificates.
+    pub(super) fn set_certificate_targets(&self, targets: Vec<CertificateTarget>) {
+        *lock(&self.certificate_targets) = targets.into();
+    }
+
+    /// The TLS addresses that are asked for their certificates.
+    pub(super) fn certificate_targets(&self) -> Arc<[CertificateTarget]> {
+        Arc::clone(&lock(&self.certificate_targets))
     }
 
     /// Replaces the problems; gives those that are new.

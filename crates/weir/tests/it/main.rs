@@ -4,6 +4,7 @@
 
 mod audit;
 mod bad_input;
+mod beneath;
 mod deleted;
 mod doctor;
 mod edge;

@@ -283,6 +283,7 @@ impl Reader<'_> {
             arguments: super::redact_url(&arguments.join(" ")),
             server_address,
             server_port,
+            server_block: None,
         });
     }
 

@@ -163,6 +163,7 @@ impl Reader<'_> {
                 arguments: shown.clone(),
                 server_address,
                 server_port,
+                server_block: None,
             });
         }
     }

@@ -56,6 +56,8 @@ pub struct FoundDirective {
     pub server_address: Option<String>,
     /// For `listen` and `bind`: the port.
     pub server_port: Option<i64>,
+    /// Number of nginx' `server { … }` that it stands in: lines of one number belong together. `None` outside of one.
+    pub server_block: Option<u32>,
 }
 
 impl FoundDirective {

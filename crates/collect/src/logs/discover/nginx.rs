@@ -51,6 +51,7 @@ const KEPT: &[&str] = &[
     "limit_rate",
     "limit_req",
     "limit_conn",
+    "ssl_certificate",
     "ssl_protocols",
     "ssl_session_cache",
     "client_max_body_size",
@@ -151,6 +152,7 @@ fn read_configuration(found: &mut Finder, setup: Setup, process_id: Option<i64>)
         servers_without_log: 0,
         has_http_log: false,
         files: 0,
+        blocks: 0,
         setup,
     };
     let configuration = reader.setup.configuration.clone();
@@ -162,6 +164,7 @@ fn read_configuration(found: &mut Finder, setup: Setup, process_id: Option<i64>)
 /// A block that is open.
 #[derive(Debug)]
 struct Block {
+    number: u32,
     name: String,
     shown: String,
     sets_access_log: bool,
@@ -185,6 +188,7 @@ struct Reader<'a> {
     servers_without_log: usize,
     has_http_log: bool,
     files: usize,
+    blocks: u32,
 }
 
 impl Reader<'_> {
@@ -221,7 +225,10 @@ impl Reader<'_> {
                 Token::End => {
                     self.directive(path, line, &std::mem::take(&mut words), blocks, depth)
                 }
-                Token::Open => blocks.push(Block::new(&std::mem::take(&mut words))),
+                Token::Open => {
+                    self.blocks += 1;
+                    blocks.push(Block::new(self.blocks, &std::mem::take(&mut words)));
+                }
                 Token::Close if blocks.len() > depth_before => self.close(blocks),
                 Token::Close => self.unbalanced(path, at, "there is a `}` too many"),
             }
@@ -339,6 +346,7 @@ impl Reader<'_> {
             arguments: super::redact_url(&arguments),
             server_address,
             server_port,
+            server_block: blocks.iter().rev().find(|b| b.name == "server").map(|b| b.number),
         });
     }
 
@@ -402,13 +410,13 @@ impl Reader<'_> {
 }
 
 impl Block {
-    fn new(words: &[String]) -> Self {
+    fn new(number: u32, words: &[String]) -> Self {
         let name = words.first().cloned().unwrap_or_default();
         let shown = match name.as_str() {
             "location" | "upstream" | "if" => words.join(" "),
             _ => name.clone(),
         };
-        Self { name, shown, sets_access_log: false }
+        Self { number, name, shown, sets_access_log: false }
     }
 }
 

@@ -1,0 +1,67 @@
+//! Whether somebody keeps the clock right: adjtimex(2), and the wall clock against the one that only runs.
+//!
+//! `CLOCK_BOOTTIME` goes on while the machine sleeps, so waking up is no step.
+
+use rustix::time::{ClockId, clock_gettime};
+use weir_tables::{Batch, ClockStat, ClockStatRows, Micros};
+
+use super::kernel_call::clock_state;
+use super::{Collector, View, take};
+use crate::CollectError;
+
+/// Seconds between two rows.
+const EVERY_SECONDS: f64 = 10.0;
+/// The clock was set when it moved by more against the other.
+const STEP_SECONDS: f64 = 0.1;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct ClockStatCollector {
+    rows: ClockStatRows,
+    last_row: Option<Micros>,
+    difference: Option<f64>,
+}
+
+impl Collector for ClockStatCollector {
+    fn name(&self) -> &'static str {
+        "clock_stat"
+    }
+
+    fn collect(
+        &mut self,
+        view: &mut View,
+        now: Micros,
+        out: &mut Vec<Batch>,
+    ) -> Result<(), CollectError> {
+        if !view.is_live {
+            let what = format_args!("look at the clock below `{}`", view.root.display());
+            return Err(CollectError::new(what, "its `/proc` is not the running kernel's"));
+        }
+        let difference = seconds(ClockId::Realtime) - seconds(ClockId::Boottime);
+        let step = self.difference.replace(difference).map_or(0.0, |before| difference - before);
+        let step_seconds = (step.abs() > STEP_SECONDS).then_some(step);
+        let age = self.last_row.map_or(f64::INFINITY, |last| now.seconds_since(last));
+        if step_seconds.is_none() && (0.0..EVERY_SECONDS - 0.5).contains(&age) {
+            return Ok(());
+        }
+        let state = clock_state().map_err(|error| CollectError::new("ask adjtimex(2)", error))?;
+        self.last_row = Some(now);
+        self.rows.push(&ClockStat {
+            ts: now,
+            host: &view.host,
+            is_synchronized: state.is_synchronized,
+            offset_seconds: state.offset_seconds,
+            max_error_seconds: state.max_error_seconds,
+            estimated_error_seconds: state.estimated_error_seconds,
+            step_seconds,
+        });
+        take(&mut self.rows, out);
+        Ok(())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "clock readings stay far below 2^53")]
+fn seconds(clock: ClockId) -> f64 {
+    let at = clock_gettime(clock);
+    at.tv_sec as f64 + at.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,179 @@
+//! Files without a name that still take room, since a process holds them: the links of `/proc/PID/fd` that end in
+//! ` (deleted)`.
+//!
+//! Walking over all descriptors of a host with very many takes tens of milliseconds, so it is done every 10 s at most,
+//! and more rarely where it takes long. Memory files (`/memfd:`, `/dev/shm`) have no room on a disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use weir_tables::{Batch, DeletedFile, DeletedFileRows, Micros};
+
+use super::process::{comm, process_ids};
+use super::run::Stopwatch;
+use super::{Collector, View, take};
+use crate::CollectError;
+
+/// Seconds between two looks.
+const EVERY_SECONDS: f64 = 10.0;
+/// Share of one processor that looking may take.
+const COST_RATIO: f64 = 0.0005;
+/// Smaller files are of no account.
+const SMALLEST_BYTES: u64 = 1 << 20;
+/// Most rows of a look.
+const ROW_LIMIT: usize = 100;
+/// Most descriptors of a look.
+const DESCRIPTOR_LIMIT: usize = 1_000_000;
+const MARK: &str = " (deleted)";
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct DeletedFileCollector {
+    rows: DeletedFileRows,
+    next: Option<Micros>,
+}
+
+#[derive(Debug)]
+struct Held {
+    process_id: u32,
+    descriptor: i64,
+    path: String,
+    device: u64,
+    bytes: u64,
+}
+
+impl Collector for DeletedFileCollector {
+    fn name(&self) -> &'static str {
+        "deleted_file"
+    }
+
+    fn every_seconds(&self) -> f64 {
+        10.0
+    }
+
+    fn collect(
+        &mut self,
+        view: &mut View,
+        now: Micros,
+        out: &mut Vec<Batch>,
+    ) -> Result<(), CollectError> {
+        if !view.is_live || self.next.is_some_and(|next| now < next) {
+            return Ok(());
+        }
+        let stopwatch = Stopwatch::start();
+        let proc = view.path("proc");
+        let mut held = find(&proc);
+        held.sort_by_key(|file| std::cmp::Reverse(file.bytes));
+        held.truncate(ROW_LIMIT);
+        let mounts = if held.is_empty() { Vec::new() } else { mounts(&proc) };
+        for file in &held {
+            let mount_point = mounts.iter().find(|(device, _)| *device == file.device);
+            self.rows.push(&DeletedFile {
+                ts: now,
+                host: &view.host,
+                process_id: file.process_id.into(),
+                process_name: &comm(&proc.join(file.process_id.to_string())),
+                descriptor: file.descriptor,
+                path: &file.path,
+                mount_point: mount_point.map(|(_, point)| point.as_str()),
+                used_bytes: i64::try_from(file.bytes).unwrap_or(i64::MAX),
+            });
+        }
+        take(&mut self.rows, out);
+        let pause = (stopwatch.stop().cpu_seconds / COST_RATIO).clamp(EVERY_SECONDS - 1.0, 3600.0);
+        self.next = Some(now + std::time::Duration::from_secs_f64(pause));
+        Ok(())
+    }
+}
+
+/// Each deleted file once, with the lowest process that holds it.
+fn find(proc: &Path) -> Vec<Held> {
+    let mut found: BTreeMap<(u64, u64), Held> = BTreeMap::new();
+    let mut left = DESCRIPTOR_LIMIT;
+    let mut processes: Vec<u32> = process_ids(proc).collect();
+    processes.sort_unstable();
+    for process_id in processes {
+        let Ok(entries) = fs::read_dir(proc.join(format!("{process_id}/fd"))) else { continue };
+        for entry in entries.flatten() {
+            left = left.saturating_sub(1);
+            if left == 0 {
+                return found.into_values().collect();
+            }
+            let path = entry.path();
+            let Some(target) = fs::read_link(&path).ok().as_deref().and_then(deleted) else {
+                continue;
+            };
+            let Ok(file) = fs::metadata(&path) else { continue };
+            let bytes = file.blocks().saturating_mul(512);
+            if !file.is_file() || file.nlink() > 0 || bytes < SMALLEST_BYTES {
+                continue;
+            }
+            let descriptor = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            found.entry((file.dev(), file.ino())).or_insert(Held {
+                process_id,
+                descriptor: descriptor.unwrap_or_default(),
+                path: target,
+                device: file.dev(),
+                bytes,
+            });
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Where the file was, when it is one of a disk and has no name any more.
+fn deleted(target: &Path) -> Option<String> {
+    let target = target.to_str()?.strip_suffix(MARK)?;
+    let is_memory = ["/memfd:", "/dev/", "/SYSV", "/[aio]", "/anon_"];
+    let is_memory = is_memory.iter().any(|start| target.starts_with(start));
+    (!is_memory && target.starts_with('/')).then(|| target.to_owned())
+}
+
+/// Device numbers with where they are mounted, shortest first: `36 35 98:0 /mnt1 /mnt2 rw,noatime …`.
+fn mounts(proc: &Path) -> Vec<(u64, String)> {
+    let text = fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
+    let mount = |line: &str| {
+        let mut fields = line.split(' ').skip(2);
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let point = fields.nth(1)?.to_owned();
+        Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), point))
+    };
+    let mut found: Vec<(u64, String)> = text.lines().filter_map(mount).collect();
+    found.sort_by_key(|(_, point)| point.len());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn deleted_file_that_is_held_open_is_found_with_its_room() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("big.log");
+        let mut file = fs::File::create(&path).unwrap();
+        file.write_all(&vec![b'x'; 3 << 20]).unwrap();
+        file.sync_all().unwrap();
+        let is_ours = |held: &Held| held.path == path.to_str().unwrap();
+        assert!(!find(Path::new("/proc")).iter().any(is_ours));
+        fs::remove_file(&path).unwrap();
+        let found = find(Path::new("/proc"));
+        let held = found.iter().find(|held| is_ours(held)).unwrap();
+        assert_eq!(held.process_id, std::process::id());
+        assert!(held.bytes >= 3 << 20);
+        drop(file);
+        assert!(!find(Path::new("/proc")).iter().any(is_ours));
+    }
+
+    #[test]
+    fn memory_and_sockets_are_no_files() {
+        for target in ["/memfd:x (deleted)", "/dev/zero (deleted)", "socket:[1]", "/var/log/a"] {
+            assert_eq!(deleted(Path::new(target)), None);
+        }
+        assert_eq!(deleted(Path::new("/var/a (deleted)")).unwrap(), "/var/a");
+    }
+}

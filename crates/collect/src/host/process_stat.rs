@@ -1,0 +1,255 @@
+//! The processes behind listening sockets: descriptors and their limit, and what state they are in, looked at each second.
+//!
+//! Source: proc_pid_stat(5), proc_pid_limits(5). `/proc/PID/fd` is a directory whose size is the number of descriptors
+//! since kernel 6.2; before, its entries are counted, once a minute. State and times are those of the whole process, but
+//! the letter is the main thread's.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use weir_tables::{Batch, Micros, ProcessStat, ProcessStatRows};
+
+use super::process::comm;
+use super::{Collector, View, take, text};
+use crate::CollectError;
+
+/// Most processes that are looked at.
+const PROCESS_LIMIT: usize = 64;
+/// Seconds between two rows of a process.
+const ROW_EVERY_SECONDS: f64 = 5.0;
+/// Seconds between two looks at what changes rarely: limits, and descriptors where they must be counted.
+const SLOW_EVERY_SECONDS: f64 = 60.0;
+/// USER_HZ, which is 100 on every architecture that Linux has now.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// The kernel's longest line in `/proc/PID/stat` is far below.
+const STAT_BYTES: usize = 2048;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct ProcessStatCollector {
+    rows: ProcessStatRows,
+    watched: BTreeMap<u32, Watched>,
+    last_row: Option<Micros>,
+}
+
+/// A process that is looked at.
+#[derive(Debug)]
+struct Watched {
+    dir: PathBuf,
+    name: String,
+    stat: File,
+    seen: Seen,
+    last_slow: Option<Micros>,
+    open_files: Option<i64>,
+    open_files_limit: Option<i64>,
+}
+
+/// What was seen since the last row.
+#[derive(Debug, Default)]
+struct Seen {
+    samples: i64,
+    blocked: i64,
+    stopped: i64,
+    wait_channel: Option<String>,
+    last: Option<Stat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stat {
+    state: u8,
+    cpu_seconds: f64,
+    threads: i64,
+    start_seconds: f64,
+    resident_pages: i64,
+}
+
+impl Collector for ProcessStatCollector {
+    fn name(&self) -> &'static str {
+        "process_stat"
+    }
+
+    fn collect(
+        &mut self,
+        view: &mut View,
+        now: Micros,
+        out: &mut Vec<Batch>,
+    ) -> Result<(), CollectError> {
+        self.follow(view);
+        let mut buffer = [0_u8; STAT_BYTES];
+        self.watched.retain(|_, watched| watched.look(&mut buffer));
+        let age = self.last_row.map_or(f64::INFINITY, |last| now.seconds_since(last));
+        if (0.0..ROW_EVERY_SECONDS - 0.5).contains(&age) {
+            return Ok(());
+        }
+        self.last_row = Some(now);
+        let cgroups: BTreeMap<u32, &str> = owned(view)
+            .filter_map(|(id, owner)| Some((id, owner.cgroup.as_ref()?.name.as_str())))
+            .collect();
+        for (&process_id, watched) in &mut self.watched {
+            watched.count_files(now);
+            let seen = std::mem::take(&mut watched.seen);
+            let Some(stat) = seen.last else { continue };
+            self.rows.push(&ProcessStat {
+                ts: now,
+                host: &view.host,
+                process_id: process_id.into(),
+                process_name: &watched.name,
+                cgroup: cgroups.get(&process_id).copied(),
+                start_seconds: stat.start_seconds,
+                state: std::str::from_utf8(&[stat.state]).unwrap_or("?"),
+                samples: seen.samples,
+                blocked_samples: seen.blocked,
+                stopped_samples: seen.stopped,
+                wait_channel: seen.wait_channel.as_deref(),
+                cpu_seconds_total: stat.cpu_seconds,
+                threads: stat.threads,
+                resident_bytes: stat.resident_pages.saturating_mul(view.page_bytes),
+                open_files: watched.open_files,
+                open_files_limit: watched.open_files_limit,
+            });
+        }
+        take(&mut self.rows, out);
+        Ok(())
+    }
+}
+
+/// The processes that hold a listening socket, with what is known of them.
+fn owned(view: &View) -> impl Iterator<Item = (u32, &super::process::Owner)> {
+    view.owners
+        .values()
+        .flatten()
+        .flat_map(|owner| owner.process_ids.iter().map(move |&id| (id, owner)))
+}
+
+impl ProcessStatCollector {
+    /// Begins with the new ones and drops those that hold no listening socket any more.
+    fn follow(&mut self, view: &View) {
+        let mut wanted: Vec<u32> = owned(view).map(|(id, _)| id).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.truncate(PROCESS_LIMIT);
+        self.watched.retain(|id, _| wanted.binary_search(id).is_ok());
+        for id in wanted {
+            if !self.watched.contains_key(&id)
+                && let Ok(watched) = Watched::open(view.path(&format!("proc/{id}")))
+            {
+                self.watched.insert(id, watched);
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn open(dir: PathBuf) -> std::io::Result<Self> {
+        Ok(Self {
+            name: comm(&dir),
+            stat: File::open(dir.join("stat"))?,
+            dir,
+            seen: Seen::default(),
+            last_slow: None,
+            open_files: None,
+            open_files_limit: None,
+        })
+    }
+
+    /// One look; false when the process is gone.
+    fn look(&mut self, buffer: &mut [u8]) -> bool {
+        let Ok(length) = self.stat.read_at(buffer, 0) else { return false };
+        let Some(stat) = parse(&buffer[..length]) else { return true };
+        self.seen.samples += 1;
+        self.seen.stopped += i64::from(matches!(stat.state, b'T' | b't'));
+        if stat.state == b'D' {
+            self.seen.blocked += 1;
+            self.seen.wait_channel = wait_channel(&self.dir).or(self.seen.wait_channel.take());
+        }
+        self.seen.last = Some(stat);
+        true
+    }
+
+    fn count_files(&mut self, now: Micros) {
+        let fd = self.dir.join("fd");
+        let size = std::fs::metadata(&fd).map_or(0, |found| found.len());
+        let is_slow_due = self
+            .last_slow
+            .is_none_or(|last| !(0.0..SLOW_EVERY_SECONDS).contains(&now.seconds_since(last)));
+        if size > 0 {
+            self.open_files = i64::try_from(size).ok();
+        } else if is_slow_due {
+            let counted = std::fs::read_dir(&fd).ok().map(Iterator::count);
+            self.open_files = counted.and_then(|count| i64::try_from(count).ok());
+        }
+        if is_slow_due {
+            self.last_slow = Some(now);
+            let limits = std::fs::read(self.dir.join("limits")).unwrap_or_default();
+            self.open_files_limit = parse_limit(&limits);
+        }
+    }
+}
+
+/// Only root may read it, and some kernels say `0`.
+fn wait_channel(dir: &Path) -> Option<String> {
+    let bytes = std::fs::read(dir.join("wchan")).ok()?;
+    let name = text::trimmed(&bytes);
+    (!name.is_empty() && name != "0").then(|| name.into_owned())
+}
+
+/// The name in parentheses may hold anything, so fields are counted from its last `)`: the next one is the state.
+#[expect(clippy::cast_precision_loss, reason = "ticks stay far below 2^53")]
+fn parse(bytes: &[u8]) -> Option<Stat> {
+    let end = bytes.iter().rposition(|&byte| byte == b')')?;
+    let fields: Vec<&[u8]> = text::fields(bytes[end + 1..].trim_ascii_end()).collect();
+    // Number 3 of the manual is the first one here.
+    let number = |field: usize| text::int(fields.get(field - 3)?);
+    Some(Stat {
+        state: *fields.first()?.first()?,
+        cpu_seconds: (number(14)? + number(15)?) as f64 / TICKS_PER_SECOND,
+        threads: number(20)?,
+        start_seconds: number(22)? as f64 / TICKS_PER_SECOND,
+        resident_pages: number(24)?,
+    })
+}
+
+/// `Max open files            1024                 1048576              files`: the soft one, none when unlimited.
+fn parse_limit(bytes: &[u8]) -> Option<i64> {
+    let line = text::lines(bytes).find(|line| line.starts_with(b"Max open files"))?;
+    text::int(text::fields(&line[b"Max open files".len()..]).next()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_with_blanks_and_parentheses_does_not_shift_the_fields() {
+        let line = b"42 (a) b (c) D 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 7 0 12345 1000000 256 18446744073709551615\n";
+        let expected = Stat {
+            state: b'D',
+            cpu_seconds: 2.0,
+            threads: 7,
+            start_seconds: 123.45,
+            resident_pages: 256,
+        };
+        assert_eq!(parse(line), Some(expected));
+        assert_eq!(parse(b"42 (a) S 1"), None);
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn soft_limit_is_read_and_unlimited_is_none() {
+        let line = b"Limit  Soft Limit  Hard Limit  Units\nMax open files            40                   4096                 files\n";
+        assert_eq!(parse_limit(line), Some(40));
+        assert_eq!(parse_limit(b"Max open files            unlimited  unlimited files\n"), None);
+    }
+
+    #[test]
+    fn own_process_is_seen_with_its_files_and_limit() {
+        let mut watched = Watched::open("/proc/self".into()).unwrap();
+        assert!(watched.look(&mut [0; STAT_BYTES]));
+        watched.count_files(Micros(0));
+        let open_files = watched.open_files.unwrap();
+        assert!(open_files >= 3 && open_files < watched.open_files_limit.unwrap());
+        assert!(watched.seen.last.unwrap().resident_pages > 0);
+    }
+}

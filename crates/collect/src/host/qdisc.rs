@@ -1,0 +1,151 @@
+//! The queues in front of network devices: what they dropped and what waits in them, in each namespace that is watched.
+//!
+//! Source: rtnetlink `RTM_GETQDISC`, as `tc -s qdisc` asks it. A queue that only sends says nothing new each second, so
+//! rows come when it drops, delays or holds something, and of all queues once a minute.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_tables::{Batch, Micros, Qdisc, QdiscRows};
+
+use super::netns::Netns;
+use super::route_link::Queue;
+use super::{Collector, View, take};
+use crate::CollectError;
+
+/// Seconds between two rows of a queue in which nothing waits.
+const ALL_EVERY_SECONDS: f64 = 60.0;
+/// Most queues per namespace: a device with 64 queues has as many disciplines.
+const QUEUE_LIMIT: usize = 1024;
+/// The parent of a device's own discipline, TC_H_ROOT.
+const ROOT: u32 = u32::MAX;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct QdiscCollector {
+    rows: QdiscRows,
+    known: HashMap<Arc<str>, Known>,
+    last_all: Option<Micros>,
+}
+
+/// What is remembered of a namespace.
+#[derive(Debug, Default)]
+struct Known {
+    devices: HashMap<u32, String>,
+    /// Drops, overlimits, requeues by device, handle and parent.
+    counts: HashMap<(u32, u32, u32), (u32, u32, u32)>,
+}
+
+impl Collector for QdiscCollector {
+    fn name(&self) -> &'static str {
+        "qdisc"
+    }
+
+    fn collect(
+        &mut self,
+        view: &mut View,
+        now: Micros,
+        out: &mut Vec<Batch>,
+    ) -> Result<(), CollectError> {
+        if !view.is_live {
+            let what = format_args!("list queues below `{}`", view.root.display());
+            return Err(CollectError::new(what, "its `/proc` is not the running kernel's"));
+        }
+        let age = self.last_all.map(|last| now.seconds_since(last));
+        let is_all = age.is_none_or(|age| !(0.0..ALL_EVERY_SECONDS).contains(&age));
+        if is_all {
+            self.last_all = Some(now);
+        }
+        let namespaces = &mut view.netns.namespaces;
+        self.known.retain(|name, _| namespaces.iter().any(|netns| netns.name == *name));
+        let mut result = Ok(());
+        for netns in namespaces.iter_mut().filter(|netns| netns.is_sampled) {
+            if let Err(error) = self.collect_one(netns, &view.host, now, is_all) {
+                netns.route = None;
+                // Its last process ended; the next scan drops it.
+                if netns.is_own() || netns.entrance.exists() {
+                    let what = format_args!("read queues of network namespace `{}`", netns.name);
+                    result = Err(CollectError::new(what, error));
+                }
+            }
+        }
+        take(&mut self.rows, out);
+        result
+    }
+}
+
+impl QdiscCollector {
+    fn collect_one(
+        &mut self,
+        netns: &mut Netns,
+        host: &str,
+        now: Micros,
+        is_all: bool,
+    ) -> std::io::Result<()> {
+        let name = Arc::clone(&netns.name);
+        let link = netns.route()?;
+        let queues = link.queues()?;
+        let known = self.known.entry(Arc::clone(&name)).or_default();
+        let is_new = queues.iter().any(|queue| !known.devices.contains_key(&queue.device_number));
+        if is_all || is_new {
+            known.devices = link.devices()?.into_iter().collect();
+        }
+        let counted = queues.iter().filter(|queue| queue.kind != "noqueue").take(QUEUE_LIMIT);
+        let mut counts = HashMap::new();
+        for queue in counted {
+            let identity = (queue.device_number, queue.handle, queue.parent);
+            let count = (queue.drops, queue.overlimits, queue.requeues);
+            let is_moved = known.counts.get(&identity) != Some(&count);
+            counts.insert(identity, count);
+            if is_all || is_moved || queue.backlog_packets > 0 {
+                let device = known.devices.get(&queue.device_number);
+                let device = device.cloned().unwrap_or_else(|| queue.device_number.to_string());
+                push(&mut self.rows, queue, &device, (host, &name), now);
+            }
+        }
+        known.counts = counts;
+        Ok(())
+    }
+}
+
+fn push(rows: &mut QdiscRows, queue: &Queue, device: &str, place: (&str, &str), now: Micros) {
+    let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    rows.push(&Qdisc {
+        ts: now,
+        host: place.0,
+        netns: place.1,
+        device,
+        kind: &queue.kind,
+        handle: &handle(queue.handle),
+        parent: &handle(queue.parent),
+        sent_bytes_total: count(queue.bytes),
+        sent_packets_total: count(queue.packets),
+        drops_total: queue.drops.into(),
+        overlimits_total: queue.overlimits.into(),
+        requeues_total: queue.requeues.into(),
+        backlog_bytes: queue.backlog_bytes.into(),
+        backlog_packets: queue.backlog_packets.into(),
+        rate_bytes_per_second: queue.rate_bytes_per_second.map(count),
+    });
+}
+
+/// As `tc` prints it: `8001:`, `1:2`, `root`.
+fn handle(number: u32) -> String {
+    match (number, number >> 16, number & 0xffff) {
+        (ROOT, ..) => "root".to_owned(),
+        (_, major, 0) => format!("{major:x}:"),
+        (_, major, minor) => format!("{major:x}:{minor:x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_look_as_tc_prints_them() {
+        assert_eq!(handle(0x8001_0000), "8001:");
+        assert_eq!(handle(0x0001_0002), "1:2");
+        assert_eq!(handle(u32::MAX), "root");
+    }
+}

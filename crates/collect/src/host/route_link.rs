@@ -1,0 +1,245 @@
+//! Devices, addresses and queues of one network namespace, asked of the kernel by rtnetlink.
+//!
+//! Source: rtnetlink(7), `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/gen_stats.h`. Attributes are (length u16,
+//! type u16, bytes), aligned to 4. The socket belongs to the namespace in which it was made and keeps it alive.
+//!
+//! ```text
+//! after nlmsghdr (16 bytes):  tcmsg     16 family, pad   20 ifindex i32  24 handle u32  28 parent u32  32 info u32
+//!                             ifinfomsg 16 family, type  20 ifindex i32  24 flags  28 change
+//!                             ifaddrmsg 16 family u8, prefix u8, flags u8, scope u8  20 ifindex u32
+//! ```
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::sock_diag::{u32_at, walk};
+
+const RTM_GETLINK: u16 = 18;
+const RTM_GETADDR: u16 = 22;
+const RTM_GETQDISC: u16 = 38;
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const HEADER_LENGTH: usize = 16;
+const LINK_LENGTH: usize = HEADER_LENGTH + 16;
+const ADDRESS_LENGTH: usize = HEADER_LENGTH + 8;
+const QDISC_LENGTH: usize = HEADER_LENGTH + 20;
+const BUFFER_LENGTH: usize = 32 << 10;
+
+const IFLA_IFNAME: u16 = 3;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const RT_SCOPE_LINK: u8 = 253;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_STATS_PKT64: u16 = 8;
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+/// The type's upper bits are flags.
+const TYPE_MASK: u16 = 0x3fff;
+
+/// One queueing discipline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Queue {
+    pub(super) device_number: u32,
+    pub(super) handle: u32,
+    pub(super) parent: u32,
+    pub(super) kind: String,
+    pub(super) bytes: u64,
+    pub(super) packets: u64,
+    pub(super) drops: u32,
+    pub(super) overlimits: u32,
+    pub(super) requeues: u32,
+    pub(super) backlog_bytes: u32,
+    pub(super) backlog_packets: u32,
+    pub(super) rate_bytes_per_second: Option<u64>,
+}
+
+/// A netlink socket that stays open.
+#[derive(Debug)]
+pub(crate) struct RouteLink {
+    socket: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl RouteLink {
+    /// A socket in the network namespace of the calling thread.
+    pub(crate) fn open() -> io::Result<Self> {
+        let socket = net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None, // NETLINK_ROUTE is protocol 0
+        )?;
+        let limit = Some(Duration::from_secs(2));
+        net::sockopt::set_socket_timeout(&socket, net::sockopt::Timeout::Recv, limit)?;
+        Ok(Self { socket, sequence: 0, buffer: Vec::new() })
+    }
+
+    /// Numbers and names of all devices.
+    pub(super) fn devices(&mut self) -> io::Result<Vec<(u32, String)>> {
+        let mut found = Vec::new();
+        self.dump(RTM_GETLINK, LINK_LENGTH, |message| {
+            let name = attributes(&message[LINK_LENGTH..]).find(|(kind, _)| *kind == IFLA_IFNAME);
+            if let Some((_, name)) = name {
+                found.push((u32_at(message, 20), text(name)));
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// The namespace's own addresses that are reachable from outside of it: no loopback, no link-local ones.
+    pub(super) fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        let mut found = Vec::new();
+        self.dump(RTM_GETADDR, ADDRESS_LENGTH, |message| {
+            let is_wide = message[HEADER_LENGTH + 3] < RT_SCOPE_LINK;
+            let mut both = attributes(&message[ADDRESS_LENGTH..]);
+            // On a point-to-point device ADDRESS is the other end's and LOCAL the own one; IPv6 has ADDRESS only.
+            let local = both.find(|(kind, _)| *kind == IFA_LOCAL);
+            let first =
+                attributes(&message[ADDRESS_LENGTH..]).find(|(kind, _)| *kind == IFA_ADDRESS);
+            let address = local.or(first).and_then(|(_, value)| address(value));
+            found.extend(address.filter(|address| is_wide && !address.is_loopback()));
+        })?;
+        Ok(found)
+    }
+
+    /// All queueing disciplines.
+    pub(super) fn queues(&mut self) -> io::Result<Vec<Queue>> {
+        let mut found = Vec::new();
+        self.dump(RTM_GETQDISC, QDISC_LENGTH, |message| found.push(queue(message)))?;
+        Ok(found)
+    }
+
+    fn dump(&mut self, kind: u16, body: usize, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = [0_u8; QDISC_LENGTH];
+        let length = u32::try_from(body).expect("at most 36");
+        request[0..4].copy_from_slice(&length.to_ne_bytes());
+        request[4..6].copy_from_slice(&kind.to_ne_bytes());
+        request[6..8].copy_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
+        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        let kernel = net::netlink::SocketAddrNetlink::new(0, 0);
+        net::sendto(&self.socket, &request[..body], SendFlags::empty(), &kernel)?;
+        self.buffer.resize(BUFFER_LENGTH, 0);
+        loop {
+            let (length, _) = net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
+            if walk(&self.buffer[..length], self.sequence, body, &mut take)? {
+                self.buffer = Vec::new();
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn address(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+fn queue(message: &[u8]) -> Queue {
+    let mut queue = Queue {
+        device_number: u32_at(message, 20),
+        handle: u32_at(message, 24),
+        parent: u32_at(message, 28),
+        ..Queue::default()
+    };
+    for (kind, value) in attributes(&message[QDISC_LENGTH..]) {
+        match kind {
+            TCA_KIND => queue.kind = text(value),
+            TCA_STATS2 => {
+                attributes(value).for_each(|(kind, value)| stats(&mut queue, kind, value))
+            }
+            _ => {}
+        }
+    }
+    let options = attributes(&message[QDISC_LENGTH..]).find(|(kind, _)| *kind == TCA_OPTIONS);
+    if let Some((_, options)) = options.filter(|_| queue.kind == "tbf") {
+        for (kind, value) in attributes(options) {
+            match kind {
+                // tc_ratespec comes first in tc_tbf_qopt, its rate at byte 8; one of 2^32 and more stands in RATE64.
+                TCA_TBF_PARMS if value.len() >= 12 && queue.rate_bytes_per_second.is_none() => {
+                    queue.rate_bytes_per_second = Some(u32_at(value, 8).into());
+                }
+                TCA_TBF_RATE64 if value.len() >= 8 => {
+                    queue.rate_bytes_per_second = Some(u64_at(value, 0));
+                }
+                _ => {}
+            }
+        }
+    }
+    queue
+}
+
+fn stats(queue: &mut Queue, kind: u16, value: &[u8]) {
+    match kind {
+        TCA_STATS_BASIC if value.len() >= 12 => {
+            queue.bytes = u64_at(value, 0);
+            queue.packets = queue.packets.max(u32_at(value, 8).into());
+        }
+        TCA_STATS_PKT64 if value.len() >= 8 => queue.packets = u64_at(value, 0),
+        TCA_STATS_QUEUE if value.len() >= 20 => {
+            queue.backlog_packets = u32_at(value, 0);
+            queue.backlog_bytes = u32_at(value, 4);
+            queue.drops = u32_at(value, 8);
+            queue.requeues = u32_at(value, 12);
+            queue.overlimits = u32_at(value, 16);
+        }
+        _ => {}
+    }
+}
+
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        if rest.len() < 4 {
+            return None;
+        }
+        let length = usize::from(u16::from_ne_bytes([rest[0], rest[1]])).clamp(4, rest.len());
+        let kind = u16::from_ne_bytes([rest[2], rest[3]]) & TYPE_MASK;
+        let value = &rest[4..length];
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+        Some((kind, value))
+    })
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("the slice has eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_a_name_and_queues_can_be_listed() {
+        let mut link = RouteLink::open().unwrap();
+        assert!(link.devices().unwrap().iter().any(|(_, name)| name == "lo"));
+        assert!(link.addresses().unwrap().iter().all(|address| !address.is_loopback()));
+        for queue in link.queues().unwrap() {
+            assert!(!queue.kind.is_empty());
+        }
+    }
+
+    #[test]
+    fn broken_answers_are_no_panic() {
+        arbtest::arbtest(|u| {
+            let mut bytes: Vec<u8> = u.arbitrary()?;
+            bytes.resize(bytes.len().max(QDISC_LENGTH), 0);
+            queue(&bytes);
+            Ok(())
+        });
+    }
+}

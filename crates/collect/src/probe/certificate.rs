@@ -1,0 +1,358 @@
+//! Certificates as they are served, beside the file that the configuration names: nginx' `ssl_certificate`, HAProxy's
+//! `crt`.
+//!
+//! The date in the file is not what visitors see: after a renewal the old certificate is served until the server
+//! reloads. So the server is asked, with each name that it is configured for, and the file is read as well.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use weir_tables::{Certificate, CertificateRows, Micros, Program};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::CERTIFICATE_SECONDS;
+use super::tls::Handshaker;
+use crate::logs::FoundDirective;
+
+/// Most addresses and names.
+const TARGET_LIMIT: usize = 256;
+/// Handshakes in one round; the others come in the next.
+const PER_ROUND: usize = 8;
+const FILE_LIMIT_BYTES: u64 = 1 << 20;
+
+/// An address and name to be asked, and the file that should be shown.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateTarget {
+    program: Program,
+    process_id: Option<i64>,
+    address: String,
+    port: u16,
+    server_name: String,
+    config_file: String,
+    config_line: i64,
+    path: PathBuf,
+}
+
+/// What was asked when.
+#[derive(Debug, Default)]
+pub(super) struct Certificates {
+    handshaker: Option<Handshaker>,
+    /// When each was asked, and when its file had been written then.
+    asked: HashMap<CertificateTarget, (Micros, Option<Micros>)>,
+}
+
+/// The TLS addresses of nginx and HAProxy configurations.
+pub(super) fn targets(directives: &[FoundDirective]) -> Vec<CertificateTarget> {
+    let mut found = Vec::new();
+    for directive in directives {
+        match directive.program {
+            Program::Nginx if directive.directive == "listen" => {
+                of_nginx(directive, directives, &mut found);
+            }
+            Program::Haproxy if directive.directive == "bind" => of_haproxy(directive, &mut found),
+            _ => {}
+        }
+    }
+    found.truncate(TARGET_LIMIT);
+    found
+}
+
+fn of_nginx(
+    listen: &FoundDirective,
+    directives: &[FoundDirective],
+    found: &mut Vec<CertificateTarget>,
+) {
+    if !listen.arguments.split(' ').any(|word| word == "ssl") {
+        return;
+    }
+    let is_ours = |directive: &&FoundDirective| {
+        directive.program == Program::Nginx && directive.process_id == listen.process_id
+    };
+    let in_block = |name: &str, block: Option<u32>| {
+        directives
+            .iter()
+            .filter(is_ours)
+            .find(|directive| directive.directive == name && directive.server_block == block)
+    };
+    // What a server does not set it takes from `http`.
+    let certificate = in_block("ssl_certificate", listen.server_block)
+        .or_else(|| in_block("ssl_certificate", None));
+    let Some(certificate) = certificate else { return };
+    let names = in_block("server_name", listen.server_block).map_or("", |names| &names.arguments);
+    let named: Vec<&str> = names.split(' ').filter(|name| is_plain_name(name)).collect();
+    // A path with variables is another file for each visitor.
+    if certificate.arguments.contains('$') {
+        return;
+    }
+    for name in if named.is_empty() { &[""][..] } else { &named } {
+        found.extend(target(listen, certificate, name, Path::new(&certificate.arguments)));
+    }
+}
+
+fn of_haproxy(bind: &FoundDirective, found: &mut Vec<CertificateTarget>) {
+    let words: Vec<&str> = bind.arguments.split(' ').collect();
+    let Some(at) = words.iter().position(|word| *word == "crt") else { return };
+    if !words.contains(&"ssl") {
+        return;
+    }
+    if let Some(path) = words.get(at + 1) {
+        found.extend(target(bind, bind, "", Path::new(path)));
+    }
+}
+
+/// A name that can be asked for: no pattern, no expression, no catch-all.
+fn is_plain_name(name: &str) -> bool {
+    !name.is_empty() && name != "_" && name != "\"\"" && !name.contains(['*', '~', '$', '"'])
+}
+
+fn target(
+    listen: &FoundDirective,
+    certificate: &FoundDirective,
+    server_name: &str,
+    path: &Path,
+) -> Option<CertificateTarget> {
+    let base = certificate.file.parent().unwrap_or(Path::new("/"));
+    Some(CertificateTarget {
+        program: listen.program,
+        process_id: listen.process_id,
+        address: listen.server_address.clone()?,
+        port: u16::try_from(listen.server_port?).ok()?,
+        server_name: server_name.to_owned(),
+        config_file: certificate.file.display().to_string(),
+        config_line: certificate.line,
+        path: base.join(path),
+    })
+}
+
+impl Certificates {
+    /// Asks those that were not asked for a minute, or whose file was written since.
+    pub(super) fn probe(
+        &mut self,
+        targets: &[CertificateTarget],
+        host: &str,
+        clock: &dyn Fn() -> Micros,
+    ) -> CertificateRows {
+        let mut rows = CertificateRows::default();
+        self.asked.retain(|known, _| targets.contains(known));
+        let now = clock();
+        let is_due = |target: &&CertificateTarget| {
+            let Some((last, written)) = self.asked.get(*target) else { return true };
+            let is_old = !(0.0..CERTIFICATE_SECONDS).contains(&now.seconds_since(*last));
+            is_old || modified(&path_of(target)) != *written
+        };
+        let due: Vec<&CertificateTarget> = targets.iter().filter(is_due).take(PER_ROUND).collect();
+        for target in due {
+            let now = clock();
+            self.asked.insert(target.clone(), (now, modified(&path_of(target))));
+            let served = self.served(target);
+            let file = read_file(target);
+            push(&mut rows, target, (host, now), served, file);
+        }
+        rows
+    }
+
+    fn served(&mut self, target: &CertificateTarget) -> io::Result<Shown> {
+        let handshaker = match &self.handshaker {
+            Some(handshaker) => handshaker,
+            None => self.handshaker.insert(Handshaker::new()?),
+        };
+        let address = SocketAddr::new(reachable(&target.address)?, target.port);
+        let ask = || handshaker.certificates(address, &target.server_name);
+        let entrance = target.process_id.map(|id| PathBuf::from(format!("/proc/{id}/ns/net")));
+        let own = std::fs::read_link("/proc/self/ns/net").ok();
+        let theirs = entrance.as_deref().and_then(|path| std::fs::read_link(path).ok());
+        // A server in a container is asked from inside of it.
+        let chain = match entrance {
+            Some(entrance) if theirs.is_some() && theirs != own => {
+                crate::host::inside_netns(&entrance, ask)??
+            }
+            _ => ask()?,
+        };
+        shown(&chain)
+    }
+}
+
+/// `0.0.0.0` and `::` are where it listens; it is asked on the loopback.
+fn reachable(address: &str) -> io::Result<IpAddr> {
+    let address: IpAddr = address.trim_matches(['[', ']']).parse().map_err(io::Error::other)?;
+    Ok(match address {
+        IpAddr::V4(address) if address.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => std::net::Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    })
+}
+
+/// What a certificate says, and when the first of the others ends.
+#[derive(Debug)]
+struct Shown {
+    not_before: Micros,
+    not_after: Micros,
+    subject: String,
+    issuer: String,
+    digest: String,
+    chain_not_after: Option<Micros>,
+}
+
+fn shown(chain: &[CertificateDer<'_>]) -> io::Result<Shown> {
+    let [first, rest @ ..] = chain else {
+        return Err(io::Error::other("it shows no certificate"));
+    };
+    let certificate = parsed(first)?;
+    let ends = rest.iter().filter_map(|der| Some(ends(&parsed(der).ok()?)));
+    let mut digest = SipHasher24::new();
+    digest.write(first);
+    Ok(Shown {
+        not_before: micros(certificate.validity().not_before.timestamp()),
+        not_after: self::ends(&certificate),
+        subject: certificate.subject().to_string(),
+        issuer: certificate.issuer().to_string(),
+        digest: format!("{:032x}", digest.finish128().as_u128()),
+        chain_not_after: ends.min(),
+    })
+}
+
+fn parsed<'a>(der: &'a CertificateDer<'_>) -> io::Result<X509Certificate<'a>> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(io::Error::other)?;
+    Ok(certificate)
+}
+
+fn ends(certificate: &X509Certificate<'_>) -> Micros {
+    micros(certificate.validity().not_after.timestamp())
+}
+
+fn micros(seconds: i64) -> Micros {
+    Micros(seconds.saturating_mul(1_000_000))
+}
+
+/// The first certificate of the file, and when the file was written.
+fn read_file(target: &CertificateTarget) -> io::Result<(Shown, Option<Micros>)> {
+    let path = path_of(target);
+    let metadata = std::fs::metadata(&path)?;
+    if !metadata.is_file() || metadata.len() > FILE_LIMIT_BYTES {
+        return Err(io::Error::other("it is no file of certificates"));
+    }
+    let bytes = std::fs::read(&path)?;
+    let first = CertificateDer::pem_slice_iter(&bytes).next();
+    let first = first.ok_or_else(|| io::Error::other("there is no certificate in it"))?;
+    let first = first.map_err(|error| io::Error::other(error.to_string()))?;
+    Ok((shown(&[first])?, modified(&path)))
+}
+
+/// The file as weir sees it, also that of a server in a container.
+fn path_of(target: &CertificateTarget) -> PathBuf {
+    let base = match target.process_id {
+        Some(id) => PathBuf::from(format!("/proc/{id}/root")),
+        None => "/".into(),
+    };
+    base.join(target.path.strip_prefix("/").unwrap_or(&target.path))
+}
+
+fn modified(path: &Path) -> Option<Micros> {
+    let at = std::fs::metadata(path).ok()?.modified().ok()?;
+    let age = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(age.as_micros()).ok().map(Micros)
+}
+
+fn push(
+    rows: &mut CertificateRows,
+    target: &CertificateTarget,
+    (host, now): (&str, Micros),
+    served: io::Result<Shown>,
+    file: io::Result<(Shown, Option<Micros>)>,
+) {
+    let place = format!("{}:{}", target.address, target.port);
+    let path = target.path.display().to_string();
+    let of_served = served.as_ref().err().map(|error| {
+        format!("cannot make a TLS handshake with `{place}`: {}", error.to_string().to_lowercase())
+    });
+    let of_file = file
+        .as_ref()
+        .err()
+        .map(|error| format!("cannot read `{path}`: {}", error.to_string().to_lowercase()));
+    let error = of_served.into_iter().chain(of_file).collect::<Vec<_>>().join("; ");
+    let (served, file) = (served.ok(), file.ok());
+    rows.push(&Certificate {
+        ts: now,
+        host,
+        program: target.program.as_str(),
+        server_address: &target.address,
+        server_port: target.port.into(),
+        server_name: &target.server_name,
+        config_file: &target.config_file,
+        config_line: target.config_line,
+        path: &path,
+        served_not_after: served.as_ref().map(|shown| shown.not_after),
+        served_not_before: served.as_ref().map(|shown| shown.not_before),
+        served_subject: served.as_ref().map(|shown| shown.subject.as_str()),
+        served_issuer: served.as_ref().map(|shown| shown.issuer.as_str()),
+        served_digest: served.as_ref().map(|shown| shown.digest.as_str()),
+        chain_not_after: served.as_ref().and_then(|shown| shown.chain_not_after),
+        file_not_after: file.as_ref().map(|(shown, _)| shown.not_after),
+        file_digest: file.as_ref().map(|(shown, _)| shown.digest.as_str()),
+        file_modified_ts: file.as_ref().and_then(|(_, modified)| *modified),
+        error: (!error.is_empty()).then_some(error.as_str()),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn each_server_is_asked_for_its_own_names_and_file() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "etc/nginx/nginx.conf",
+            "events {}
+             http {
+               ssl_certificate /etc/ssl/all.pem;
+               server { listen 443 ssl; server_name a.example www.a.example; include tls.inc; }
+               server { listen 10.0.0.1:8443 ssl; server_name *.b.example; }
+               server { listen 80; server_name c.example; ssl_certificate /etc/ssl/c.pem; }
+               server { listen 444 ssl; server_name d.example; ssl_certificate $ssl_server_name.pem; }
+             }",
+        );
+        write("etc/nginx/tls.inc", "ssl_certificate a.pem;");
+        write(
+            "etc/haproxy/haproxy.cfg",
+            "frontend f\n  bind :9443 ssl crt /etc/haproxy/h.pem alpn h2\n  bind :9080\n",
+        );
+        let found = crate::logs::discover(root.path());
+        let shown: String = targets(&found.directives)
+            .iter()
+            .map(|target| {
+                let CertificateTarget { address, port, server_name, config_line, .. } = target;
+                let path = target.path.display();
+                format!("{address}:{port} `{server_name}` {path} (line {config_line})\n")
+            })
+            .collect();
+        expect![[r#"
+            0.0.0.0:443 `a.example` /etc/nginx/a.pem (line 1)
+            0.0.0.0:443 `www.a.example` /etc/nginx/a.pem (line 1)
+            10.0.0.1:8443 `` /etc/ssl/all.pem (line 3)
+            0.0.0.0:9443 `` /etc/haproxy/h.pem (line 2)
+        "#]]
+        .assert_eq(&shown);
+    }
+
+    #[test]
+    fn any_address_is_asked_on_the_loopback() {
+        assert_eq!(reachable("0.0.0.0").unwrap().to_string(), "127.0.0.1");
+        assert_eq!(reachable("[::]").unwrap().to_string(), "::1");
+        assert_eq!(reachable("192.0.2.1").unwrap().to_string(), "192.0.2.1");
+        assert!(reachable("*").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! One paragraph in plain words over all open findings: what hurts since when, and what only suffers with it.
+//!
+//! Only roots are told as such; a symptom stands behind its root. The same rule firing for several subjects is one
+//! sentence: one of many, or many at once, is the first thing to know.
+
+use std::collections::BTreeMap;
+
+use crate::{Class, OpenFinding, State};
+
+/// Roots that are told; the others are counted.
+const ROOT_LIMIT: usize = 3;
+/// Subjects that are named in one list; the others are counted.
+const NAME_LIMIT: usize = 4;
+
+/// The verdict over these findings, or `None` when none of class mail or page fires as a root.
+pub fn verdict<'a>(findings: impl IntoIterator<Item = &'a OpenFinding>) -> Option<String> {
+    let firing: Vec<&OpenFinding> =
+        findings.into_iter().filter(|finding| finding.state == State::Firing).collect();
+    let mut by_rule: BTreeMap<&str, Vec<&OpenFinding>> = BTreeMap::new();
+    for root in firing.iter().filter(|finding| finding.is_root() && finding.class > Class::Note) {
+        by_rule.entry(&root.rule).or_default().push(root);
+    }
+    let mut groups: Vec<Vec<&OpenFinding>> = by_rule.into_values().collect();
+    for group in &mut groups {
+        group.sort_by_key(|root| (std::cmp::Reverse(root.class), root.started_ts));
+    }
+    let worst = |group: &[&OpenFinding]| group.iter().map(|root| root.class).max();
+    groups.sort_by_key(|group| {
+        let symptoms = firing.iter().filter(|finding| is_behind(finding, group)).count();
+        (std::cmp::Reverse((worst(group), symptoms)), group[0].started_ts)
+    });
+    let mut sentences: Vec<String> =
+        groups.iter().take(ROOT_LIMIT).map(|group| told(group, &firing)).collect();
+    if groups.len() > ROOT_LIMIT {
+        sentences.push(format!("{} more findings have other roots.", groups.len() - ROOT_LIMIT));
+    }
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+fn is_behind(finding: &OpenFinding, roots: &[&OpenFinding]) -> bool {
+    let cause = finding.cause.as_ref();
+    cause.is_some_and(|cause| roots.iter().any(|root| root.finding_id == cause.finding_id))
+}
+
+fn told(roots: &[&OpenFinding], firing: &[&OpenFinding]) -> String {
+    let first = roots[0];
+    let since = first.started_ts.to_string();
+    let clock = since.get(11..19).unwrap_or(&since);
+    let mut text = format!("Since {clock} UTC: {}.", first.summary().trim_end_matches('.'));
+    if roots.len() > 1 {
+        let others = roots[1..].iter().map(|root| place(root)).collect();
+        text += &format!(" The same on {}.", list(others));
+    }
+    let behind: Vec<&&OpenFinding> =
+        firing.iter().filter(|finding| is_behind(finding, roots)).collect();
+    if !behind.is_empty() {
+        let names = behind.iter().map(|f| format!("{} ({})", place(f), f.rule)).collect();
+        text += &format!(" Behind it, as symptoms: {}.", list(names));
+    }
+    text
+}
+
+/// The subject, and the host where the subject does not name it.
+fn place(finding: &OpenFinding) -> String {
+    if finding.host.is_empty() || finding.subject().contains(&finding.host) {
+        return finding.subject().to_owned();
+    }
+    format!("{} of {}", finding.subject(), finding.host)
+}
+
+fn list(names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(NAME_LIMIT);
+    let shown = names[..names.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}

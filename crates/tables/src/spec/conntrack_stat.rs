@@ -1,0 +1,19 @@
+//! `conntrack_stat`: the connection tracking table of each network namespace.
+
+table! {
+    /// How full the connection tracking table is and what did not get in.
+    ConntrackStat, ConntrackStatRows = "conntrack_stat";
+    grain: "one row per network namespace that tracks connections and 5 s";
+    source: "/proc/net/stat/nf_conntrack, net.netfilter.nf_conntrack_max";
+    sort: [host, netns, ts];
+    1 ts: Time = "When the sample was taken.";
+    2 host: Text = "The host that it was taken on.";
+    3 netns: Text = "Network namespace: host, a name of `ip netns`, or net:[inode].";
+    4 entries: Int = "Connections in the table now.";
+    5 entries_limit: OptInt = "net.netfilter.nf_conntrack_max, the same for each namespace; NULL when it could not be read.";
+    6 drops_total: Int = "Packets dropped because there was no room, all processors together.";
+    7 early_drops_total: Int = "Connections that were thrown out to make room.";
+    8 insert_failures_total: Int = "Connections that could not be entered.";
+    9 drops_increase: OptInt = "Rise of drops_total since the sample before; NULL at the first.";
+    10 early_drops_increase: OptInt = "Rise of early_drops_total since the sample before; NULL at the first.";
+}

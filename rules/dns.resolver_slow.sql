@@ -1,0 +1,67 @@
+/*---
+id = "dns.resolver_slow"
+title = "A name server of this host is silent or slow: lookups wait for it"
+tier = "host"
+class = "mail"
+for = "0s"
+every = "5s"
+clear = "20s"
+key = ["server_address"]
+explained_by = ["cpu.steal"]
+needs = ["resolver_probe"]
+when = "select 1 from resolver_probe where (duration_seconds is null or duration_seconds > 0.1) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "name server {server_address} of {host}"
+summary = "name server {server_address} ({place_text} in /etc/resolv.conf of {host}) {what_text}; {others_text}"
+why = "Programs ask the first name server of /etc/resolv.conf and wait `timeout` seconds (5 unless it is set) for it before they ask the next one, at every single lookup: {cost_text}. A proxy or application that looks up a name for each connection is slow by that much, and its own log shows a slow upstream."
+look_at = "`dig @{server_address} . NS +tries=1 +time=1` from {host}, and the same to the other servers. Silent: is the server up, does a firewall drop port 53? `connection refused`: its program is down. Slow with answers: the server's own forwarders. Which programs suffer: those whose connect time has a step of {timeout_seconds} s."
+silent_when = "It answered within the last 10 s. A server that does not answer and has not answered in the last hour counts only while another server of the list does answer; a host whose servers are all silent from the start obviously needs no names. A slow one counts when even the quickest of four and more answers in half a minute took more than 100 ms (a default), since on a host without processor to spare weir itself is late to look; answers that say SERVFAIL are not timed. The third and later servers are asked by nobody as long as the first two answer: a note."
+fix = "Put a server that answers first in /etc/resolv.conf (or in the file that writes it: /etc/systemd/resolved.conf `DNS=`, netplan, NetworkManager, DHCP), and make a silent one cheap: `options timeout:1 attempts:2 rotate`. Better, a cache on the host that remembers which server is dead: systemd-resolved or `unbound` on 127.0.0.53. It is safe for programs that start anew; those that run read the file again at their next lookup (glibc 2.26 and later). Check: duration_seconds of the first server in resolver_probe is below 0.1."
+source = "fault lab F45 (2.009 s instead of 0.005 s); resolv.conf(5)"
+[chart]
+title = "Time to the answer"
+unit = "s"
+sql = """
+select ts, duration_seconds from resolver_probe
+where host = {host} and server_address = {server_address} and ts > $now - interval '15 minutes' and ts <= $now order by ts"""
+---*/
+with recent as (
+  select host, server_address, position, duration_seconds, response_code, error, timeout_seconds, server_count, ts,
+    row_number() over (partition by host, server_address order by ts desc) as place
+  from resolver_probe
+  where ts > $now - interval '30 seconds' and ts <= $now
+),
+servers as (
+  select host, server_address, min(position) as position, max(timeout_seconds) as timeout_seconds, max(server_count) as server_count,
+    count(*) filter (where place <= 2) as looks,
+    count(*) filter (where place <= 2 and duration_seconds is null) as silent_looks,
+    count(*) as samples,
+    count(duration_seconds) filter (where response_code in ('NOERROR', 'NXDOMAIN')) as timed_samples,
+    min(duration_seconds) filter (where response_code in ('NOERROR', 'NXDOMAIN')) as least_seconds,
+    max(error) as error
+  from recent
+  group by host, server_address
+),
+answered as (
+  select host, server_address, count(duration_seconds) as earlier_answers
+  from resolver_probe
+  where ts > $now - interval '1 hour' and ts <= $now
+  group by host, server_address
+),
+states as (
+  select s.*, coalesce(a.earlier_answers, 0) as earlier_answers,
+    s.looks = 2 and s.silent_looks = 2 as is_silent,
+    s.timed_samples >= 4 and s.least_seconds > 0.1 as is_slow,
+    sum(case when s.silent_looks < s.looks then 1 else 0 end) over (partition by s.host) as answering
+  from servers s left join answered a on a.host = s.host and a.server_address = s.server_address
+)
+select host, server_address, position, server_count, timeout_seconds, least_seconds, error, answering, samples,
+  case when position = 1 then 'the first' when position = 2 then 'the second' else concat('number ', position) end as place_text,
+  case when is_silent then concat('does not answer: ', error)
+       else concat('takes at least ', cast(round(least_seconds * 1000) as bigint), ' ms to answer') end as what_text,
+  case when server_count = 1 then 'there is no other' when answering - (case when is_silent then 0 else 1 end) = 0 then 'no other answers either'
+       else concat(answering - (case when is_silent then 0 else 1 end), ' of the others answer') end as others_text,
+  case when is_silent and position = 1 then concat(timeout_seconds, ' s each time here')
+       when is_silent then 'only when the ones before it fail, too' else concat(cast(round(least_seconds * 1000) as bigint), ' ms each time here') end as cost_text,
+  case when position = 1 or (is_silent and answering = 0) then 'mail' else 'note' end as class
+from states
+where (is_silent and (answering > 0 or earlier_answers > 0)) or is_slow
