@@ -388,9 +388,11 @@ fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
     wait_for("some rows", ARRIVAL, || (copied(&running, "bus") > 0).then_some(()));
     running.kill();
     let running = hub.start(&outputs);
+    // All of the first may have been copied before the kill.
+    hub.post(1500, 2000);
     wait_for("more rows", ARRIVAL, || (copied(&running, "bus") > 200).then_some(()));
     broker.kill();
-    hub.post(1500, 3000);
+    hub.post(2000, 3000);
     pause(Duration::from_millis(300));
     let _broker = kafka.start();
     wait_for("the rest", ARRIVAL, || {
