@@ -1,6 +1,6 @@
 //! One connection, seen from the agent: what is sent when, and what answers mean.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// A parcel that was sent and not answered.
 enum Flying {
     Stream { shipment: Shipment, bytes: u64 },
-    Sample { to: u64 },
+    Sample { number: u64 },
 }
 
 pub(crate) struct Conversation<'a> {
@@ -50,6 +50,10 @@ pub(crate) struct Conversation<'a> {
     /// Where the spool stands at the hub, with what is in flight.
     samples_to: Option<u64>,
     is_sample_first: bool,
+    /// A sample was refused: once no other one is on its way, the hub is asked where the spool stands.
+    is_spool_lost: bool,
+    /// Records that this hub does not understand.
+    bad_samples: BTreeSet<u64>,
     is_renewing: bool,
     spoken: Instant,
 }
@@ -76,6 +80,8 @@ impl<'a> Conversation<'a> {
             next_question: 0,
             samples_to: None,
             is_sample_first: false,
+            is_spool_lost: false,
+            bad_samples: BTreeSet::new(),
             is_renewing: false,
             spoken: Instant::now(),
         }
@@ -134,6 +140,7 @@ impl<'a> Conversation<'a> {
     fn may_sample(&self) -> bool {
         self.own_questions.is_empty()
             && !self.is_paused
+            && !self.is_spool_lost
             && self.samples_flying < if self.is_sample_first { 1 } else { SAMPLES_FLYING }
     }
 
@@ -275,7 +282,11 @@ impl<'a> Conversation<'a> {
                 self.courier.shared.status().accepted += 1;
                 (shipment.report)(Outcome::Accepted(position.unwrap_or(shipment.range.to)));
             }
-            Flying::Sample { to } => self.courier.shared.spool().accept(position.unwrap_or(to)),
+            Flying::Sample { number } => {
+                let position = position.unwrap_or(number + 1);
+                self.courier.shared.spool().accept(position);
+                self.bad_samples = self.bad_samples.split_off(&position);
+            }
         }
     }
 
@@ -297,24 +308,24 @@ impl<'a> Conversation<'a> {
                 let position = if is_behind { expected } else { from };
                 (shipment.report)(Outcome::Again { position, is_busy: !is_behind });
             }
-            Flying::Sample { to } => {
-                let mut spool = self.courier.shared.spool();
+            Flying::Sample { number } => {
+                self.is_spool_lost = true;
                 if reason == Reason::Bad {
                     tracing::error!("the hub does not understand a sample: {text}");
                     self.courier.shared.status().dropped += 1;
-                    spool.accept(to);
-                    return;
+                    self.bad_samples.insert(number);
                 }
-                let stands = if reason == Reason::Behind { Some(expected) } else { None };
-                let at = stands.unwrap_or(to.saturating_sub(1));
-                spool.seek(Some(at));
-                self.samples_to = stands.or(self.samples_to.map(|to| to.min(at)));
             }
         }
     }
 
     /// Sends what waits, now that there may be room.
     async fn go_on(&mut self) -> Result<(), LinkError> {
+        if self.is_spool_lost && self.samples_flying == 0 {
+            self.is_spool_lost = false;
+            let spool = self.courier.shared.spool().stream();
+            self.ask_own(true, vec![spool]).await?;
+        }
         if self.may_sample() {
             self.send_samples().await?;
         }
@@ -339,17 +350,20 @@ impl<'a> Conversation<'a> {
                     continue;
                 }
             };
-            let (number, to) = (record.number, record.number + 1);
+            let number = record.number;
+            if self.bad_samples.contains(&number) {
+                continue;
+            }
             let bytes = match self.samples_to {
                 Some(stands) if stands < number => covering(&record, stands)?,
                 _ => record.bytes,
             };
             // The first of a stream that the hub does not know has to be durable before the next one is sent.
             self.is_sample_first = self.samples_to.is_none();
-            self.samples_to = Some(to);
+            self.samples_to = Some(number + 1);
             self.samples_flying += 1;
             let bytes = readable(bytes, self.welcome.capabilities);
-            self.send_parcel(Flying::Sample { to }, bytes).await?;
+            self.send_parcel(Flying::Sample { number }, bytes).await?;
         }
         Ok(())
     }

@@ -175,6 +175,26 @@ async fn a_full_hub_pauses_its_agents_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn samples_that_are_refused_together_all_come() {
+    let site = Site::start().await;
+    let runs = Agent::join(&site, "web1").await.expect("a good token").run(vec![]);
+    let store = site.store();
+    let is_refused = || runs.trouble().contains("the disk is full");
+    // Of a stream that the hub does not know yet, then of one that it knows.
+    for numbers in [0..20, 20..40] {
+        store.set_full(true);
+        numbers.clone().for_each(|n| runs.sample(n));
+        wait_for("they are refused", is_refused).await;
+        store.set_full(false);
+        wait_for("they came", || store.samples().len() as u64 >= numbers.end).await;
+        assert_eq!(store.samples(), (0..numbers.end).collect::<Vec<_>>());
+        assert!(!is_refused());
+    }
+    assert_eq!(runs.status().dropped, 0);
+    runs.end().await;
+}
+
+#[tokio::test]
 async fn samples_survive_the_agent_and_a_hub_that_is_away() {
     let site = Site::start().await;
     let agent = Agent::join(&site, "web1").await.expect("a good token");
