@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use weir_tables::{Batch, Parcel, StreamId, is_null_column, null_column};
+use arrow_array::{Int64Array, RecordBatch};
+use weir_tables::{Batch, Parcel, StreamId, is_null_column};
 
 use crate::error::StoreError;
 
-/// Columns are found by name: order does not matter, columns unknown here are dropped, missing ones become NULL.
+/// Rows in the schema of their table ([`weir_tables::TableSpec::fit`]), those of a log with their stream.
 ///
 /// # Errors
 /// `BadParcel` when a column that cannot be NULL is missing or a column has another type.
@@ -19,30 +19,20 @@ pub(crate) fn adapt(parcel: Parcel) -> Result<Parcel, StoreError> {
 }
 
 fn adapt_batch(batch: Batch, stream: Option<StreamId>) -> Result<Batch, StoreError> {
-    let schema = batch.table.schema();
-    let stream = stream.filter(|_| schema.index_of("source_offset").is_ok());
-    if batch.rows.schema() == schema && stream.is_none() {
-        return Ok(batch);
+    let Batch { table, mut rows } = batch;
+    let fail =
+        |error| StoreError::bad_parcel(format!("cannot take rows of `{}`: {error}", table.name));
+    if rows.schema() != table.schema() {
+        rows = table.fit(&rows).map_err(fail)?;
     }
-    let rows = &batch.rows;
-    let columns: Vec<ArrayRef> = schema
-        .fields()
-        .iter()
-        .map(|field| match (rows.column_by_name(field.name()), stream) {
-            (column, Some(stream)) if field.name() == "stream" && is_open(column) => {
-                Arc::new(Int64Array::from_value(stream.short(), rows.num_rows()))
-            }
-            (Some(column), _) => Arc::clone(column),
-            (None, _) => null_column(field.data_type(), rows.num_rows()),
-        })
-        .collect();
-    let rows = RecordBatch::try_new(schema, columns).map_err(|error| {
-        StoreError::bad_parcel(format!("cannot take rows of `{}`: {error}", batch.table.name))
-    })?;
-    Ok(Batch { table: batch.table, rows })
-}
-
-/// Whether no row of the column says anything yet.
-fn is_open(column: Option<&ArrayRef>) -> bool {
-    column.is_none_or(|column| is_null_column(column))
+    let is_of_log = table.column("source_offset").is_some();
+    if let Some(stream) = stream.filter(|_| is_of_log)
+        && let Ok(at) = rows.schema().index_of("stream")
+        && is_null_column(rows.column(at))
+    {
+        let (schema, mut columns, count) = rows.into_parts();
+        columns[at] = Arc::new(Int64Array::from_value(stream.short(), count));
+        rows = RecordBatch::try_new(schema, columns).map_err(fail)?;
+    }
+    Ok(Batch { table, rows })
 }

@@ -239,7 +239,8 @@ fn unpacked(rest: &mut Cut<'_>, flags: u8) -> Result<Vec<u8>, DecodeError> {
     let length = rest.length()?;
     if flags & PACKED == 0 {
         rest.take(2)?;
-        return Ok(rest.0.to_vec());
+        let is_whole = rest.0.len() as u64 == length;
+        return if is_whole { Ok(rest.0.to_vec()) } else { Err(DecodeError::cut()) };
     }
     if length > CONTENT_BYTES_MAX.min(rest.0.len() as u64 * PACKED_RATIO_MAX) {
         return Err(DecodeError("announces more content than it can hold".into()));

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+
+use crate::null_column;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,21 @@ impl TableSpec {
 
     fn new_schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.columns.iter().map(Column::field).collect::<Vec<_>>()))
+    }
+
+    /// The rows in the table's own schema. Columns are found by name: order does not matter, columns unknown here are
+    /// dropped, missing ones become NULL.
+    ///
+    /// # Errors
+    /// When a column that cannot be NULL is missing, or a column has another type.
+    pub fn fit(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let schema = self.schema();
+        let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
+            Some(column) => Arc::clone(column),
+            None => null_column(field.data_type(), rows.num_rows()),
+        };
+        let columns = schema.fields().iter().map(column).collect();
+        RecordBatch::try_new(schema, columns)
     }
 
     /// The column called `name`, or `None`.

@@ -211,7 +211,7 @@ impl Running {
             .addresses()
             .into_iter()
             .map(|address| {
-                format!("{address}  {backends} backends, {} threads", edge.thread_count())
+                format!("{address}  backends {backends}, threads {}", edge.thread_count())
             })
             .collect();
         let edge = Arc::new(Mutex::new(Some(edge)));

@@ -33,10 +33,7 @@ impl Collector for ClockStatCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        if !view.is_live {
-            let what = format_args!("look at the clock below `{}`", view.root.display());
-            return Err(CollectError::new(what, "its `/proc` is not the running kernel's"));
-        }
+        view.require_live("look at the clock")?;
         let difference = seconds(ClockId::Realtime) - seconds(ClockId::Boottime);
         let step = self.difference.replace(difference).map_or(0.0, |before| difference - before);
         let step_seconds = (step.abs() > STEP_SECONDS).then_some(step);

@@ -69,10 +69,7 @@ impl Collector for FilesystemCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        if !view.is_live {
-            let what = format_args!("measure file systems below `{}`", view.root.display());
-            return Err(CollectError::new(what, "its `/proc` is not the running kernel's"));
-        }
+        view.require_live("measure file systems")?;
         let mut result = Ok(());
         let mut seen = HashSet::new();
         for mount in local(read_mounts(view)?).into_iter().take(FILESYSTEM_LIMIT) {

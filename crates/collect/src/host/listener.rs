@@ -70,12 +70,7 @@ impl Collector for ListenerCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        if !view.is_live {
-            return Err(CollectError::new(
-                format_args!("list sockets below `{}`", view.root.display()),
-                "its `/proc` is not the running kernel's",
-            ));
-        }
+        view.require_live("list sockets")?;
         let scanned = view.netns.scan(&mut view.processes);
         let asked = self.ask_all(view);
         self.find_owners(view, now);

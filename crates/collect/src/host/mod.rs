@@ -8,6 +8,7 @@
 mod file;
 mod kernel_call;
 mod mounts;
+mod netlink;
 mod netns;
 mod process;
 mod route_link;
@@ -229,9 +230,35 @@ impl View {
         }
     }
 
+    /// # Errors
+    /// When the root is not the running host's, of which alone the kernel can be asked.
+    fn require_live(&self, attempt: &str) -> Result<(), CollectError> {
+        if self.is_live {
+            return Ok(());
+        }
+        let what = format_args!("{attempt} below `{}`", self.root.display());
+        Err(CollectError::new(what, "its `/proc` is not the running kernel's"))
+    }
+
     /// The path below the root; a leading `/` is taken off.
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+/// When all was last written by a collector that otherwise writes what has changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct FullRound(Option<Micros>);
+
+impl FullRound {
+    /// Whether all is to be written now: the first time, every `seconds`, and when the clock went back.
+    fn begin(&mut self, now: Micros, seconds: f64) -> bool {
+        let age = self.0.map(|last| now.seconds_since(last));
+        let is_due = age.is_none_or(|age| !(0.0..seconds).contains(&age));
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use weir_tables::{Batch, Micros, NicStat, NicStatRows};
 
 use super::kernel_call::{DriverCounters, driver_counters, driver_values, ethtool_socket};
-use super::{Collector, View, take};
+use super::{Collector, FullRound, View, take};
 use crate::CollectError;
 
 /// Seconds after which counters that stand still are told again, and names are asked anew.
@@ -46,7 +46,7 @@ pub(super) struct NicStatCollector {
     rows: NicStatRows,
     socket: Option<OwnedFd>,
     devices: HashMap<String, Device>,
-    last_all: Option<Micros>,
+    full_round: FullRound,
 }
 
 #[derive(Debug, Default)]
@@ -83,19 +83,14 @@ impl Collector for NicStatCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        if !view.is_live {
-            let what = format_args!("ask network drivers below `{}`", view.root.display());
-            return Err(CollectError::new(what, "its `/proc` is not the running kernel's"));
-        }
-        let age = self.last_all.map(|last| now.seconds_since(last));
-        let is_all = age.is_none_or(|age| !(0.0..ALL_EVERY_SECONDS).contains(&age));
+        view.require_live("ask network drivers")?;
         let asking = |error| CollectError::new("ask network drivers", error);
         let socket = match self.socket.take() {
             Some(socket) => socket,
             None => ethtool_socket().map_err(asking)?,
         };
+        let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
         if is_all {
-            self.last_all = Some(now);
             self.find_devices(view, &socket);
         }
         for (name, device) in &mut self.devices {

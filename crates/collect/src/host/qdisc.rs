@@ -10,7 +10,7 @@ use weir_tables::{Batch, Micros, Qdisc, QdiscRows};
 
 use super::netns::Netns;
 use super::route_link::Queue;
-use super::{Collector, View, take};
+use super::{Collector, FullRound, View, take};
 use crate::CollectError;
 
 /// Seconds between two rows of a queue in which nothing waits.
@@ -25,7 +25,7 @@ const ROOT: u32 = u32::MAX;
 pub(super) struct QdiscCollector {
     rows: QdiscRows,
     known: HashMap<Arc<str>, Known>,
-    last_all: Option<Micros>,
+    full_round: FullRound,
 }
 
 /// What is remembered of a namespace.
@@ -47,15 +47,8 @@ impl Collector for QdiscCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        if !view.is_live {
-            let what = format_args!("list queues below `{}`", view.root.display());
-            return Err(CollectError::new(what, "its `/proc` is not the running kernel's"));
-        }
-        let age = self.last_all.map(|last| now.seconds_since(last));
-        let is_all = age.is_none_or(|age| !(0.0..ALL_EVERY_SECONDS).contains(&age));
-        if is_all {
-            self.last_all = Some(now);
-        }
+        view.require_live("list queues")?;
+        let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
         let namespaces = &mut view.netns.namespaces;
         self.known.retain(|name, _| namespaces.iter().any(|netns| netns.name == *name));
         let mut result = Ok(());

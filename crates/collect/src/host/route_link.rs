@@ -11,22 +11,15 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
 
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-
-use super::sock_diag::{u32_at, walk};
+use super::netlink::{HEADER_LENGTH, Netlink, u32_at};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_GETADDR: u16 = 22;
 const RTM_GETQDISC: u16 = 38;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
-const HEADER_LENGTH: usize = 16;
 const LINK_LENGTH: usize = HEADER_LENGTH + 16;
 const ADDRESS_LENGTH: usize = HEADER_LENGTH + 8;
 const QDISC_LENGTH: usize = HEADER_LENGTH + 20;
-const BUFFER_LENGTH: usize = 32 << 10;
 
 const IFLA_IFNAME: u16 = 3;
 const IFA_ADDRESS: u16 = 1;
@@ -62,24 +55,13 @@ pub(super) struct Queue {
 
 /// A netlink socket that stays open.
 #[derive(Debug)]
-pub(crate) struct RouteLink {
-    socket: OwnedFd,
-    sequence: u32,
-    buffer: Vec<u8>,
-}
+pub(crate) struct RouteLink(Netlink);
 
 impl RouteLink {
     /// A socket in the network namespace of the calling thread.
     pub(crate) fn open() -> io::Result<Self> {
-        let socket = net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None, // NETLINK_ROUTE is protocol 0
-        )?;
-        let limit = Some(Duration::from_secs(2));
-        net::sockopt::set_socket_timeout(&socket, net::sockopt::Timeout::Recv, limit)?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::new() })
+        // NETLINK_ROUTE is protocol 0.
+        Netlink::open(None).map(Self)
     }
 
     /// Numbers and names of all devices.
@@ -117,24 +99,8 @@ impl RouteLink {
         Ok(found)
     }
 
-    fn dump(&mut self, kind: u16, body: usize, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut request = [0_u8; QDISC_LENGTH];
-        let length = u32::try_from(body).expect("at most 36");
-        request[0..4].copy_from_slice(&length.to_ne_bytes());
-        request[4..6].copy_from_slice(&kind.to_ne_bytes());
-        request[6..8].copy_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
-        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
-        let kernel = net::netlink::SocketAddrNetlink::new(0, 0);
-        net::sendto(&self.socket, &request[..body], SendFlags::empty(), &kernel)?;
-        self.buffer.resize(BUFFER_LENGTH, 0);
-        loop {
-            let (length, _) = net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
-            if walk(&self.buffer[..length], self.sequence, body, &mut take)? {
-                self.buffer = Vec::new();
-                return Ok(());
-            }
-        }
+    fn dump(&mut self, kind: u16, least: usize, take: impl FnMut(&[u8])) -> io::Result<()> {
+        self.0.dump(kind, &[0; QDISC_LENGTH][HEADER_LENGTH..least], least, take)
     }
 }
 

@@ -16,20 +16,14 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
-use std::time::Duration;
 
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net;
+
+use super::netlink::{HEADER_LENGTH, Netlink, u32_at};
 
 const TCPDIAG_GETSOCK: u16 = 18;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
-const HEADER_LENGTH: usize = 16;
-const REQUEST_LENGTH: usize = HEADER_LENGTH + 60;
+const BODY_LENGTH: usize = 60;
 const MESSAGE_LENGTH: usize = 88;
-/// The kernel fills at most 32 KiB per answer.
-const BUFFER_LENGTH: usize = 32 << 10;
 
 const SYN_SENT: u8 = 2;
 const SYN_RECV: u8 = 3;
@@ -64,25 +58,12 @@ pub(crate) struct StateCounts {
 
 /// A netlink socket that stays open.
 #[derive(Debug)]
-pub(crate) struct SockDiag {
-    socket: OwnedFd,
-    sequence: u32,
-    buffer: Vec<u8>,
-}
+pub(crate) struct SockDiag(Netlink);
 
 impl SockDiag {
     /// A socket in the network namespace of the calling thread.
     pub(crate) fn open() -> io::Result<Self> {
-        let socket = net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            Some(net::netlink::SOCK_DIAG),
-        )?;
-        // An answer comes at once or never; the limit keeps a lost one from stopping the agent.
-        let limit = Some(Duration::from_secs(2));
-        net::sockopt::set_socket_timeout(&socket, net::sockopt::Timeout::Recv, limit)?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::new() })
+        Netlink::open(Some(net::netlink::SOCK_DIAG)).map(Self)
     }
 
     /// All listening TCP sockets into `out`, at most `limit`; returns how many there are.
@@ -126,61 +107,12 @@ impl SockDiag {
         Ok(counts)
     }
 
-    fn dump(&mut self, states: u32, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let kernel = net::netlink::SocketAddrNetlink::new(0, 0);
-        net::sendto(&self.socket, &request(states, self.sequence), SendFlags::empty(), &kernel)?;
-        self.buffer.resize(BUFFER_LENGTH, 0);
-        loop {
-            let (length, _) = net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
-            if walk(&self.buffer[..length], self.sequence, MESSAGE_LENGTH, &mut take)? {
-                return Ok(());
-            }
-        }
+    fn dump(&mut self, states: u32, take: impl FnMut(&[u8])) -> io::Result<()> {
+        let mut body = [0_u8; BODY_LENGTH];
+        // inet_diag_req: family, lengths, extensions (4), socket id (48), then the states.
+        body[52..56].copy_from_slice(&states.to_ne_bytes());
+        self.0.dump(TCPDIAG_GETSOCK, &body, MESSAGE_LENGTH, take)
     }
-}
-
-fn request(states: u32, sequence: u32) -> [u8; REQUEST_LENGTH] {
-    let mut bytes = [0_u8; REQUEST_LENGTH];
-    let length = u32::try_from(REQUEST_LENGTH).expect("76 fits");
-    bytes[0..4].copy_from_slice(&length.to_ne_bytes());
-    bytes[4..6].copy_from_slice(&TCPDIAG_GETSOCK.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
-    bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
-    // inet_diag_req: family, lengths, extensions (4), socket id (48), then the states.
-    bytes[HEADER_LENGTH + 52..HEADER_LENGTH + 56].copy_from_slice(&states.to_ne_bytes());
-    bytes
-}
-
-/// Hands each message of at least `least` bytes of an answer to `take`; true when the dump is complete.
-pub(super) fn walk(
-    mut rest: &[u8],
-    sequence: u32,
-    least: usize,
-    take: &mut impl FnMut(&[u8]),
-) -> io::Result<bool> {
-    while rest.len() >= HEADER_LENGTH {
-        let length = (u32_at(rest, 0) as usize).clamp(HEADER_LENGTH, rest.len());
-        let (message, tail) = rest.split_at(length);
-        rest = &tail[(length.next_multiple_of(4) - length).min(tail.len())..];
-        if u32_at(message, 8) != sequence {
-            continue; // the late end of a dump that was given up
-        }
-        match u16::from_ne_bytes([message[4], message[5]]) {
-            NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => return Err(refusal(message)),
-            _ if message.len() >= least => take(message),
-            _ => {}
-        }
-    }
-    Ok(false)
-}
-
-fn refusal(message: &[u8]) -> io::Error {
-    let code = message
-        .get(16..20)
-        .map_or(0, |bytes| i32::from_ne_bytes(bytes.try_into().expect("the slice has four bytes")));
-    io::Error::from_raw_os_error(code.wrapping_neg())
 }
 
 fn listen_socket(message: &[u8]) -> Option<ListenSocket> {
@@ -200,14 +132,11 @@ fn listen_socket(message: &[u8]) -> Option<ListenSocket> {
     })
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
+    use super::super::netlink::walk;
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@
 use weir_tables::{Batch, Micros, SoftnetStat, SoftnetStatRows};
 
 use super::file::KeptFile;
-use super::{Collector, View, take, text};
+use super::{Collector, FullRound, View, take, text};
 use crate::CollectError;
 
 /// Seconds between two rows of a processor that stands still.
@@ -18,7 +18,7 @@ pub(super) struct SoftnetStatCollector {
     file: KeptFile,
     rows: SoftnetStatRows,
     previous: Vec<Processor>,
-    last_all: Option<Micros>,
+    full_round: FullRound,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,12 @@ struct Processor {
 impl SoftnetStatCollector {
     pub(super) fn new(view: &View) -> Self {
         let file = KeptFile::new(view.path("proc/net/softnet_stat"));
-        Self { file, rows: SoftnetStatRows::default(), previous: Vec::new(), last_all: None }
+        Self {
+            file,
+            rows: SoftnetStatRows::default(),
+            previous: Vec::new(),
+            full_round: FullRound::default(),
+        }
     }
 }
 
@@ -49,11 +54,7 @@ impl Collector for SoftnetStatCollector {
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
         let processors = parse(self.file.read()?);
-        let age = self.last_all.map(|last| now.seconds_since(last));
-        let is_all = age.is_none_or(|age| !(0.0..ALL_EVERY_SECONDS).contains(&age));
-        if is_all {
-            self.last_all = Some(now);
-        }
+        let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
         for processor in &processors {
             if is_all || !self.previous.contains(processor) {
                 self.rows.push(&SoftnetStat {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use weir_tables::{Batch, Micros, Sysctl, SysctlRows};
 
 use super::netns::{Netns, entering, inside};
-use super::{Collector, View, take, text};
+use super::{Collector, FullRound, View, take, text};
 use crate::CollectError;
 
 /// Directories in order of precedence.
@@ -105,7 +105,7 @@ pub(super) struct SysctlCollector {
     rows: SysctlRows,
     /// By name of the namespace and setting.
     told: HashMap<(std::sync::Arc<str>, &'static str), String>,
-    last_all: Option<Micros>,
+    full_round: FullRound,
 }
 
 impl Collector for SysctlCollector {
@@ -123,9 +123,7 @@ impl Collector for SysctlCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        let age = self.last_all.map(|last| now.seconds_since(last));
-        if age.is_none_or(|age| !(0.0..ALL_EVERY_SECONDS).contains(&age)) {
-            self.last_all = Some(now);
+        if self.full_round.begin(now, ALL_EVERY_SECONDS) {
             self.told.clear();
         }
         let names: Vec<_> = view.netns.namespaces.iter().map(|netns| &netns.name).collect();

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use weir_tables::{Batch, Micros, TcpStat, TcpStatRows};
 
 use super::netns::NetFiles;
-use super::{Collector, View, take, text};
+use super::{Collector, FullRound, View, take, text};
 use crate::CollectError;
 
 /// Seconds between two rows of a counter that stands still.
@@ -27,7 +27,7 @@ pub(super) struct TcpStatCollector {
 #[derive(Debug, Default)]
 struct NetnsState {
     last_sample: Option<Micros>,
-    last_all: Option<Micros>,
+    full_round: FullRound,
     netstat: Vec<Group>,
     snmp: Vec<Group>,
 }
@@ -81,12 +81,8 @@ impl NetnsState {
     fn begin<'a>(&mut self, host: &'a str, netns: &'a str, now: Micros) -> Sample<'a> {
         let age = |last: Micros| now.seconds_since(last);
         let interval_seconds = self.last_sample.map(age).filter(|seconds| *seconds > 0.0);
-        let is_all =
-            self.last_all.map(age).is_none_or(|age| !(0.0..ALL_EVERY_SECONDS).contains(&age));
+        let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
         self.last_sample = Some(now);
-        if is_all {
-            self.last_all = Some(now);
-        }
         Sample { now, host, netns, interval_seconds, is_all }
     }
 

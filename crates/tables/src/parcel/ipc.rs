@@ -17,7 +17,7 @@ use arrow_ipc::writer::{
 use arrow_ipc::{CompressionType, Message, MetadataVersion, root_as_message};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 
-use crate::{TableSpec, is_null_column, null_column};
+use crate::{TableSpec, is_null_column};
 
 use super::{ALIGNMENT, Batch, CONTENT_BYTES_MAX, PACKED_RATIO_MAX};
 
@@ -133,21 +133,10 @@ pub(super) fn read_stream(
         check_packed(batch, &body)?;
         let (none, version) = (HashMap::new(), message.version());
         let rows = read_record_batch(&body, batch, Arc::clone(&schema), &none, None, &version)?;
-        batches.push(conform(table, &rows)?);
+        batches.push(table.fit(&rows)?);
         rest = behind.slice(length);
     }
     Ok(batches)
-}
-
-/// Columns are found by name: order does not matter, columns unknown here are dropped, missing ones become NULL.
-fn conform(table: &TableSpec, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let schema = table.schema();
-    let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
-        Some(column) => Arc::clone(column),
-        None => null_column(field.data_type(), rows.num_rows()),
-    };
-    let columns = schema.fields().iter().map(column).collect();
-    RecordBatch::try_new(schema, columns)
 }
 
 fn read_schema(front: &Buffer) -> Result<SchemaRef, ArrowError> {
