@@ -102,7 +102,7 @@ const FOR_TESTS: &[Package] = &[
     package(
         "default-jre-headless",
         &["java"],
-        "runs the Kafka that outputs write to, and a MongoDB",
+        "runs the Kafka and Elasticsearch that outputs write to, and a MongoDB",
     ),
     package("maven", &["mvn"], "fetches them"),
 ];
@@ -149,8 +149,9 @@ pub(crate) fn everything(shell: &Shell) -> Result {
     ensure(shell, FOR_TESTS)?;
     npm(shell)?;
     python(shell)?;
-    jars(shell, "kafka", "Kafka for the tests of outputs")?;
-    jars(shell, "mongo", "a MongoDB for the tests of the wire: Debian has none")
+    maven(shell, "kafka", "copy", "Kafka for the tests of outputs")?;
+    maven(shell, "elasticsearch", "unpack", "Elasticsearch for the tests of outputs")?;
+    maven(shell, "mongo", "copy", "a MongoDB for the tests of the wire: Debian has none")
 }
 
 /// Installs those of `packages` that are missing, or says the one line that does.
@@ -266,8 +267,9 @@ fn python(shell: &Shell) -> Result {
     Ok(std::fs::write(&installed, text)?)
 }
 
-/// The jars of a server that tests start, in a directory of their own beside what is built.
-fn jars(shell: &Shell, name: &str, why: &str) -> Result {
+/// A server that tests start, in a directory of its own beside what is built: its jars as they are (`copy`), or what is
+/// in its archive (`unpack`).
+fn maven(shell: &Shell, name: &str, how: &str, why: &str) -> Result {
     let wanted = format!("crates/weir/tests/{name}/pom.xml");
     let dir = crate::target_dir()?.join("tmp").join(name);
     let (libs, installed) = (dir.join("libs"), dir.join("pom.xml"));
@@ -280,7 +282,7 @@ fn jars(shell: &Shell, name: &str, why: &str) -> Result {
     shell.create_dir(&dir)?;
     cmd!(
         shell,
-        "mvn --quiet --batch-mode --file {wanted} dependency:copy-dependencies -DoutputDirectory={libs} -DincludeScope=runtime"
+        "mvn --quiet --batch-mode --file {wanted} dependency:{how}-dependencies -DoutputDirectory={libs} -DincludeScope=runtime"
     )
     .run()?;
     Ok(std::fs::write(&installed, text)?)

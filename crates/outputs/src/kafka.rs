@@ -117,7 +117,8 @@ impl Kafka {
         let options = &self.options;
         let backoff = BackoffConfig {
             max_backoff: Duration::from_secs(1),
-            deadline: Some(options.timeout),
+            // It repeats what can never succeed, such as a wrong login; its own words must come before our time-out.
+            deadline: Some(options.timeout / 4),
             ..BackoffConfig::default()
         };
         let mut builder =
@@ -215,8 +216,13 @@ fn is_too_large(error: &Error) -> bool {
 fn describe(error: &Error) -> String {
     let text = error.to_string();
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_login = text.contains("SASL") || text.contains("Sasl") || text.contains("uthentication");
-    let hint = if is_login { "; check `user`, `password_file` and `sasl`" } else { "" };
+    let hint = if text.contains("SASL") || text.contains("Sasl") || text.contains("uthentication") {
+        "; check `user`, `password_file` and `sasl`"
+    } else if text.contains("UnknownIssuer") {
+        "; name the authority that signed the brokers' certificates: `ca_file`"
+    } else {
+        ""
+    };
     format!("{}{hint}", text.chars().take(300).collect::<String>())
 }
 

@@ -1,6 +1,6 @@
 //! Begins copies: what the store needs to know of all of them, from its start on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,6 +102,7 @@ impl Store {
             log: LogReader::new(copies.dir.clone(), segments, state.done.sequence),
             state,
             waiting: None,
+            unsettled: VecDeque::new(),
         })
     }
 

@@ -3,6 +3,7 @@
 //! Read from the write-ahead log, which holds every row once and in order. What is in files already stays in the log for
 //! as long as a copy needs it (`segments.rs`).
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::ErrorKind as Io;
 use std::os::unix::fs::FileExt;
@@ -42,6 +43,15 @@ pub struct Copy {
     pub(crate) log: LogReader,
     /// Rows of the last record that was read, which are not handed out yet.
     pub(crate) waiting: Option<Waiting>,
+    /// Records that were read and are not copied.
+    pub(crate) unsettled: VecDeque<RecordAt>,
+}
+
+/// Where a record stands in the log.
+pub(crate) struct RecordAt {
+    sequence: u64,
+    segment: u64,
+    offset: u64,
 }
 
 /// The rest of a record.
@@ -109,6 +119,12 @@ impl Copy {
     fn read_record(&mut self) -> Result<u64, StoreError> {
         let before = self.log.sequence;
         let record = self.log.next()?;
+        let bytes = record.bytes.len() as u64;
+        self.unsettled.push_back(RecordAt {
+            sequence: record.sequence,
+            segment: self.log.place.segment,
+            offset: self.log.offset.saturating_sub(bytes),
+        });
         let mut lost_records = record.sequence - before;
         let rows = self.rows_of(&record).unwrap_or_else(|error| {
             tracing::error!("cannot copy a record of the log: {error}");
@@ -177,6 +193,9 @@ impl Copy {
     pub fn done(&mut self, to: LogPosition) -> Result<(), StoreError> {
         self.save(CopyState { done: to, ..self.state })?;
         self.log.segments.need(&self.name, to.sequence);
+        while self.unsettled.front().is_some_and(|record| record.sequence < to.sequence) {
+            self.unsettled.pop_front();
+        }
         Ok(())
     }
 
@@ -186,8 +205,16 @@ impl Copy {
         Ok(())
     }
 
-    /// Bytes of the log behind what was read.
+    /// Bytes of the log that are not copied yet, from the first record that is not copied wholly.
     pub fn lag_bytes(&self) -> u64 {
+        let first = self.unsettled.front();
+        first.map_or_else(
+            || self.unread_bytes(),
+            |first| self.log.segments.bytes_behind(first.segment, first.offset),
+        )
+    }
+
+    fn unread_bytes(&self) -> u64 {
         self.log.segments.bytes_behind(self.log.place.segment, self.log.offset)
     }
 
@@ -199,7 +226,7 @@ impl Copy {
     /// The same while the oldest rows are being given up: until a quarter of what may wait is free again, and what was read
     /// holds nothing on a full disk.
     pub fn is_still_over(&self) -> bool {
-        self.lag_bytes() > self.keep_bytes / 4 * 3 || self.fills_the_disk(self.log.sequence)
+        self.unread_bytes() > self.keep_bytes / 4 * 3 || self.fills_the_disk(self.log.sequence)
     }
 
     fn fills_the_disk(&self, sequence: u64) -> bool {

@@ -21,6 +21,7 @@ mod live;
 mod live_faults;
 mod logs;
 mod netns;
+mod output_targets;
 mod outputs;
 mod parse;
 mod query;

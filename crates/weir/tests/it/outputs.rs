@@ -10,28 +10,28 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::harness::{Weir, can_run, pause, quiet, request, serve, text, try_rows, wait_for, weir};
+use super::harness::{Weir, can_run, quiet, request, serve, text, try_rows, wait_for, weir};
 
 /// How long rows may take to be copied, on a loaded machine.
-const ARRIVAL: Duration = Duration::from_secs(120);
+pub(super) const ARRIVAL: Duration = Duration::from_secs(120);
 
 /// A hub that takes JSON lines and has outputs.
-struct Hub {
+pub(super) struct Hub {
     dir: tempfile::TempDir,
     intake: u16,
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()
 }
 
 impl Hub {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a directory"), intake: free_port() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -45,30 +45,33 @@ impl Hub {
         command
     }
 
-    fn start(&self, outputs: &str) -> Weir {
+    pub(super) fn start(&self, outputs: &str) -> Weir {
         Weir::start(self.command(outputs))
     }
 
     /// Lines `first..last`, in requests of at most 1000.
-    fn post(&self, first: usize, last: usize) {
+    pub(super) fn post(&self, first: usize, last: usize) {
         for from in (first..last).step_by(1000) {
             let to = (from + 1000).min(last);
             let line =
                 |n| format!("{{\"message\":\"line {n}\",\"host\":\"web{}\",\"n\":{n}}}\n", n % 5);
-            let body: String = (from..to).map(line).collect();
-            let url = format!("http://127.0.0.1:{}", self.intake);
-            let path = "/intake/jsonl?source=app";
-            let (status, _, answer) = request(&url, "POST", path, &[], &body);
-            assert_eq!(status, 200, "{answer}");
+            self.post_body(&(from..to).map(line).collect::<String>());
         }
+    }
+
+    pub(super) fn post_body(&self, body: &str) {
+        let url = format!("http://127.0.0.1:{}", self.intake);
+        let path = "/intake/jsonl?source=app";
+        let (status, _, answer) = request(&url, "POST", path, &[], body);
+        assert_eq!(status, 200, "{answer}");
     }
 }
 
 /// A program that is ended when the test is over.
-struct Server(Child);
+pub(super) struct Server(pub(super) Child);
 
 impl Server {
-    fn kill(mut self) {
+    pub(super) fn kill(mut self) {
         self.0.kill().expect("it runs");
         self.0.wait().expect("it was killed");
     }
@@ -82,14 +85,14 @@ impl Drop for Server {
 }
 
 /// Rows that an output says it has copied, in this life of the hub.
-fn copied(hub: &Weir, name: &str) -> u64 {
+pub(super) fn copied(hub: &Weir, name: &str) -> u64 {
     let status = hub.get("/api/status");
     let outputs = status["outputs"].as_array().cloned().unwrap_or_default();
     let output = outputs.into_iter().find(|output| output["name"] == name);
     output.and_then(|output| output["rows"].as_u64()).expect("the output is shown")
 }
 
-fn waits_for_its_target(hub: &Weir, name: &str) {
+pub(super) fn waits_for_its_target(hub: &Weir, name: &str) {
     wait_for("a failure that is shown", ARRIVAL, || {
         let (_, _, metrics) = request(&hub.url, "GET", "/metrics", &[], "");
         metrics.contains(&format!("weir_output_up{{output=\"{name}\"}} 0")).then_some(())
@@ -305,128 +308,6 @@ fn objects_hold_every_row_once_over_kills_and_a_service_that_comes_late() {
         "",
     );
     assert!(file.starts_with("PAR1") && file.ends_with("PAR1"));
-}
-
-/// The directory of Kafka's jars as a class path.
-fn kafka_jars() -> String {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("kafka/libs/*").display().to_string()
-}
-
-fn java(class: &str, args: &[&str]) -> Command {
-    let mut command = Command::new("java");
-    command.args(["-Xmx256m", "-cp", &kafka_jars(), class]).args(args);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command
-}
-
-/// A broker of its own, in KRaft mode.
-struct Kafka {
-    dir: tempfile::TempDir,
-    port: u16,
-}
-
-impl Kafka {
-    fn new() -> Self {
-        let kafka = Self { dir: tempfile::tempdir().expect("a directory"), port: free_port() };
-        let (port, controller) = (kafka.port, free_port());
-        let settings = format!(
-            "process.roles=broker,controller\nnode.id=1\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
-             offsets.topic.replication.factor=1\ngroup.initial.rebalance.delay.ms=0\nlog.dirs={}\n",
-            kafka.dir.path().join("data").display()
-        );
-        std::fs::write(kafka.settings(), settings).expect("it can be written");
-        let format = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", &kafka.settings()];
-        let mut format = java("kafka.tools.StorageTool", &format);
-        assert!(format.output().expect("java runs").status.success());
-        kafka
-    }
-
-    fn settings(&self) -> String {
-        self.dir.path().join("server.properties").display().to_string()
-    }
-
-    fn start(&self) -> Server {
-        let mut command = java("kafka.Kafka", &[&self.settings()]);
-        let server = Server(command.stdout(Stdio::null()).spawn().expect("java runs"));
-        wait_for("Kafka", ARRIVAL, || TcpStream::connect(("127.0.0.1", self.port)).ok());
-        server
-    }
-
-    /// What a tool of Kafka's prints.
-    fn ask(&self, class: &str, args: &[&str]) -> String {
-        let address = format!("127.0.0.1:{}", self.port);
-        let args = [&["--bootstrap-server", &address], args].concat();
-        text(&java(class, &args).output().expect("java runs").stdout)
-    }
-}
-
-#[test]
-fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
-    let has_kafka = Path::new(&kafka_jars().replace('*', "")).is_dir();
-    if !can_run("kafka", "Kafka and Java (cargo xtask setup)", has_kafka) {
-        return;
-    }
-    let kafka = Kafka::new();
-    let hub = Hub::new();
-    let outputs = format!(
-        "[[outputs]]\nname = \"bus\"\nto = \"kafka\"\nurl = \"kafka://127.0.0.1:{}\"\ntable = \"log\"\n\
-         where = \"source = 'app'\"\ntopic = \"rows\"\nbatch_rows = 200\ntimeout_seconds = 5\n",
-        kafka.port
-    );
-    let running = hub.start(&outputs);
-    hub.post(0, 1500);
-    waits_for_its_target(&running, "bus");
-    let broker = kafka.start();
-    let made = kafka.ask(
-        "org.apache.kafka.tools.TopicCommand",
-        &["--create", "--topic", "rows", "--partitions", "3"],
-    );
-    assert!(made.contains("Created topic rows"), "{made}");
-    wait_for("some rows", ARRIVAL, || (copied(&running, "bus") > 0).then_some(()));
-    running.kill();
-    let running = hub.start(&outputs);
-    // All of the first may have been copied before the kill.
-    hub.post(1500, 2000);
-    wait_for("more rows", ARRIVAL, || (copied(&running, "bus") > 200).then_some(()));
-    broker.kill();
-    hub.post(2000, 3000);
-    pause(Duration::from_millis(300));
-    let _broker = kafka.start();
-    wait_for("the rest", ARRIVAL, || {
-        let status = running.get("/api/status");
-        let output = &status["outputs"][0];
-        (output["error"].is_null() && output["lag_bytes"] == 0).then_some(())
-    });
-    let read = kafka.ask(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        &[
-            "--topic",
-            "rows",
-            "--from-beginning",
-            "--timeout-ms",
-            "8000",
-            "--formatter-property",
-            "print.headers=true",
-            "--formatter-property",
-            "print.key=true",
-        ],
-    );
-    let mut by_id: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut bodies = BTreeSet::new();
-    for line in read.lines().filter(|line| line.starts_with("weir-id:")) {
-        let mut parts = line.splitn(3, '\t');
-        let (id, key, json) = (parts.next(), parts.next(), parts.next());
-        let json = json.expect("three parts");
-        let row: Value = serde_json::from_str(json).expect("JSON");
-        assert_eq!(row["host"].as_str(), key);
-        let earlier = by_id.insert(id.expect("three parts"), json);
-        assert!(earlier.is_none_or(|earlier| earlier == json), "one id, two rows");
-        bodies.insert(row["body"].as_str().expect("a text").to_owned());
-    }
-    assert_eq!((by_id.len(), bodies.len()), (3000, 3000));
 }
 
 #[test]
