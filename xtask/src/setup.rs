@@ -272,17 +272,18 @@ fn python(shell: &Shell) -> Result {
 fn maven(shell: &Shell, name: &str, how: &str, why: &str) -> Result {
     let wanted = format!("crates/weir/tests/{name}/pom.xml");
     let dir = crate::target_dir()?.join("tmp").join(name);
-    let (libs, installed) = (dir.join("libs"), dir.join("pom.xml"));
+    let (libs, marks, installed) = (dir.join("libs"), dir.join("marks"), dir.join("pom.xml"));
     let text = shell.read_file(&wanted)?;
     if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
         return Ok(());
     }
     println!("missing: {why}");
     shell.remove_path(&libs)?;
+    shell.remove_path(&marks)?;
     shell.create_dir(&dir)?;
     cmd!(
         shell,
-        "mvn --quiet --batch-mode --file {wanted} dependency:{how}-dependencies -DoutputDirectory={libs} -DincludeScope=runtime"
+        "mvn --quiet --batch-mode --file {wanted} dependency:{how}-dependencies -DoutputDirectory={libs} -DmarkersDirectory={marks} -DincludeScope=runtime"
     )
     .run()?;
     Ok(std::fs::write(&installed, text)?)
