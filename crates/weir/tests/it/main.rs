@@ -24,6 +24,7 @@ mod netns;
 mod outputs;
 mod parse;
 mod query;
+mod query_limits;
 mod rotating;
 mod scrape;
 mod store;
