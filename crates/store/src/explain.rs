@@ -20,11 +20,6 @@ const WRITING_VERBS: [&str; 11] = [
 /// What went wrong, for the person who wrote the SQL.
 pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionContext) -> StoreError {
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => StoreError::new(
-            ErrorKind::QueryLimit,
-            "the query needs more memory than queries may use",
-        )
-        .with_hint("ask for a shorter range of `ts`, fewer columns or fewer groups"),
         DataFusionError::SchemaError(schema, _) => explain_schema(schema),
         DataFusionError::SQL(parser, _) => bad_query(&format!(
             "cannot read the SQL: {}",

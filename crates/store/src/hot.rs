@@ -95,7 +95,7 @@ pub(crate) fn timestamps(rows: &RecordBatch) -> &[i64] {
 }
 
 /// Bytes that the rows take; buffers shared with other batches are counted by the slice used, NULL columns not at all.
-fn row_bytes(rows: &RecordBatch) -> usize {
+pub(crate) fn row_bytes(rows: &RecordBatch) -> usize {
     rows.columns()
         .iter()
         .filter(|column| !is_null_column(column))

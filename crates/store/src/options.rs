@@ -35,8 +35,12 @@ pub struct StoreOptions {
     pub gc_grace: Duration,
     /// How often compaction, retention and deletion look for work. Default 60 s.
     pub maintenance_interval: Duration,
-    /// Memory of all running queries together. Default 512 MiB.
+    /// Memory of all running queries of users together; rules have a quarter of it beside that. Default 512 MiB.
     pub query_memory_bytes: usize,
+    /// Disk space of all running queries together for what does not fit into memory; 0: none. Default 4 GiB.
+    pub query_spill_bytes: usize,
+    /// Queries that take at least this long are kept for [`crate::Store::take_ended_queries`]. Default 1 s.
+    pub slow_query: Duration,
     /// Names of the copies that will go on, so that the log keeps what they need; others are forgotten. Default: all that there
     /// were are kept.
     pub copies: Option<Vec<String>>,
@@ -62,6 +66,8 @@ impl StoreOptions {
             gc_grace: Duration::from_secs(60),
             maintenance_interval: Duration::from_secs(60),
             query_memory_bytes: 512 << 20,
+            query_spill_bytes: 4 << 30,
+            slow_query: Duration::from_secs(1),
             copies: None,
             query_threads: std::thread::available_parallelism().map_or(2, usize::from),
         }
@@ -92,6 +98,15 @@ impl Retention {
     }
 }
 
+/// Who asks; each has threads and memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A person or a program, by way of the API.
+    User,
+    /// weir itself: rules and what keeps them going.
+    Rule,
+}
+
 /// What one query may use.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryLimits {
@@ -99,11 +114,33 @@ pub struct QueryLimits {
     pub rows: usize,
     /// The query is stopped after this.
     pub timeout: Duration,
+    /// Memory; what needs more is done on disk, or stopped.
+    pub memory_bytes: usize,
+    /// Bytes read from files; a query that needs more is stopped.
+    pub read_bytes: u64,
+    /// Bytes of the answer's rows in memory; a query with a larger one is stopped.
+    pub answer_bytes: usize,
+    /// Who asks.
+    pub asker: Asker,
 }
 
-/// 10,000 rows, 30 s.
+/// 10,000 rows, 30 s, 384 MiB of memory, 64 MiB of answer, no limit of reading.
 impl Default for QueryLimits {
     fn default() -> Self {
-        Self { rows: 10_000, timeout: Duration::from_secs(30) }
+        Self {
+            rows: 10_000,
+            timeout: Duration::from_secs(30),
+            memory_bytes: 384 << 20,
+            read_bytes: u64::MAX,
+            answer_bytes: 64 << 20,
+            asker: Asker::User,
+        }
+    }
+}
+
+impl QueryLimits {
+    /// For weir's own queries, beside those of users.
+    pub fn of_rule(rows: usize, timeout: Duration) -> Self {
+        Self { rows, timeout, asker: Asker::Rule, ..Self::default() }
     }
 }

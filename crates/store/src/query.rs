@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -23,15 +23,18 @@ use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use tokio::runtime::Runtime;
-use weir_tables::{TABLES, TableSpec};
+use weir_tables::{Clock, TABLES, TableSpec};
 
 use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
 use crate::file_reader::CountingReaders;
 use crate::functions;
-use crate::hot::View;
+use crate::guard::{
+    Classes, CountingStore, EndedQueries, Guarded, Limit, Metered, Running, SpillSpace, USAGE,
+    Usage, watch_tasks,
+};
+use crate::hot::{View, row_bytes};
 use crate::manifest::DataFile;
 use crate::options::{QueryLimits, StoreOptions};
 use crate::table_provider::{FileAccess, Part, StoreTable, scan_files, sort_order};
@@ -58,29 +61,29 @@ impl QueryResult {
 
 /// DataFusion with weir's settings and threads of its own.
 pub(crate) struct QueryEngine {
-    runtime: Option<Runtime>,
+    classes: Classes,
     template: SessionState,
     files: Option<FileAccess>,
+    clock: Arc<dyn Clock>,
+    pub(crate) ended: Arc<EndedQueries>,
 }
 
 impl QueryEngine {
-    /// An engine over the files below `dir`.
-    pub(crate) fn new(options: &StoreOptions, dir: Option<&Path>) -> Result<Self, StoreError> {
-        let threads = options.query_threads.max(1);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .max_blocking_threads(threads * 4)
-            .thread_name("weir-query")
-            .on_thread_start(yield_to_ingest)
-            .enable_time()
-            .build();
-        let fail = |error: &dyn fmt::Display| {
-            StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
-        };
-        let runtime = runtime.map_err(|error| fail(&error))?;
-        let template = session_state(threads, options.query_memory_bytes);
+    /// An engine over the files below `dir`, with room for what does not fit into memory.
+    pub(crate) fn new(
+        options: &StoreOptions,
+        dir: Option<&Path>,
+        spill: Option<Arc<SpillSpace>>,
+    ) -> Result<Self, StoreError> {
+        watch_tasks();
+        let classes = Classes::new(options, spill)?;
+        let template = session_state(options.query_threads, options.query_memory_bytes / 4);
         let files = dir.map(|dir| file_access(dir, template.runtime_env())).transpose();
-        Ok(Self { runtime: Some(runtime), template, files: files.map_err(|error| fail(&error))? })
+        let files = files.map_err(|error| {
+            StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
+        })?;
+        let (clock, ended) = (Arc::clone(&options.clock), EndedQueries::new(options.slow_query));
+        Ok(Self { classes, template, files, clock, ended })
     }
 
     /// Hands the rows of sorted files, merged into one order, to `sink`. Blocks; not for threads of a runtime.
@@ -90,7 +93,7 @@ impl QueryEngine {
         files: &[Arc<DataFile>],
         mut sink: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let runtime = self.runtime.as_ref().ok_or_else(StoreError::closed)?;
+        let runtime = self.classes.rules().handle()?;
         let mut stream = self.merge_stream(table, files).map_err(|error| broken_files(&error))?;
         while let Some(rows) = runtime.block_on(stream.next()) {
             sink(&rows.map_err(|error| broken_files(&error))?)?;
@@ -111,23 +114,42 @@ impl QueryEngine {
         merge.execute(0, self.template.task_ctx())
     }
 
-    /// Runs `sql` over `view`. Dropping the future stops the query.
+    /// Runs `sql` over `view` for `user`. Dropping the future stops the query.
     pub(crate) async fn query(
         &self,
         view: View,
+        user: &str,
         sql: &str,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let started = Instant::now();
-        let context = self.context(view);
-        let sql = sql.to_owned();
-        let work = async move { run(&context, &sql, limits.rows).await };
-        let runtime = self.runtime.as_ref().ok_or_else(StoreError::closed)?;
-        let task = runtime.spawn(async move { tokio::time::timeout(limits.timeout, work).await });
+        let usage = Usage::new(limits);
+        let running = Running::start(&self.ended, &usage, self.clock.now(), user, sql);
+        let outcome = self.answer(view, sql, &running).await;
+        running.end(&outcome);
+        outcome
+    }
+
+    async fn answer(
+        &self,
+        view: View,
+        sql: &str,
+        running: &Running,
+    ) -> Result<QueryResult, StoreError> {
+        let usage = Arc::clone(&running.usage);
+        let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
+        let context = self.context(view, env, &usage);
+        let (sql, own_usage) = (sql.to_owned(), Arc::clone(&usage));
+        let work = async move { run(&context, &sql, &own_usage).await };
+        let work = tokio::time::timeout(usage.limits.timeout, work);
+        let work = Metered::new(work, Arc::clone(&usage));
+        let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
         let _stop_when_dropped = Stop(task.abort_handle());
         let outcome = task.await.map_err(|error| crash(&error))?;
-        let (schema, batches, is_truncated) = outcome.map_err(|_| timed_out(limits))??;
-        Ok(QueryResult { schema, batches, is_truncated, elapsed: started.elapsed() })
+        let (schema, batches, is_truncated) = outcome.map_err(|_| {
+            usage.meet(Limit::Time);
+            usage.explain(Limit::Time)
+        })??;
+        Ok(QueryResult { schema, batches, is_truncated, elapsed: running.elapsed() })
     }
 
     /// A condition on rows of `table`.
@@ -142,15 +164,17 @@ impl QueryEngine {
         Condition::new(table, sql, &SessionContext::new_with_state(self.template.clone()))
     }
 
-    fn context(&self, view: View) -> SessionContext {
+    fn context(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage) -> SessionContext {
         let tables = Tables { view, files: self.files.clone() };
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema(SCHEMA, Arc::new(tables)).expect("memory catalogs take schemas");
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
-        let state = SessionStateBuilder::new_from_existing(self.template.clone())
+        let mut state = SessionStateBuilder::new_from_existing(self.template.clone())
             .with_catalog_list(Arc::new(catalogs))
+            .with_runtime_env(env)
             .build();
+        reserve_for_merging(&mut state, usage.limits.memory_bytes);
         SessionContext::new_with_state(state)
     }
 }
@@ -186,21 +210,16 @@ impl SchemaProvider for Tables {
     }
 }
 
-/// The runtime may not be waited for where waiting is forbidden (inside another runtime).
-impl Drop for QueryEngine {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
 const CATALOG: &str = "weir";
 const SCHEMA: &str = "public";
 
-/// Queries wait for ingest, not the other way round. Best effort: without it they only compete.
-fn yield_to_ingest() {
-    let _ = rustix::process::nice(5);
+/// What a sort keeps for merging what it spilled: it must not be most of a small memory.
+fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
+    let execution = &state.config().options().execution;
+    let bytes = memory_bytes / (8 * execution.target_partitions.max(1));
+    if bytes < execution.sort_spill_reservation_bytes {
+        state.config_mut().options_mut().execution.sort_spill_reservation_bytes = bytes;
+    }
 }
 
 fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
@@ -238,7 +257,8 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
 }
 
 fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {
-    let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
+    let local: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
+    let store: Arc<dyn ObjectStore> = Arc::new(CountingStore::new(local));
     let url = ObjectStoreUrl::parse("weir://data")?;
     runtime.register_object_store(url.as_ref(), Arc::clone(&store));
     let footers = runtime.cache_manager.get_file_metadata_cache();
@@ -261,32 +281,32 @@ impl Drop for Stop {
 
 type Answer = (SchemaRef, Vec<RecordBatch>, bool);
 
-async fn run(context: &SessionContext, sql: &str, rows_max: usize) -> Result<Answer, StoreError> {
+async fn run(context: &SessionContext, sql: &str, usage: &Usage) -> Result<Answer, StoreError> {
     let reads_only =
         SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    let frame = context
-        .sql_with_options(sql, reads_only)
-        .await
-        .map_err(|error| explain(&error, sql, context))?;
+    let told = |error: DataFusionError| {
+        usage.limit_behind(&error).unwrap_or_else(|| explain(&error, sql, context))
+    };
+    let frame = context.sql_with_options(sql, reads_only).await.map_err(told)?;
     let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
-    let mut stream = frame.execute_stream().await.map_err(|error| explain(&error, sql, context))?;
-    let (mut batches, mut left) = (Vec::new(), rows_max);
+    let mut stream = frame.execute_stream().await.map_err(told)?;
+    let (mut batches, mut left, mut bytes) = (Vec::new(), usage.limits.rows, 0);
     while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(|error| explain(&error, sql, context))?;
-        if batch.num_rows() > left {
-            batches.push(batch.slice(0, left));
-            return Ok((schema, batches, true));
+        let batch = batch.map_err(told)?;
+        let is_truncated = batch.num_rows() > left;
+        let batch = if is_truncated { batch.slice(0, left) } else { batch };
+        bytes += row_bytes(&batch);
+        if bytes > usage.limits.answer_bytes {
+            usage.meet(Limit::Answer);
+            return Err(usage.explain(Limit::Answer));
         }
         left -= batch.num_rows();
         batches.push(batch);
+        if is_truncated {
+            return Ok((schema, batches, true));
+        }
     }
     Ok((schema, batches, false))
-}
-
-fn timed_out(limits: QueryLimits) -> StoreError {
-    let text = format!("the query was stopped after {} s", limits.timeout.as_secs_f64());
-    StoreError::new(ErrorKind::QueryLimit, text)
-        .with_hint("ask for a shorter range of `ts`, or fewer columns")
 }
 
 fn crash(error: &tokio::task::JoinError) -> StoreError {

@@ -15,6 +15,7 @@ use crate::copies::Copies;
 use crate::data_file::FileMaker;
 use crate::directory::{Directory, space};
 use crate::error::{ErrorKind, StoreError};
+use crate::guard::{EndedQuery, SpillSpace};
 use crate::hot::{View, table_index};
 use crate::maintenance::{Maintenance, Task, delete};
 use crate::manifest::{Content, Manifest};
@@ -72,7 +73,14 @@ impl Store {
             options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
         let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
 
-        let engine = Arc::new(QueryEngine::new(&options, Some(&options.dir))?);
+        let spill = match options.query_spill_bytes {
+            0 => None,
+            bytes => {
+                let reserve = min_free_bytes.saturating_mul(2);
+                Some(SpillSpace::open(options.dir.join("spill"), bytes, reserve)?)
+            }
+        };
+        let engine = Arc::new(QueryEngine::new(&options, Some(&options.dir), spill)?);
         let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log));
         let writer = spawn("weir-writer", move || writer.run())?;
         let (task_sender, tasks) = std::sync::mpsc::channel();
@@ -103,7 +111,8 @@ impl Store {
     /// When the system refuses to start threads.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Arc<Self> {
         let options = StoreOptions::new(PathBuf::new(), clock);
-        let engine = Arc::new(QueryEngine::new(&options, None).expect("threads can be started"));
+        let engine =
+            Arc::new(QueryEngine::new(&options, None, None).expect("threads can be started"));
         let shared =
             Arc::new(Shared::new(View::new(), Positions::default(), Arc::clone(&options.clock)));
         let (writer, commands) = Writer::new(Arc::clone(&shared), None);
@@ -208,9 +217,28 @@ impl Store {
     /// Runs one query over all rows that were acknowledged before the call. Dropping the future stops it.
     ///
     /// # Errors
-    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when time or memory run out.
+    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when a limit ends it, `Io` when files cannot be read.
     pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
-        self.engine.query(self.shared.view(), sql, limits).await
+        self.query_as("weir", sql, limits).await
+    }
+
+    /// The same for somebody: a login or an address, as [`EndedQuery::user`] says it.
+    ///
+    /// # Errors
+    /// As [`Store::query`].
+    pub async fn query_as(
+        &self,
+        user: &str,
+        sql: &str,
+        limits: QueryLimits,
+    ) -> Result<QueryResult, StoreError> {
+        self.engine.query(self.shared.view(), user, sql, limits).await
+    }
+
+    /// Queries that were slow or stopped at a limit since the last call, and how many more there were than
+    /// are kept (1,000).
+    pub fn take_ended_queries(&self) -> (Vec<EndedQuery>, u64) {
+        self.engine.ended.take()
     }
 
     /// Writes all rows to files now. Nothing to do without files.

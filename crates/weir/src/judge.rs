@@ -51,7 +51,7 @@ impl Judge {
 
     /// Takes over the findings that were open when weir ended.
     pub(crate) async fn restore(&self, store: &Store, now: Micros) -> Vec<Transition> {
-        let limits = QueryLimits { rows: MAX_RESTORED, timeout: Duration::from_secs(60) };
+        let limits = QueryLimits::of_rule(MAX_RESTORED, Duration::from_secs(60));
         match store.query(NEWEST, limits).await {
             Ok(result) => self.with_engine(|engine| {
                 engine.restore(&result.batches);
@@ -83,7 +83,7 @@ impl Judge {
             *self.asked_addresses.lock().unwrap_or_else(PoisonError::into_inner) = asked;
             return;
         }
-        let limits = QueryLimits { rows: 100_000, timeout: Duration::from_secs(10) };
+        let limits = QueryLimits::of_rule(100_000, Duration::from_secs(10));
         let sql = ADDRESSES.replace("$now", &format!("timestamp '{now}'"));
         let Ok(answer) = store.query(&sql, limits).await else { return };
         let mut hosts: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -122,7 +122,7 @@ impl Judge {
 
 /// The answer of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
 async fn ask(store: &Store, rule: &Rule, now: Micros) -> Result<Vec<RecordBatch>, StoreError> {
-    let limits = QueryLimits { rows: 10_000, timeout: Duration::from_secs(10) };
+    let limits = QueryLimits::of_rule(10_000, Duration::from_secs(10));
     let mut batches = Vec::new();
     for sql in rule.queries_at(now) {
         batches = store.query(&sql, limits).await?.batches;

@@ -35,6 +35,7 @@ mod remote;
 mod rules_command;
 mod server;
 mod show;
+mod slow_query;
 mod store_command;
 mod terminal;
 mod time_zone;

@@ -9,22 +9,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
-use weir_store::{Retention, Store, StoreError, StoreOptions};
+use weir_store::{QueryLimits, Retention, Store, StoreError, StoreOptions};
 use weir_tables::Clock;
 
 use crate::clock::SystemClock;
 use crate::config::place::read_token;
-use crate::config::{Config, Values};
+use crate::config::{Api, Config, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
 use crate::fleet::{Fleet, Listening, Serving};
 use crate::judge::{Judge, judge_always, read_rule_files};
 use crate::local::Local;
 use crate::meter::Meter;
-use crate::server::{self, App};
+use crate::server::{self, App, Callers};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
-use crate::{edge, greeting, intake, outputs, port_owner};
+use crate::{edge, greeting, intake, outputs, port_owner, slow_query};
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
 const THREADS: usize = 2;
@@ -126,8 +126,22 @@ fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
             ..defaults.retention.clone()
         },
         query_memory_bytes: size(values.api.query_memory_bytes),
+        query_spill_bytes: size(values.api.query_spill_bytes),
+        slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
         copies: Some(values.outputs.iter().map(|output| output.name.clone()).collect()),
         ..defaults
+    }
+}
+
+/// What one query of a user may use.
+fn query_limits(api: &Api) -> QueryLimits {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    QueryLimits {
+        timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
+        memory_bytes: size(api.one_query_memory_bytes),
+        read_bytes: if api.query_read_bytes == 0 { u64::MAX } else { api.query_read_bytes },
+        answer_bytes: size(api.answer_bytes),
+        ..QueryLimits::default()
     }
 }
 
@@ -185,6 +199,8 @@ impl Up<'_> {
             Arc::clone(&clock),
             every,
         ));
+        let host = values.collect.host.clone();
+        let reporting = tokio::spawn(slow_query::report_always(Arc::clone(&store), host.clone()));
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
@@ -219,6 +235,8 @@ impl Up<'_> {
         let _ = end.send(true);
         let _ = linking.await;
         let _ = serving.await;
+        reporting.abort();
+        slow_query::report(&store, &host).await;
         store.close().await?;
         Ok(())
     }
@@ -260,7 +278,8 @@ impl Up<'_> {
             queries: Semaphore::new(
                 usize::try_from(api.concurrent_queries.clamp(1, 64)).unwrap_or(4),
             ),
-            query_timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
+            callers: Callers::new(usize::try_from(api.user_queries.clamp(1, 64)).unwrap_or(3)),
+            query_limits: query_limits(api),
             parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),
             capture_bytes: usize::try_from(api.capture_bytes).unwrap_or(usize::MAX),
         }))

@@ -6,6 +6,7 @@ mod crash;
 mod disk;
 mod full;
 mod functions;
+mod guard;
 mod inspect;
 mod memory;
 mod model;

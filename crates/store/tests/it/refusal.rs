@@ -1,6 +1,5 @@
 //! What the store refuses, and how it says so: one message, one hint, nothing touched.
 
-use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use weir_store::{ErrorKind, QueryLimits, Store, StoreOptions};
@@ -168,25 +167,4 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
             hint: send the others by themselves"#]],
     )
     .await;
-}
-
-#[tokio::test]
-async fn a_query_without_end_is_stopped() {
-    let store = Store::in_memory(clock());
-    let limits = QueryLimits { timeout: Duration::from_millis(50), ..QueryLimits::default() };
-    let sql = "select count(*) from generate_series(1, 1000000) a cross join generate_series(1, 1000000) b
-               where a.value % 7 = b.value % 11";
-    let error = store.query(sql, limits).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::QueryLimit);
-    assert!(error.hint.is_some(), "{error}");
-}
-
-#[tokio::test]
-async fn a_query_that_needs_too_much_memory_is_stopped() {
-    let dir = tempfile::tempdir().unwrap();
-    let store =
-        Store::open(StoreOptions { query_memory_bytes: 1 << 20, ..options(dir.path()) }).unwrap();
-    let sql = "select value, count(*) from generate_series(1, 3000000) group by value order by 2";
-    let error = store.query(sql, QueryLimits::default()).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::QueryLimit, "{error}");
 }

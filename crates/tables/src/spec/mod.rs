@@ -52,4 +52,5 @@ specs! {
     edge_backend: EdgeBackend, EdgeBackendRows;
     edge_listener: EdgeListener, EdgeListenerRows;
     beacon: Beacon, BeaconRows;
+    slow_query: SlowQuery, SlowQueryRows;
 }

@@ -116,8 +116,21 @@ keys! {
         /// A query that takes longer is ended with an error, so that one bad query does not take the store away from the
         /// rules.
         query_timeout_seconds: u64 = 30, "s";
-        /// Memory that all running queries may use together.
+        /// How many of them may be of one user (of HTTP Basic, else one address); more of that user wait, and others go first.
+        user_queries: u64 = 3, "queries";
+        /// Memory that all running queries of users may use together. Rules have a quarter of it beside that.
         query_memory_bytes: u64 = 512 << 20, "B";
+        /// Memory that one of them may use. Sorting and grouping that need more go on in files below `store.dir`; joins end.
+        one_query_memory_bytes: u64 = 384 << 20, "B";
+        /// Disk space of all running queries for what does not fit into memory. It ends before the disk has less than twice
+        /// `store.min_free_bytes`. 0: queries that need more memory end.
+        query_spill_bytes: u64 = 4 << 30, "B";
+        /// A query that needs to read more from files is ended. 0 sets no limit.
+        query_read_bytes: u64 = 16 << 30, "B";
+        /// A query with a larger answer is ended: answers are held in memory until they are sent.
+        answer_bytes: u64 = 64 << 20, "B";
+        /// Queries that take at least this long get a row in `slow_query`; those that meet a limit get one anyway.
+        slow_query_milliseconds: u64 = 1_000, "ms";
         /// Largest body of a parcel that an agent may send.
         parcel_bytes: u64 = 64 << 20, "B";
         /// Largest capture that may be dropped on the page. It is held in memory while it is read, and not kept.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeArray, DeTable, DeValue};
 
 use entries::Shown;
-pub(crate) use keys::{KEYS, Key, SECTIONS, Values};
+pub(crate) use keys::{Api, KEYS, Key, SECTIONS, Values};
 
 use crate::failure::{EXIT_CONFIG, Failure, read_failure};
 use crate::nearest::nearest;

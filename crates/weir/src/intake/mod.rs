@@ -318,7 +318,7 @@ async fn remember(intake: &Intake, store: &Store, seconds: u64) -> Result<(), Fa
     let sql = format!(
         "select ts, ids from intake_batch where ts > now() - interval '{seconds} seconds' order by ts"
     );
-    let limits = QueryLimits { rows: MAX_KNOWN, timeout: REMEMBER };
+    let limits = QueryLimits::of_rule(MAX_KNOWN, REMEMBER);
     let result = store.query(&sql, limits).await?;
     for batch in &result.batches {
         let ts = batch.column(0).as_primitive::<TimestampMicrosecondType>();

@@ -16,6 +16,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
+use super::caller::PEER;
+
 /// Connections at a time; more wait in the kernel's accept queue.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may take for the head of a request, and how long a connection may lie idle before the next one.
@@ -38,9 +40,9 @@ pub(crate) async fn serve(
         let next = async {
             let place = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
             // `Listener::accept` waits and tries again by itself when descriptors run out.
-            io::Result::Ok((place, Listener::accept(&mut listener).await.0))
+            io::Result::Ok((place, Listener::accept(&mut listener).await))
         };
-        let (place, stream) = tokio::select! {
+        let (place, (stream, peer)) = tokio::select! {
             next = next => next?,
             _ = ended.wait_for(|is_ended| *is_ended) => break,
         };
@@ -49,7 +51,7 @@ pub(crate) async fn serve(
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // A connection that breaks is the client's matter: there is nobody to tell.
-            let _ = connection.await;
+            let _ = PEER.scope(peer.ip(), connection).await;
             drop(place);
         });
     }

@@ -15,6 +15,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::Shared;
 use super::answer::Refusal;
+use super::caller::as_caller;
 
 const STRICT: [(HeaderName, &str); 5] = [
     (
@@ -34,7 +35,10 @@ const READ_BODY: Duration = Duration::from_secs(30);
 pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
     app.meter.count_request();
     let mut response = match admitted(&app, &request) {
-        Ok(()) => in_time(&app, next.run(request)).await,
+        Ok(()) => {
+            let user = basic(request.headers()).map(|(user, _)| user);
+            as_caller(user.as_deref(), in_time(&app, next.run(request))).await
+        }
         Err(refusal) => refusal.into_response(),
     };
     if response.status() == StatusCode::UNAUTHORIZED {
@@ -90,7 +94,7 @@ fn without_port(host: &str) -> &str {
 
 /// The answer, unless the request takes longer than any body may need to arrive and any query to wait and to run.
 async fn in_time(app: &Shared, answer: impl Future<Output = Response>) -> Response {
-    let limit = app.query_timeout * 2 + READ_BODY;
+    let limit = app.query_limits.timeout * 2 + READ_BODY;
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         let why = format!("the request was not there after {} s", limit.as_secs());
         Refusal::new(StatusCode::REQUEST_TIMEOUT, why).into_response()
@@ -111,14 +115,22 @@ fn has_login(headers: &HeaderMap, token: &str) -> bool {
     let Some((scheme, secret)) = value.split_once(' ') else { return false };
     let given = if scheme.eq_ignore_ascii_case("bearer") {
         secret.trim().as_bytes().to_vec()
-    } else if scheme.eq_ignore_ascii_case("basic") {
-        let Ok(pair) = BASE64_STANDARD.decode(secret.trim()) else { return false };
-        let Some(colon) = pair.iter().position(|byte| *byte == b':') else { return false };
-        pair[colon + 1..].to_vec()
+    } else if let Some((_, password)) = basic(headers) {
+        password
     } else {
         return false;
     };
     is_same(&given, token.as_bytes())
+}
+
+/// User and password of HTTP Basic.
+fn basic(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, secret) = value.split_once(' ')?;
+    let pair = BASE64_STANDARD.decode(secret.trim()).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    let user = String::from_utf8_lossy(&pair[..colon]).into_owned();
+    scheme.eq_ignore_ascii_case("basic").then(|| (user, pair[colon + 1..].to_vec()))
 }
 
 /// Compares in a time that depends on the length only.

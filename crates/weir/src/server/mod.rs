@@ -1,6 +1,7 @@
 //! The page and the HTTP API (`docs/api.md`) on one port.
 
 mod answer;
+mod caller;
 mod connection;
 mod findings;
 mod guard;
@@ -17,7 +18,6 @@ mod wire;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -25,7 +25,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use serde_json::{Map, Value};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use weir_store::{QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
 
@@ -36,6 +36,7 @@ use crate::meter::Meter;
 use crate::outputs::Outputs;
 use crate::watch::WatchStatus;
 use answer::Refusal;
+pub(crate) use caller::Callers;
 
 /// Bodies of requests that are no parcels.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -62,7 +63,8 @@ pub(crate) struct App {
     pub(crate) host_names: Vec<String>,
     pub(crate) ui_dir: Option<PathBuf>,
     pub(crate) queries: Semaphore,
-    pub(crate) query_timeout: Duration,
+    pub(crate) callers: Callers,
+    pub(crate) query_limits: QueryLimits,
     pub(crate) parcel_bytes: usize,
     pub(crate) capture_bytes: usize,
 }
@@ -71,27 +73,36 @@ pub(crate) struct App {
 pub(crate) type Shared = Arc<App>;
 
 impl App {
-    /// Waits for a turn among the queries of users, of which so many run at a time.
-    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        let waiting = tokio::time::timeout(self.query_timeout, self.queries.acquire());
-        let Ok(Ok(turn)) = waiting.await else {
-            return Err(Refusal::new(
+    /// Waits for a turn among the queries of users, of which so many run at a time, and so many of each user.
+    pub(crate) async fn turn(&self) -> Result<Turn<'_>, Refusal> {
+        let waiting = async {
+            let own = self.callers.turn().await?;
+            Some(Turn { _own: own, _all: self.queries.acquire().await.ok()? })
+        };
+        let turn = tokio::time::timeout(self.query_limits.timeout, waiting).await;
+        turn.ok().flatten().ok_or_else(|| {
+            Refusal::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 "cannot query: too many queries are running",
             )
-            .hint("try again, or raise `api.concurrent_queries`"));
-        };
-        Ok(turn)
+            .hint("try again, or raise `api.concurrent_queries` or `api.user_queries`")
+        })
     }
 
     /// Runs a query of a user.
     pub(crate) async fn query(&self, sql: &str, rows: usize) -> Result<QueryResult, Refusal> {
         let _turn = self.turn().await?;
-        let limits = QueryLimits { rows, timeout: self.query_timeout };
-        let result = self.store.query(sql, limits).await;
+        let limits = QueryLimits { rows, ..self.query_limits };
+        let result = self.store.query_as(&caller::caller(), sql, limits).await;
         self.meter.count_query(result.is_ok());
         Ok(result?)
     }
+}
+
+/// Held while a query runs.
+pub(crate) struct Turn<'a> {
+    _own: OwnedSemaphorePermit,
+    _all: SemaphorePermit<'a>,
 }
 
 /// Serves until `ended` comes, then lets open connections finish for a moment.

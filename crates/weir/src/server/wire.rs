@@ -54,7 +54,7 @@ pub(crate) async fn post(
         source: name.clone(),
         observed: app.clock.now(),
     });
-    let limit = app.query_timeout.min(Duration::from_secs(60));
+    let limit = app.query_limits.timeout.min(Duration::from_secs(60));
     // Reading keeps a core busy, so at most as many as queries at a time.
     let turn = app.turn().await?;
     let question = Question { name, slice_ns, limit, keep_as };

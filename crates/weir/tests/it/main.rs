@@ -25,6 +25,7 @@ mod output_targets;
 mod outputs;
 mod parse;
 mod query;
+mod query_limits;
 mod rotating;
 mod scrape;
 mod store;

@@ -1,0 +1,224 @@
+//! What a query may use, what it used, and how it ended.
+//!
+//! Every task of a query, also those that DataFusion starts for it, carries the query's [`Usage`]: processor time and
+//! bytes read are added to it where they arise, and whoever meets a limit leaves its name there. So the error, whatever
+//! it has become on its way up, can be told in words.
+
+mod class;
+mod cpu;
+mod ended;
+mod memory;
+mod reading;
+mod spill;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use datafusion::error::DataFusionError;
+
+pub(crate) use class::{Classes, Guarded};
+pub(crate) use cpu::{Metered, watch_tasks};
+pub(crate) use ended::{EndedQueries, Running};
+pub use ended::{EndedQuery, QueryEnd};
+pub(crate) use reading::CountingStore;
+pub(crate) use spill::SpillSpace;
+
+use crate::error::{ErrorKind, StoreError};
+use crate::options::QueryLimits;
+
+tokio::task_local! {
+    /// The query that the running task works for.
+    pub(crate) static USAGE: Arc<Usage>;
+}
+
+/// A limit that was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Memory of this query.
+    Memory,
+    /// Memory of all queries together.
+    SharedMemory,
+    /// Disk space for what does not fit into memory.
+    Spill,
+    Time,
+    Read,
+    Answer,
+}
+
+/// What one query has used so far.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    pub(crate) limits: QueryLimits,
+    cpu_nanos: AtomicU64,
+    read_bytes: AtomicU64,
+    reads: AtomicU64,
+    spilled_bytes: AtomicU64,
+    memory_bytes: AtomicUsize,
+    memory_peak: AtomicUsize,
+    met: Mutex<Option<Limit>>,
+}
+
+const NO_PANIC: &str = "no thread panics while it holds the lock";
+
+impl Usage {
+    pub(crate) fn new(limits: QueryLimits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            cpu_nanos: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            spilled_bytes: AtomicU64::new(0),
+            memory_bytes: AtomicUsize::new(0),
+            memory_peak: AtomicUsize::new(0),
+            met: Mutex::new(None),
+        })
+    }
+
+    /// Leaves the name of a limit. A full memory may only have led to spilling; the first of the others ends the query.
+    pub(crate) fn meet(&self, limit: Limit) {
+        let mut met = self.met.lock().expect(NO_PANIC);
+        if matches!(*met, None | Some(Limit::Memory | Limit::SharedMemory)) {
+            *met = Some(limit);
+        }
+    }
+
+    pub(crate) fn met(&self) -> Option<Limit> {
+        *self.met.lock().expect(NO_PANIC)
+    }
+
+    fn add_cpu(&self, span: Duration) {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        self.cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of files about to be read.
+    ///
+    /// # Errors
+    /// When that is more than the query may read.
+    fn add_read(&self, bytes: u64, reads: u64) -> Result<(), Limit> {
+        self.reads.fetch_add(reads, Ordering::Relaxed);
+        let sum = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if sum <= self.limits.read_bytes {
+            return Ok(());
+        }
+        self.meet(Limit::Read);
+        Err(Limit::Read)
+    }
+
+    fn grow(&self, bytes: usize) {
+        let now = self.memory_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.memory_peak.fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, bytes: usize) {
+        self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.cpu_nanos.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn spilled_bytes(&self) -> u64 {
+        self.spilled_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn memory_peak(&self) -> u64 {
+        self.memory_peak.load(Ordering::Relaxed) as u64
+    }
+
+    /// The limit that made DataFusion fail with `error`; `None` when it failed by itself.
+    pub(crate) fn limit_behind(&self, error: &DataFusionError) -> Option<StoreError> {
+        let is_memory = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+        match self.met() {
+            Some(limit @ (Limit::Read | Limit::Spill)) => Some(self.explain(limit)),
+            met => is_memory.then(|| self.explain(met.unwrap_or(Limit::Memory))),
+        }
+    }
+
+    /// What a person reads who met this limit.
+    pub(crate) fn explain(&self, limit: Limit) -> StoreError {
+        let limits = &self.limits;
+        let (text, hint) = match limit {
+            Limit::Memory => (
+                format!("the query needs more than {} of memory", size(limits.memory_bytes as u64)),
+                "ask for a shorter range of `ts`, fewer columns or fewer groups, or raise `api.one_query_memory_bytes`",
+            ),
+            Limit::SharedMemory => (
+                "the queries that run now need more memory than queries may use together"
+                    .to_owned(),
+                "try again, ask for less, or raise `api.query_memory_bytes`",
+            ),
+            Limit::Spill => (
+                format!(
+                    "the query has no more room on the disk for what does not fit into memory ({} written)",
+                    size(self.spilled_bytes())
+                ),
+                "ask for a shorter range of `ts`, or raise `api.query_spill_bytes` if the disk has room",
+            ),
+            Limit::Time => (
+                format!("the query was stopped after {} s", limits.timeout.as_secs_f64()),
+                "ask for a shorter range of `ts`, or fewer columns",
+            ),
+            Limit::Read => (
+                format!("the query was stopped at {} read from files", size(limits.read_bytes)),
+                "ask for a shorter range of `ts` or fewer columns, or raise `api.query_read_bytes`",
+            ),
+            Limit::Answer => (
+                format!("the answer is larger than {}", size(limits.answer_bytes as u64)),
+                "ask for fewer rows (`limit`) or fewer columns, or raise `api.answer_bytes`",
+            ),
+        };
+        StoreError::new(ErrorKind::QueryLimit, text).with_hint(hint)
+    }
+}
+
+/// Bytes for a person: `512 MiB`, `1.5 GiB`, `300 B`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    for (shift, unit) in UNITS {
+        if bytes >> shift > 0 {
+            let tenths = (bytes >> (shift - 10)).saturating_mul(10) >> 10;
+            let (whole, tenth) = (tenths / 10, tenths % 10);
+            return if tenth == 0 {
+                format!("{whole} {unit}")
+            } else {
+                format!("{whole}.{tenth} {unit}")
+            };
+        }
+    }
+    format!("{bytes} B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_the_largest_unit_that_fits() {
+        let told = [0, 1023, 1024, 1 << 20, (1 << 20) + (1 << 19), 512 << 20, 3 << 30];
+        let told: Vec<String> = told.into_iter().map(size).collect();
+        assert_eq!(told, ["0 B", "1023 B", "1 KiB", "1 MiB", "1.5 MiB", "512 MiB", "3 GiB"]);
+    }
+
+    #[test]
+    fn reading_past_the_limit_is_refused_and_remembered() {
+        let usage = Usage::new(QueryLimits { read_bytes: 100, ..QueryLimits::default() });
+        assert_eq!(usage.add_read(60, 1), Ok(()));
+        assert_eq!(usage.add_read(60, 1), Err(Limit::Read));
+        assert_eq!((usage.met(), usage.read_bytes(), usage.reads()), (Some(Limit::Read), 120, 2));
+        let told = usage.explain(Limit::Read).to_string();
+        assert!(
+            told.starts_with("the query was stopped at 100 B read from files\nhint: "),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! What one query may use, and what is left to the others.
+
+use std::time::Duration;
+
+use weir_store::{Asker, ErrorKind, QueryEnd, QueryLimits, Store, StoreError, StoreOptions};
+
+use crate::tool::{clock, eventually, number, options, parcel};
+
+const GROUPS: &str =
+    "select count(*) from (select value, count(*) from generate_series(1, 1000000) group by value)";
+const JOIN: &str =
+    "select count(*) from generate_series(1, 2000000) a join generate_series(1, 2000000) b
+    on a.value = b.value";
+const ENDLESS: &str =
+    "select count(*) from generate_series(1, 1000000) a cross join generate_series(1, 1000000) b
+    where a.value % 7 = b.value % 11";
+
+/// Everything that ends is told.
+fn all_told(dir: &std::path::Path) -> StoreOptions {
+    StoreOptions { slow_query: Duration::ZERO, ..options(dir) }
+}
+
+fn small() -> QueryLimits {
+    QueryLimits { memory_bytes: 8 << 20, ..QueryLimits::default() }
+}
+
+async fn refused(store: &Store, sql: &str, limits: QueryLimits) -> StoreError {
+    let error = store.query(sql, limits).await.expect_err(sql);
+    assert_eq!(error.kind, ErrorKind::QueryLimit, "{error}");
+    assert!(error.hint.is_some(), "{error}");
+    error
+}
+
+fn spilled_files(dir: &std::path::Path) -> usize {
+    std::fs::read_dir(dir.join("spill")).unwrap().count()
+}
+
+#[tokio::test]
+async fn grouping_that_does_not_fit_into_memory_goes_on_on_disk_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(all_told(dir.path())).unwrap();
+    let answer = store.query_as("ann", GROUPS, small()).await.unwrap();
+    assert_eq!(answer.row_count(), 1);
+    let (ended, dropped) = store.take_ended_queries();
+    assert_eq!((ended.len(), dropped), (1, 0));
+    let told = &ended[0];
+    assert_eq!(
+        (told.end, told.asker, told.user.as_str()),
+        (QueryEnd::Answered, Asker::User, "ann")
+    );
+    assert!(told.spilled_bytes > 1 << 20, "{told:?}");
+    assert!(told.memory_bytes > 0 && told.memory_bytes <= 12 << 20, "{told:?}");
+    assert!(told.cpu > Duration::from_millis(10), "{told:?}");
+    assert!(told.cpu < told.duration * 8, "{told:?}");
+    assert_eq!(spilled_files(dir.path()), 0);
+    let sorted = "select count(*) filter (where value < before) from (select value, lag(value) over (order by value) as before
+        from (select value from generate_series(1, 500000) order by (value * 7919) % 500009))";
+    assert_eq!(number(&store, sorted).await, 0);
+    assert!(store.take_ended_queries().0.iter().all(|query| query.spilled_bytes == 0));
+}
+
+#[tokio::test]
+async fn sorting_on_disk_gives_the_same_order_as_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(all_told(dir.path())).unwrap();
+    let sql = "select value, (value * 7919) % 300007 as place, repeat('x', 100) as pad
+        from generate_series(1, 300000) order by place";
+    let limits = QueryLimits { rows: 400_000, answer_bytes: 256 << 20, ..QueryLimits::default() };
+    let in_memory = store.query(sql, limits).await.unwrap();
+    let on_disk = store.query(sql, QueryLimits { memory_bytes: 16 << 20, ..limits }).await.unwrap();
+    let (ended, _) = store.take_ended_queries();
+    assert_eq!(ended[0].spilled_bytes, 0, "{ended:?}");
+    assert!(ended[1].spilled_bytes > 0, "{ended:?}");
+    let whole = |answer: &weir_store::QueryResult| {
+        arrow_cast::pretty::pretty_format_batches(&answer.batches).unwrap().to_string()
+    };
+    assert!(whole(&in_memory) == whole(&on_disk));
+}
+
+#[tokio::test]
+async fn each_limit_ends_a_query_with_its_own_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = StoreOptions { query_spill_bytes: 1 << 20, ..all_told(dir.path()) };
+    let store = Store::open(settings).unwrap();
+    store.append(parcel(7, 0, 50_000)).await.unwrap();
+    store.flush().await.unwrap();
+
+    let error = refused(&store, JOIN, small()).await;
+    assert!(error.message.contains("more than 8 MiB of memory"), "{error}");
+    let error = refused(&store, GROUPS, small()).await;
+    assert!(error.message.contains("no more room on the disk"), "{error}");
+    let limits = QueryLimits { timeout: Duration::from_millis(200), ..QueryLimits::default() };
+    let error = refused(&store, ENDLESS, limits).await;
+    assert!(error.message.contains("stopped after 0.2 s"), "{error}");
+    let limits = QueryLimits { read_bytes: 10_000, ..QueryLimits::default() };
+    let error = refused(&store, "select body from log", limits).await;
+    assert!(error.message.contains("stopped at 9.7 KiB read"), "{error}");
+    let limits = QueryLimits { answer_bytes: 10_000, ..QueryLimits::default() };
+    let error = refused(&store, "select body, source from log", limits).await;
+    assert!(error.message.contains("larger than 9.7 KiB"), "{error}");
+
+    let (ended, _) = store.take_ended_queries();
+    let ends: Vec<QueryEnd> = ended.iter().map(|query| query.end).collect();
+    use QueryEnd::{Answer, Memory, Read, Spill, Time};
+    assert_eq!(ends, [Memory, Spill, Time, Read, Answer], "{ended:?}");
+    assert!(ended[3].read_bytes > 10_000 && ended[3].reads > 0, "{ended:?}");
+    assert_eq!(spilled_files(dir.path()), 0);
+    assert_eq!(number(&store, "select count(*) from log").await, 50_000);
+}
+
+#[tokio::test]
+async fn memory_of_all_queries_together_is_limited_too_and_rules_have_their_own() {
+    let store = Store::open(StoreOptions {
+        query_memory_bytes: 8 << 20,
+        query_spill_bytes: 0,
+        ..options(tempfile::tempdir().unwrap().path())
+    });
+    let store = store.unwrap();
+    let error = refused(&store, JOIN, QueryLimits::default()).await;
+    assert!(error.message.contains("more than"), "{error}");
+    let rule = QueryLimits::of_rule(10, Duration::from_secs(30));
+    let answer =
+        store.query("select count(distinct value) from generate_series(1, 1000)", rule).await;
+    assert_eq!(answer.unwrap().row_count(), 1);
+}
+
+#[tokio::test]
+async fn rows_come_in_and_rules_run_while_users_keep_every_thread_busy() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(all_told(dir.path())).unwrap();
+    let busy: Vec<_> = (0..6)
+        .map(|_| {
+            let store = std::sync::Arc::clone(&store);
+            tokio::spawn(async move { store.query(ENDLESS, QueryLimits::default()).await })
+        })
+        .collect();
+    tokio::time::timeout(Duration::from_secs(20), async {
+        for at in 0..20 {
+            store.append(parcel(7, at * 100, (at + 1) * 100)).await.unwrap();
+            let rule = QueryLimits::of_rule(10, Duration::from_secs(10));
+            let answer = store.query("select count(*) from log", rule).await.unwrap();
+            assert_eq!(answer.row_count(), 1);
+        }
+    })
+    .await
+    .expect("neither waits for the queries of users");
+    busy.iter().for_each(tokio::task::JoinHandle::abort);
+    let mut cancelled = 0;
+    eventually(async || {
+        let (ended, _) = store.take_ended_queries();
+        cancelled += ended.iter().filter(|query| query.end == QueryEnd::Cancelled).count();
+        cancelled == 6
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_slow_and_stopped_queries_are_told_and_what_a_kill_left_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = StoreOptions { slow_query: Duration::from_secs(60), ..options(dir.path()) };
+    let store = Store::open(slow.clone()).unwrap();
+    number(&store, "select count(*) from log").await;
+    assert!(store.query("select nothing", QueryLimits::default()).await.is_err());
+    assert!(store.take_ended_queries().0.is_empty());
+    drop(store);
+    std::fs::write(dir.path().join("spill/77.arrow"), "left").unwrap();
+    let store = Store::open(slow).unwrap();
+    assert_eq!(spilled_files(dir.path()), 0);
+    let limits = QueryLimits { timeout: Duration::from_millis(50), ..QueryLimits::default() };
+    refused(&store, ENDLESS, limits).await;
+    let (ended, _) = store.take_ended_queries();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].ts, weir_tables::Clock::now(&*clock()));
+}

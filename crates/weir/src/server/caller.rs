@@ -1,0 +1,81 @@
+//! Who sends a request, and how many queries each may have running.
+//!
+//! The name is that of HTTP Basic's user when there is one, else the peer's address. It is no proof of anything: it says
+//! in `slow_query` who asked, and keeps one asker from taking every turn.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+tokio::task_local! {
+    /// Address of the connection that a task serves.
+    pub(super) static PEER: IpAddr;
+    /// Who sent the request that a task answers.
+    static CALLER: Arc<str>;
+}
+
+/// Names longer than this are cut.
+const NAME_CHARS_MAX: usize = 64;
+/// Callers without a running query are forgotten above this many.
+const KNOWN_MAX: usize = 1000;
+
+/// Answers a request in the name of `user`, or of the address it came from.
+pub(super) async fn as_caller<T>(user: Option<&str>, answer: impl Future<Output = T>) -> T {
+    let address = || PEER.try_with(|peer| peer.to_canonical().to_string()).unwrap_or_default();
+    let name = user.map(str::to_owned).filter(|name| !name.is_empty()).unwrap_or_else(address);
+    let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+    CALLER.scope(name.into(), answer).await
+}
+
+/// Who sent the request that this task answers; empty when it answers none.
+pub(super) fn caller() -> Arc<str> {
+    CALLER.try_with(Arc::clone).unwrap_or_else(|_| "".into())
+}
+
+/// Turns of each caller.
+pub(crate) struct Callers {
+    each: usize,
+    turns: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+}
+
+impl Callers {
+    /// So many queries of each may run at one time.
+    pub(crate) fn new(each: usize) -> Self {
+        Self { each, turns: Mutex::default() }
+    }
+
+    /// Waits until this caller may run one more.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        let turns = {
+            let mut known = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() > KNOWN_MAX {
+                known.retain(|_, turns| Arc::strong_count(turns) > 1);
+            }
+            let turns =
+                known.entry(caller()).or_insert_with(|| Arc::new(Semaphore::new(self.each)));
+            Arc::clone(turns)
+        };
+        turns.acquire_owned().await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_caller_waits_for_its_own_turns_only() {
+        let callers = Callers::new(1);
+        let mine = as_caller(Some("me"), callers.turn()).await;
+        let second = std::pin::pin!(as_caller(Some("me"), callers.turn()));
+        assert!(futures::poll!(second).is_pending());
+        let other = PEER.scope([10, 0, 0, 7].into(), as_caller(None, callers.turn()));
+        assert!(other.await.is_some());
+        drop(mine);
+        assert!(as_caller(Some("me"), callers.turn()).await.is_some());
+        let name = PEER.scope([10, 0, 0, 7].into(), as_caller(Some(""), async { caller() }));
+        assert_eq!(&*name.await, "10.0.0.7");
+    }
+}
