@@ -9,13 +9,22 @@ clear = "60s"
 key = ["server"]
 explained_by = ["app.down", "app.slow", "tcp.listen_overflow", "wire.loss", "app.fd_limit", "wire.bandwidth_cap"]
 needs = ["request"]
-when = """
+when = [
+  """
 select 1 from request
 where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy'
   and (http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%'))
 group by host, server_address, proxy_frontend
 having count(*) >= 10
-limit 1"""
+limit 1""",
+  """
+select 1 from request
+where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy'
+group by host, coalesce(server_address, proxy_frontend, 'any name')
+having count(*) >= 100
+  and count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) > 0.05 * count(*)
+limit 1""",
+]
 subject = "clients of {server}"
 summary = "clients of {server} on {host} closed {aborts} of {requests} requests in the last minute before the answer ({abort_ratio:%}), half of them within {patience_seconds:duration}; {past_text}"
 why = "nginx writes 499 and HAProxy C… when the client closes first: it is the client's patience, not an error of ours. Either answers have become slower than people wait, or the clients changed: an app's own time-out, a health check, a page that cancels its requests."

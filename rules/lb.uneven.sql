@@ -9,7 +9,13 @@ clear = "3m"
 key = ["pool"]
 explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "app.error_outlier"]
 needs = ["request", "config_directive"]
-when = "select host from request where tier = 'proxy' and coalesce(proxy_server, upstream_address) is not null and ts > $now - interval '60 seconds' and ts <= $now group by host having count(*) >= 100 limit 1"
+when = [
+  """
+select 1 from config_directive where directive = 'server' and ts > $now - interval '2 hours' and ts <= $now
+union all select 1 from request where proxy_backend is not null and ts > $now - interval '3 minutes' and ts <= $now
+limit 1""",
+  "select host from request where tier = 'proxy' and coalesce(proxy_server, upstream_address) is not null and ts > $now - interval '60 seconds' and ts <= $now group by host having count(*) >= 100 limit 1",
+]
 subject = "pool {pool} on {host}"
 summary = "{busiest} gets {times:.1} times the mean of the {members} members of {pool} on {host}: {busiest_requests} of {requests} requests in 3 minutes, and so in each of the three{method_text}"
 why = "The busiest member is full while others are idle, so the pool is as slow as that one and has less room than it seems. When it fails, its whole load moves at once."
