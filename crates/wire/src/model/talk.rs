@@ -534,7 +534,9 @@ impl Ears for Talk<'_> {
 
     fn command(&mut self, name: &[u8]) {
         let wants_text = self.world.wants_rows;
-        if let Some(exchange) = self.newest().filter(|_| wants_text) {
+        // A server that answers half a command has ended the request that it belongs to.
+        let Some(exchange) = self.newest() else { return };
+        if wants_text {
             let method = String::from_utf8_lossy(name).into_owned();
             exchange.text = Some(Box::new(Text { method, ..Text::default() }));
         }

@@ -227,3 +227,17 @@ fn requests_to_databases_have_a_command_an_error_and_times() {
         report.tiers.iter().map(|tier| (tier.port, tier.protocol, tier.errors_5xx)).collect();
     assert_eq!(protocols, [(3306, "mysql", 1), (6379, "redis", 1)]);
 }
+
+#[test]
+fn an_answer_to_half_a_command_ends_its_request_once() {
+    let mut play = Play::default();
+    let line = &mut play.open(6379, 0, 1);
+    play.data(line, CLIENT, 10, b"*1\r\n$4");
+    play.data(line, SERVER, 12, b"+PONG\r\n");
+    play.data(line, CLIENT, 14, b"\r\nPING\r\n*1\r\n$4\r\nINFO\r\n");
+    play.data(line, SERVER, 16, b"+\r\n");
+    let (report, rows) = play.run(Options::default());
+    assert_eq!((report.tiers[0].requests, report.tiers[0].responses), (2, 2));
+    let commands: Vec<_> = rows.databases.iter().map(|(command, _)| command.as_str()).collect();
+    assert_eq!(commands, ["", "INFO"]);
+}
