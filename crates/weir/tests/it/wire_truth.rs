@@ -176,6 +176,7 @@ fn every_story_is_the_same_in_other_formats() {
         Format { is_pcapng: true, is_nanosecond: true, link: Link::Vlan, ..plain },
         Format { is_ipv6: true, ..plain },
         Format { snap_bytes: 96, ..plain },
+        Format { snap_bytes: 96, is_ipv6: true, link: Link::Vlan, ..plain },
     ];
     let cases: Vec<(Recipe, Format)> =
         stories().flat_map(|recipe| formats.map(|format| (recipe, format))).collect();
