@@ -3,6 +3,7 @@
 //! Run as `cargo xtask bench NAME`, which builds weir first. What the figures must reach stands in each page.
 
 mod blaster;
+mod caches;
 pub mod capture;
 mod capture_command;
 mod data;

@@ -39,7 +39,7 @@ fn main() {
         #[expect(clippy::cast_precision_loss, reason = "counts and sizes are below 2^53")]
         let (packets, bytes) = (report.packets as f64, bytes as f64);
         println!(
-            "{packets:.0} packets, {wall:.2} s, {cpu:.2} CPU-s: {:.2} M/s wall, {:.2} M/s CPU, {:.2} GB/s CPU, {}",
+            "{packets:.0} packets, {wall:.3} s, {cpu:.3} CPU-s: {:.2} M/s wall, {:.2} M/s CPU, {:.2} GB/s CPU, {}",
             packets / wall / 1e6,
             packets / cpu / 1e6,
             bytes / cpu / 1e9,

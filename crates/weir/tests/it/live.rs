@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::faults::ONE_AT_A_TIME;
@@ -49,13 +50,18 @@ impl Scene {
 
     /// A weir whose tap is on `interface` of the server's namespace, without limits that a busy machine would meet.
     fn watch(&self, interface: &str) -> Weir {
+        self.watch_with(interface, "67108864")
+    }
+
+    /// The same with a ring of so many bytes.
+    fn watch_with(&self, interface: &str, ring_bytes: &str) -> Weir {
         let mut command = serve("up", &self.dir.path().join("data"));
         quiet(&mut command);
         command
             .env("WEIR_WIRE_INTERFACES", format!("{}/{interface}", self.server.name))
             .env("WEIR_WIRE_PORTS", "8080")
             .env("WEIR_WIRE_CPU_PERCENT", "400")
-            .env("WEIR_WIRE_RING_BYTES", "67108864")
+            .env("WEIR_WIRE_RING_BYTES", ring_bytes)
             .env("WEIR_WIRE_REQUESTS_PER_SECOND", "10000000");
         let weir = Weir::start(command);
         let ran = "select count(*) from collector_run where collector = 'wire' and is_success";
@@ -147,6 +153,24 @@ fn loopback_is_counted_once() {
     let weir = scene.watch("lo");
     scene.load(&scene.server, "http://127.0.0.1:8080/");
     agree(&weir, scene.logged());
+}
+
+/// The tap stands still under load until its ring is full: the slices that this touches say so, and judge nothing.
+#[test]
+fn slices_with_losses_say_so_and_give_no_verdict() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let Some(scene) = Scene::set("live-lost") else { return };
+    let weir = scene.watch_with("lo", "2097152");
+    let id = i32::try_from(weir.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(id, Signal::STOP).expect("it runs");
+    scene.load(&scene.server, "http://127.0.0.1:8080/");
+    kill_process(id, Signal::CONT).expect("it runs");
+    let lost = "select count(*) from wire_slice where tap_drops > 0";
+    wait_for("the loss is in a slice", PATIENCE, || (weir.number(lost) > 0).then_some(()));
+    let unsure = format!("{lost} and is_lossy and verdict = 'unknown'");
+    assert_eq!(weir.number(&unsure), weir.number(lost));
+    let judged = "select count(*) from wire_slice where is_lossy and verdict <> 'unknown'";
+    assert_eq!(weir.number(judged), 0);
 }
 
 #[test]

@@ -266,7 +266,7 @@ impl Framer {
         if partial.is_some() {
             return self.head_in_pieces(partial, is_request, input, listener);
         }
-        let head = read(is_request, input.bytes);
+        let mut head = read(is_request, input.bytes);
         match head.end() {
             Some(end) => {
                 let body = head.tell(false, listener);
@@ -274,6 +274,7 @@ impl Framer {
                 self.enter(body, listener);
             }
             None if input.is_cut() => {
+                head.guess(input.length);
                 let body = head.tell(true, listener);
                 input.consume(u64::MAX, listener);
                 self.enter(body, listener);
@@ -391,7 +392,20 @@ fn read(is_request: bool, bytes: &[u8]) -> Head<'_> {
     }
 }
 
+/// What `HTTP/1.1 100 Continue` takes: no final answer in use is as long.
+const CONTINUE_BYTES: u64 = 25;
+
 impl Head<'_> {
+    /// Of a response whose status is cut off altogether, the length tells whether it is final.
+    fn guess(&mut self, length: u64) {
+        if let Self::Response(head, _) = self
+            && head.class == 0
+            && length == CONTINUE_BYTES
+        {
+            head.class = 1;
+        }
+    }
+
     fn end(&self) -> Option<usize> {
         let (Self::Request(_, end) | Self::Response(_, end)) = self;
         *end

@@ -19,6 +19,8 @@ pub(crate) struct RequestHead<'a> {
 pub(crate) struct ResponseHead {
     /// 0 when the capture cuts it.
     pub(crate) status: u16,
+    /// The status' first digit, which may be there when the rest is cut; 0 when it is not.
+    pub(crate) class: u8,
     pub(crate) content_length: Option<u64>,
     pub(crate) is_chunked: bool,
 }
@@ -114,9 +116,11 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
     let mut lines = Lines { bytes, at: 0, end: None };
     let (_, rest) = word(lines.next().unwrap_or_default());
     let (status, _) = word(rest);
+    let class = status.first().map_or(0, |digit| digit.wrapping_sub(b'0'));
     let status = Some(status).filter(|status| status.len() == 3).and_then(number);
     let mut head = ResponseHead {
         status: status.and_then(|status| u16::try_from(status).ok()).unwrap_or(0),
+        class: if (1..=5).contains(&class) { class } else { 0 },
         ..ResponseHead::default()
     };
     for line in &mut lines {

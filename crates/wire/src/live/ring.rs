@@ -309,5 +309,16 @@ mod tests {
         for length in 0..block.len() {
             walk(&block[..length], &mut |_| {});
         }
+        arbtest::arbtest(|u| {
+            let mut bytes = block.clone();
+            for _ in 0..u.int_in_range(0..=8)? {
+                let at = u.choose_index(bytes.len())?;
+                bytes[at] = u.arbitrary()?;
+            }
+            let mut held = 0;
+            walk(&bytes, &mut |raw| held += raw.bytes.len());
+            assert!(held <= 9 * bytes.len(), "{held}");
+            Ok(())
+        });
     }
 }

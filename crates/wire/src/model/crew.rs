@@ -5,26 +5,31 @@
 //!  any thread: when all jobs of the oldest block are done, its events go to the ledger in the order of packets
 //! ```
 //! A caller that has nothing to wait for but jobs takes one itself, so two threads share the work evenly whatever it is
-//! made of. Blocks in flight are bounded: the caller waits when there are too many.
+//! made of. A thread prefers the groups that it worked on last: their connections are in its core's cache, and fetching
+//! them from another's costs more than the work. Blocks in flight are bounded: the caller waits when there are too many.
 
 use std::collections::VecDeque;
-use std::iter::Peekable;
+use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::vec::IntoIter;
+use std::vec::Drain;
 
 use super::SHARDS;
 use super::entry::Entry;
 use super::event::{Ask, Closed, Done, Out, Told};
 use super::gate::Pass;
 use super::ledger::Ledger;
-use super::shard::Shard;
+use super::shard::{AT_END, Shard};
 use super::slice::Slice;
 use crate::packet::Packet;
 
 /// Blocks that are worked on at once.
 const FLIGHTS_MAX: usize = 3;
+/// Groups for each thread: who is done early finds something to do.
+const GROUPS_A_THREAD: usize = 8;
+/// The number of the caller's thread.
+const CALLER: usize = 0;
 
 /// Threads and the blocks they work on.
 pub(crate) struct Crew {
@@ -64,8 +69,11 @@ struct Queue {
     flights: VecDeque<Arc<Flight>>,
     /// One bit for each group that somebody works on.
     busy: u32,
-    /// Somebody keeps the ledger.
+    /// Of each group, the thread that worked on it last.
+    owners: Vec<usize>,
+    /// Somebody keeps the ledger, and who did so last.
     is_kept: bool,
+    keeper: usize,
     is_over: bool,
     /// A thread panicked: nobody may wait for it.
     is_broken: bool,
@@ -74,8 +82,6 @@ struct Queue {
 /// A block in work.
 struct Flight {
     batch: Batch,
-    /// Of each group: of each of its shards, what came of it.
-    outputs: Vec<Mutex<Vec<Output>>>,
     left: AtomicUsize,
 }
 
@@ -83,6 +89,8 @@ struct Flight {
 #[derive(Default)]
 struct Batch {
     parts: Vec<Part>,
+    /// Of each group: what came of each of its shards.
+    outputs: Vec<Mutex<Vec<Output>>>,
     /// The shard of each packet.
     order: Vec<u8>,
     now: i64,
@@ -101,9 +109,9 @@ struct Part {
     shards: u32,
 }
 
+/// What came of a shard; its room is used again.
 #[derive(Default)]
 struct Output {
-    shard: usize,
     out: Out,
     slices: Vec<(u16, u32, Box<Slice>)>,
 }
@@ -149,7 +157,7 @@ impl Part {
     }
 
     /// Works on all packets of a group; `step` is how many groups there are.
-    fn run(&self, batch: &Batch, group: usize, shards: &mut [Shard]) -> Vec<Output> {
+    fn run(&self, batch: &Batch, group: usize, shards: &mut [Shard], outputs: &mut [Output]) {
         let step = batch.parts.len();
         for entry in &self.entries {
             let buffer = match self.buffers.get(usize::from(entry.buffer)) {
@@ -161,14 +169,14 @@ impl Part {
             let shard = &mut shards[entry.shard() / step];
             shard.packet(entry.at, &entry.packet(payload), entry.pass(), batch.start_ns);
         }
-        let used = |(number, _): &(usize, &mut Shard)| self.shards >> number & 1 == 1;
         let numbers = (group..).step_by(step);
-        let outputs = numbers.zip(shards).filter(used).map(|(number, shard)| {
-            shard.end_block(batch.now);
-            let slices = shard.take_slices(batch.slice);
-            Output { shard: number, out: shard.world.out.take(), slices }
-        });
-        outputs.collect()
+        for ((number, shard), output) in numbers.zip(shards).zip(outputs) {
+            if self.shards >> number & 1 == 1 {
+                shard.end_block(batch.now);
+                std::mem::swap(&mut shard.world.out, &mut output.out);
+                output.slices = shard.take_slices(batch.slice);
+            }
+        }
     }
 }
 
@@ -177,8 +185,9 @@ impl Shared {
         match job {
             Job::Group(flight, group) => {
                 let batch = &flight.batch;
-                let outputs = batch.parts[group].run(batch, group, &mut lock(&self.groups[group]));
-                *lock(&flight.outputs[group]) = outputs;
+                let mut outputs = lock(&batch.outputs[group]);
+                batch.parts[group].run(batch, group, &mut lock(&self.groups[group]), &mut outputs);
+                drop(outputs);
                 flight.left.fetch_sub(1, Ordering::AcqRel);
                 drop(flight);
                 lock(&self.queue).busy &= !(1 << group);
@@ -197,12 +206,12 @@ impl Shared {
         self.has_done.notify_one();
     }
 
-    /// What a thread does until there is nothing more to do.
-    fn work(&self) {
+    /// What the thread with this number does until there is nothing more to do.
+    fn work(&self, me: usize) {
         let _guard = Guard(self);
         let mut queue = lock(&self.queue);
         loop {
-            match queue.take() {
+            match queue.take(me) {
                 Some(job) => {
                     drop(queue);
                     self.run(job);
@@ -230,17 +239,29 @@ impl Drop for Guard<'_> {
 }
 
 impl Queue {
-    /// The ledger first, since it frees a block; else the oldest job whose group nobody works on.
-    fn take(&mut self) -> Option<Job> {
+    /// What the thread `me` does next. What it did last comes first, since it has that in its cache; then the ledger,
+    /// since it frees a block; else the oldest job whose group nobody works on.
+    fn take(&mut self, me: usize) -> Option<Job> {
         let is_done = |first: &Arc<Flight>| first.left.load(Ordering::Acquire) == 0;
-        if !self.is_kept && self.flights.front().is_some_and(is_done) {
-            self.is_kept = true;
-            return self.flights.pop_front().map(Job::Ledger);
+        let has_events = !self.is_kept && self.flights.front().is_some_and(is_done);
+        if has_events && self.keeper == me {
+            return self.take_ledger(me);
         }
-        let at = self.jobs.iter().position(|(_, group)| self.busy >> group & 1 == 0)?;
+        let free = |(_, group): &(Arc<Flight>, usize)| self.busy >> group & 1 == 0;
+        let own = self.jobs.iter().position(|job| free(job) && self.owners[job.1] == me);
+        if own.is_none() && has_events {
+            return self.take_ledger(me);
+        }
+        let at = own.or_else(|| self.jobs.iter().position(free))?;
         let (flight, group) = self.jobs.remove(at)?;
         self.busy |= 1 << group;
+        self.owners[group] = me;
         Some(Job::Group(flight, group))
+    }
+
+    fn take_ledger(&mut self, me: usize) -> Option<Job> {
+        (self.is_kept, self.keeper) = (true, me);
+        self.flights.pop_front().map(Job::Ledger)
     }
 
     /// Blocks that are not in the ledger.
@@ -253,26 +274,31 @@ impl Flight {
     /// All groups are done: their events are told in the order of packets.
     fn take_in(&self, ledger: &mut Ledger) {
         let batch = &self.batch;
-        let mut readers: [Reader; SHARDS] = std::array::from_fn(|_| Reader::new(Output::default()));
-        for outputs in &self.outputs {
-            for output in lock(outputs).drain(..) {
-                let number = output.shard;
-                readers[number] = Reader::new(output);
-            }
+        let mut outputs: [Output; SHARDS] = std::array::from_fn(|_| Output::default());
+        let step = batch.outputs.len();
+        for (number, output) in outputs.iter_mut().enumerate() {
+            *output = std::mem::take(&mut lock(&batch.outputs[number % step])[number / step]);
         }
         ledger.start_ns = batch.start_ns;
+        let mut readers = outputs.each_mut().map(Reader::new);
+        let mut next_at = readers.each_ref().map(Reader::next_at);
         for (at, number) in (0..).zip(&batch.order) {
-            let number = usize::from(*number);
-            if readers[number].next_at == at {
-                readers[number].tell(ledger, number, at);
+            let number = usize::from(*number) % SHARDS;
+            if next_at[number] == at {
+                next_at[number] = readers[number].tell(ledger, number, at);
             }
         }
-        for (number, reader) in readers.iter_mut().enumerate() {
+        for (number, mut reader) in readers.into_iter().enumerate() {
             ledger.slice = batch.slice;
-            reader.tell(ledger, number, u32::MAX);
-            ledger.add_slices(number, std::mem::take(&mut reader.slices));
+            reader.tell(ledger, number, AT_END);
+            ledger.add_slices(number, reader.slices.drain(..));
         }
         ledger.end_block(batch.slice);
+        for (number, mut output) in outputs.into_iter().enumerate() {
+            output.out.events.clear();
+            output.out.text.clear();
+            lock(&batch.outputs[number % step])[number / step] = output;
+        }
     }
 }
 
@@ -280,31 +306,41 @@ impl Crew {
     /// A crew of the caller and as many `helpers`.
     pub(crate) fn new(shards: Vec<Shard>, ledger: Ledger, helpers: usize) -> Self {
         let helpers = helpers.min(SHARDS - 1);
-        // Two groups a thread: who is done early finds something to do.
-        let count = (2 * (helpers + 1)).min(SHARDS);
+        let count = (GROUPS_A_THREAD * (helpers + 1)).min(SHARDS);
         let mut groups: Vec<Vec<Shard>> = (0..count).map(|_| Vec::new()).collect();
         for (number, shard) in shards.into_iter().enumerate() {
             groups[number % count].push(shard);
         }
         let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue::default()),
+            queue: Mutex::new(Queue {
+                owners: (0..count).map(|group| group % (helpers + 1)).collect(),
+                ..Queue::default()
+            }),
             has_jobs: Condvar::new(),
             has_done: Condvar::new(),
             groups: groups.into_iter().map(Mutex::new).collect(),
             spare: Mutex::default(),
             ledger: Mutex::new(Some(ledger)),
         });
-        let thread = |_| {
+        let thread = |number| {
             let shared = Arc::clone(&shared);
-            std::thread::spawn(move || shared.work())
+            std::thread::spawn(move || shared.work(number))
         };
-        let threads = (0..helpers).map(thread).collect();
+        let threads = (CALLER + 1..=helpers).map(thread).collect();
         let batch = Self::batch(count);
         Self { shared, threads, batch, groups: count }
     }
 
     fn batch(groups: usize) -> Batch {
-        Batch { parts: (0..groups).map(|_| Part::default()).collect(), ..Batch::default() }
+        let outputs = |group: usize| {
+            let shards = (group..SHARDS).step_by(groups);
+            Mutex::new(shards.map(|_| Output::default()).collect())
+        };
+        Batch {
+            parts: (0..groups).map(|_| Part::default()).collect(),
+            outputs: (0..groups).map(outputs).collect(),
+            ..Batch::default()
+        }
     }
 
     /// Adds a packet to the block.
@@ -337,9 +373,8 @@ impl Crew {
         (batch.now, batch.slice) = (now, slice);
         batch.start_ns = start_ns;
         let jobs: Vec<usize> = (0..count).filter(|group| batch.parts[*group].shards != 0).collect();
-        let outputs = (0..count).map(|_| Mutex::default()).collect();
         let left = AtomicUsize::new(jobs.len());
-        let flight = Arc::new(Flight { batch, outputs, left });
+        let flight = Arc::new(Flight { batch, left });
         let mut queue = lock(&self.shared.queue);
         queue.jobs.extend(jobs.into_iter().map(|group| (Arc::clone(&flight), group)));
         queue.flights.push_back(flight);
@@ -353,7 +388,7 @@ impl Crew {
         let mut queue = lock(&self.shared.queue);
         while queue.in_flight() > limit {
             assert!(!queue.is_broken, "a thread that worked on the capture panicked");
-            queue = match queue.take() {
+            queue = match queue.take(CALLER) {
                 Some(job) => {
                     drop(queue);
                     self.shared.run(job);
@@ -400,35 +435,41 @@ impl Drop for Crew {
 }
 
 /// Reads one shard's events of a block, packet by packet.
-struct Reader {
-    events: Peekable<IntoIter<Told>>,
-    asks: IntoIter<Ask>,
-    dones: IntoIter<Done>,
-    closed: IntoIter<Closed>,
-    text: Vec<u8>,
-    slices: Vec<(u16, u32, Box<Slice>)>,
-    /// The packet that the next event belongs to.
-    next_at: u32,
+struct Reader<'a> {
+    events: slice::Iter<'a, Told>,
+    asks: Drain<'a, Ask>,
+    dones: Drain<'a, Done>,
+    closed: Drain<'a, Closed>,
+    text: &'a [u8],
+    slices: &'a mut Vec<(u16, u32, Box<Slice>)>,
 }
 
-impl Reader {
-    fn new(Output { out, slices, .. }: Output) -> Self {
-        let Out { events, asks, dones, closed, text } = out;
-        let mut events = events.into_iter().peekable();
-        let next_at = events.peek().map_or(u32::MAX, |told| told.at);
-        let (asks, dones, closed) = (asks.into_iter(), dones.into_iter(), closed.into_iter());
-        Self { events, asks, dones, closed, text, slices, next_at }
+impl<'a> Reader<'a> {
+    fn new(output: &'a mut Output) -> Self {
+        let Output { out: Out { events, asks, dones, closed, text }, slices } = output;
+        let (asks, dones, closed) = (asks.drain(..), dones.drain(..), closed.drain(..));
+        Self { events: events.iter(), asks, dones, closed, text, slices }
     }
 
-    /// Takes in the events of the packet `at`.
-    fn tell(&mut self, ledger: &mut Ledger, shard: usize, at: u32) {
-        let Self { events, asks, dones, closed, text, next_at, .. } = self;
-        while let Some(told) = events.next_if(|told| told.at == at) {
-            if at != u32::MAX {
+    /// The packet that the next event belongs to.
+    fn next_at(&self) -> u32 {
+        self.events.as_slice().first().map_or(AT_END, |told| told.at)
+    }
+
+    /// Takes in the events of the packet `at`; which packet the next one belongs to.
+    #[inline]
+    fn tell(&mut self, ledger: &mut Ledger, shard: usize, at: u32) -> u32 {
+        let Self { events, asks, dones, closed, text, .. } = self;
+        while let Some(told) = events.as_slice().first() {
+            if told.at != at {
+                return told.at;
+            }
+            if at != AT_END {
                 ledger.slice = told.slice;
             }
             ledger.event(shard, told.event, asks, dones, closed, text);
+            events.next();
         }
-        *next_at = events.peek().map_or(u32::MAX, |told| told.at);
+        AT_END
     }
 }

@@ -76,17 +76,3 @@ pub(crate) struct Out {
     pub(crate) closed: Vec<Closed>,
     pub(crate) text: Vec<u8>,
 }
-
-impl Out {
-    /// All of it; room for as much is made at once.
-    pub(crate) fn take(&mut self) -> Self {
-        let room = Self {
-            events: Vec::with_capacity(self.events.len()),
-            asks: Vec::with_capacity(self.asks.len()),
-            dones: Vec::with_capacity(self.dones.len()),
-            closed: Vec::with_capacity(self.closed.len()),
-            text: Vec::with_capacity(self.text.len()),
-        };
-        std::mem::replace(self, room)
-    }
-}

@@ -432,21 +432,37 @@ impl Ledger {
         }
     }
 
-    /// Nothing more comes.
-    pub(crate) fn end(&mut self) {
+    /// Nothing more comes; so many threads may work on what that asks for.
+    pub(crate) fn end(&mut self, threads: usize) {
         let Self { tiers, start_ns, slice_ns, .. } = self;
-        for tier in tiers {
+        for tier in tiers.iter_mut() {
             let Tier { slices, idle, .. } = tier;
             idle.drain(&mut |from, to| {
                 each_slice(*start_ns, *slice_ns, from, to, |slice, ns| {
                     slices.at(slice).idle_ns += ns;
                 });
             });
-            slices.seal_all();
         }
+        let mut open: Vec<&mut Slice> =
+            tiers.iter_mut().flat_map(|tier| tier.slices.all()).collect();
+        let share = open.len().div_ceil(threads.max(1)).max(1);
+        std::thread::scope(|scope| {
+            let mut shares = open.chunks_mut(share);
+            let own = shares.next();
+            for share in shares {
+                scope.spawn(|| seal(share));
+            }
+            own.map(seal)
+        });
         // A sink hands on what it still has when it goes.
         self.sink = None;
     }
+}
+
+fn seal(slices: &mut [&mut Slice]) {
+    slices.iter_mut().for_each(|slice| {
+        slice.seal();
+    });
 }
 
 /// What a database's error is called by itself.

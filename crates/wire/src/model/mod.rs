@@ -98,7 +98,7 @@ const SERVERS_MAX: usize = 65_536;
 /// Parts of the connections; always as many, so that the answer does not depend on the number of threads.
 const SHARDS: usize = 16;
 /// A block ends after so many packets, bytes of payload, or nanoseconds.
-const BLOCK_PACKETS: u32 = 1024;
+const BLOCK_PACKETS: u32 = 2048;
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_NS: i64 = 2_000_000_000;
 
@@ -241,7 +241,7 @@ impl Model {
             ledger.absorb(number, shard);
         }
         ledger.skipped.merge(&gate.skipped);
-        ledger.end();
+        ledger.end(gate.options.threads);
         (gate, *ledger)
     }
 }

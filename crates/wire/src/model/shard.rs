@@ -61,7 +61,7 @@ pub(crate) struct Part {
 }
 
 /// The place of events that belong to the end of a block.
-const AT_END: u32 = u32::MAX;
+pub(crate) const AT_END: u32 = u32::MAX;
 
 impl Shard {
     /// The shard with this number; all of them together follow as many connections as the options say.

@@ -226,10 +226,9 @@ impl Slices {
             .collect()
     }
 
-    pub(crate) fn seal_all(&mut self) {
-        self.items.iter_mut().flatten().for_each(|slice| {
-            slice.seal();
-        });
+    /// All of them that something happened in.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Slice> {
+        self.items.iter_mut().flatten().map(|slice| &mut **slice)
     }
 }
 

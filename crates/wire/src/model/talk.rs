@@ -425,9 +425,11 @@ impl Listener for Talk<'_> {
 
     fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body {
         if self.connection.current == NONE {
-            match head.status {
-                100..=199 => {}
-                200.. if self.connection.has_cut_requests => self.begin_hidden_request(),
+            match head.class {
+                1 => {}
+                class if self.connection.has_cut_requests && (class > 1 || is_cut) => {
+                    self.begin_hidden_request();
+                }
                 _ => self.world.tier_mut(self.connection.tier).unasked += 1,
             }
         }
@@ -444,7 +446,7 @@ impl Listener for Talk<'_> {
                 self.end_response();
                 Body::Opaque
             }
-            100..=199 => {
+            _ if head.class == 1 => {
                 self.is_interim = true;
                 Body::None
             }
@@ -534,7 +536,9 @@ impl Ears for Talk<'_> {
 
     fn command(&mut self, name: &[u8]) {
         let wants_text = self.world.wants_rows;
-        if let Some(exchange) = self.newest().filter(|_| wants_text) {
+        // A server that answers half a command has ended the request that it belongs to.
+        let Some(exchange) = self.newest() else { return };
+        if wants_text {
             let method = String::from_utf8_lossy(name).into_owned();
             exchange.text = Some(Box::new(Text { method, ..Text::default() }));
         }

@@ -423,7 +423,8 @@ fn seen(connection: &Connection) -> ConnectionSeen {
         server: connection.server(),
         protocol: connection.protocol,
         first_ts: connection.first_ts,
-        last_ts: connection.last_ts,
+        // A packet of another processor may be older than the first.
+        last_ts: connection.last_ts.max(connection.first_ts),
         syns: connection.syn_count,
         synacks: connection.synack_count,
         syn_wait_us: known(connection.syn_wait_us),

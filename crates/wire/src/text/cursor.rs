@@ -53,8 +53,18 @@ impl<'a> Cursor<'a> {
 pub(super) fn digits(text: &[u8]) -> (u64, usize) {
     match text.first_chunk().map(|eight| digits_of_eight(*eight)) {
         Some((number, count)) if count < 8 => (number, count),
-        Some((number, _)) => more_digits(text, number, 8),
+        Some((number, _)) => long_digits(text, number),
         None => more_digits(text, 0, 0),
+    }
+}
+
+/// The same when there are eight of them at least: clocks and absolute numbers have up to ten.
+#[inline]
+fn long_digits(text: &[u8], first: u64) -> (u64, usize) {
+    const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+    match text.get(8..).and_then(|rest| rest.first_chunk()).map(|next| digits_of_eight(*next)) {
+        Some((number, count)) if count < 8 => (first * POWERS[count] + number, 8 + count),
+        _ => more_digits(text, first, 8),
     }
 }
 

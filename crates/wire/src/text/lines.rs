@@ -7,8 +7,8 @@ use std::io::Read;
 /// Bytes of a line that are kept: a packet of 64 KiB in hexadecimal takes a line of 120 only.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that are read at once.
-const READ_BYTES: usize = 1 << 20;
+/// Bytes that are read at once: they should still be in the core's own cache when their lines are looked at.
+const READ_BYTES: usize = 256 << 10;
 
 /// Lines of a stream.
 pub struct Lines<R> {
@@ -73,13 +73,15 @@ impl<R: Read> Lines<R> {
     }
 
     fn fill(&mut self) -> std::io::Result<()> {
-        if self.buffer.len() - self.to < READ_BYTES {
+        // What is left of a line goes to the front, unless it is long: then when there is no room behind it.
+        if self.to - self.from < READ_BYTES / 8 || self.buffer.len() - self.to < READ_BYTES {
             self.buffer.copy_within(self.from..self.to, 0);
             self.to -= self.from;
             self.from = 0;
         }
+        let end = (self.to + READ_BYTES).min(self.buffer.len());
         let read = loop {
-            match self.input.read(&mut self.buffer[self.to..]) {
+            match self.input.read(&mut self.buffer[self.to..end]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 other => break other?,
             }

@@ -157,14 +157,20 @@ fn a_snap_length_of_few_bytes_leaves_counts_and_times() {
 
 #[test]
 fn requests_behind_the_snap_length_are_known_by_their_answers() {
-    let mut play = Play::default();
-    let line = &mut play.open(80, 0, 1);
-    play.data(line, CLIENT, 10, [get("/a"), get("/b"), get("/c")].concat());
-    (0..3).for_each(|n| play.data(line, SERVER, 20 + n, ok(5)));
-    play.packets.iter_mut().for_each(|packet| packet.captured = 24);
-    let (report, rows) = play.run(Options::default());
-    assert_eq!((report.tiers[0].requests, report.tiers[0].responses), (3, 3));
-    assert_eq!(rows.requests.iter().map(|row| row.2).collect::<Vec<_>>(), [10, 11, 12]);
+    // Of a status, 96 bytes of IPv6 with timestamps leave the first digit, and with a VLAN tag nothing.
+    let hints = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n";
+    let proceed = "HTTP/1.1 100 Continue\r\n\r\n";
+    for (captured, interim) in [(24, hints), (12, hints), (10, hints), (9, proceed), (6, proceed)] {
+        let mut play = Play::default();
+        let line = &mut play.open(80, 0, 1);
+        play.data(line, CLIENT, 10, [get("/a"), get("/b"), get("/c")].concat());
+        play.data(line, SERVER, 15, interim);
+        (0..3).for_each(|n| play.data(line, SERVER, 20 + n, ok(5)));
+        play.packets.iter_mut().for_each(|packet| packet.captured = captured);
+        let (report, rows) = play.run(Options::default());
+        assert_eq!((report.tiers[0].requests, report.tiers[0].responses), (3, 3), "{captured}");
+        assert_eq!(rows.requests.iter().map(|row| row.2).collect::<Vec<_>>(), [10, 11, 12]);
+    }
 }
 
 #[test]
@@ -226,4 +232,18 @@ fn requests_to_databases_have_a_command_an_error_and_times() {
     let protocols: Vec<_> =
         report.tiers.iter().map(|tier| (tier.port, tier.protocol, tier.errors_5xx)).collect();
     assert_eq!(protocols, [(3306, "mysql", 1), (6379, "redis", 1)]);
+}
+
+#[test]
+fn an_answer_to_half_a_command_ends_its_request_once() {
+    let mut play = Play::default();
+    let line = &mut play.open(6379, 0, 1);
+    play.data(line, CLIENT, 10, b"*1\r\n$4");
+    play.data(line, SERVER, 12, b"+PONG\r\n");
+    play.data(line, CLIENT, 14, b"\r\nPING\r\n*1\r\n$4\r\nINFO\r\n");
+    play.data(line, SERVER, 16, b"+\r\n");
+    let (report, rows) = play.run(Options::default());
+    assert_eq!((report.tiers[0].requests, report.tiers[0].responses), (2, 2));
+    let commands: Vec<_> = rows.databases.iter().map(|(command, _)| command.as_str()).collect();
+    assert_eq!(commands, ["", "INFO"]);
 }
