@@ -169,7 +169,7 @@ async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
     }
     builder.max_header_size(limits.head_bytes);
     let for_service = Rc::clone(serving);
-    let service = service_fn(move |request| handle(Rc::clone(&for_service), request));
+    let service = service_fn(move |request| handle(&for_service, request));
     let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
     let mut connection = Box::pin(connection);
     let mut is_known = false;
@@ -286,7 +286,7 @@ async fn serve_h2(serving: Rc<Serving>, io: Io, limits: &Limits) {
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
     let for_service = Rc::clone(&serving);
-    let service = service_fn(move |request| handle(Rc::clone(&for_service), request));
+    let service = service_fn(move |request| handle(&for_service, request));
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let conn = Arc::clone(&serving.conn);
     let mut is_known = false;

@@ -38,7 +38,7 @@ const TRIES_MAX: u32 = 3;
 const QUEUE_LOOK: Duration = Duration::from_millis(100);
 
 /// A request until it has an answer.
-struct Exchange {
+pub(crate) struct Exchange {
     serving: Rc<Serving>,
     live: Rc<Live>,
     record: OpenRecord,
@@ -58,19 +58,14 @@ struct Miss {
     may_move: bool,
 }
 
-/// Passes a request on; the answer is the backend's, or says why there is none.
-pub(crate) async fn proxy(
-    serving: Rc<Serving>,
-    record: OpenRecord,
-    request: Request<Incoming>,
-) -> Response<Answer> {
-    let exchange = Exchange::new(serving, record, request);
-    exchange.run().await
-}
-
 impl Exchange {
-    fn new(serving: Rc<Serving>, mut record: OpenRecord, request: Request<Incoming>) -> Self {
-        let live = serving.worker.live();
+    /// A request to pass on.
+    pub(crate) fn new(
+        serving: Rc<Serving>,
+        live: Rc<Live>,
+        mut record: OpenRecord,
+        request: Request<Incoming>,
+    ) -> Self {
         let (mut parts, body) = request.into_parts();
         let wants_upgrade = headers::wants_upgrade(&parts);
         let on_upgrade = if wants_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
@@ -93,17 +88,21 @@ impl Exchange {
         Self { serving, live, record, parts, body, fate, may_repeat, on_upgrade, tried }
     }
 
-    async fn run(mut self) -> Response<Answer> {
+    /// The answer is the backend's, or says why there is none.
+    pub(crate) async fn run(&mut self) -> Response<Answer> {
+        // What came before this took no time to speak of: one look at the clock serves both.
+        let mut now = self.record.head;
         loop {
-            let place = match self.find_place().await {
-                Ok(place) => place,
+            let (place, found) = match self.find_place(now).await {
+                Ok(found) => found,
                 Err(failure) => return self.give_up(failure),
             };
             let backend = Arc::clone(&place.backend);
-            let miss = match self.attempt(place).await {
+            let miss = match self.attempt(place, found).await {
                 Ok(sent) => return self.relay(sent),
                 Err(miss) => miss,
             };
+            now = now_ns();
             let tries = self.record.upstream.as_ref().map_or(0, |upstream| upstream.tries);
             let is_whole = self.parts.is_some();
             if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.live.pool.may_retry() {
@@ -114,20 +113,18 @@ impl Exchange {
         }
     }
 
-    /// A place at a backend; waits in the queue while all are full.
-    async fn find_place(&mut self) -> Result<Place, Failure> {
+    /// A place at a backend, and when it was found; waits in the queue while all are full.
+    async fn find_place(&mut self, began: u64) -> Result<(Place, u64), Failure> {
         let pool = Arc::clone(&self.live.pool);
-        let began = now_ns();
-        let mut queued = None;
+        let (mut queued, mut now) = (None, began);
         loop {
-            let now = now_ns();
             let (random, client) = (self.serving.worker.random(), self.serving.conn.client.ip());
             match pool.choose(now, random, client, &self.tried) {
                 Ok(place) => {
                     if queued.is_some() {
                         self.record.queue_ns += now - began;
                     }
-                    return Ok(place);
+                    return Ok((place, now));
                 }
                 // The only backend there is may be asked again: its connection was old, perhaps.
                 Err(NoBackend::None) if !self.tried.is_empty() => self.tried.clear(),
@@ -141,8 +138,9 @@ impl Exchange {
                         pool.settings.queue_wait.saturating_sub(Duration::from_nanos(now - began));
                     // Looked at again in between: a place of the configuration before this one tells nobody here.
                     let _ = tokio::time::timeout(left.min(QUEUE_LOOK), queue.room()).await;
+                    now = now_ns();
                     if left.is_zero() {
-                        self.record.queue_ns += now_ns() - began;
+                        self.record.queue_ns += now - began;
                         return Err(Failure::QueueTimeout);
                     }
                 }
@@ -151,9 +149,9 @@ impl Exchange {
     }
 
     /// One try at one backend.
-    async fn attempt(&mut self, place: Place) -> Result<Sent, Miss> {
+    async fn attempt(&mut self, place: Place, now: u64) -> Result<Sent, Miss> {
         let backend = &place.backend;
-        let now = self.begin_try(backend);
+        self.begin_try(backend, now);
         let reused = match self.live.pool.settings.proxy_header {
             ProxyHeader::Off => self.serving.worker.rested(backend.address, now),
             _ => None,
@@ -181,9 +179,8 @@ impl Exchange {
         }
     }
 
-    /// Notes the try in the record; when it began.
-    fn begin_try(&mut self, backend: &Arc<Backend>) -> u64 {
-        let now = now_ns();
+    /// Notes the try in the record.
+    fn begin_try(&mut self, backend: &Arc<Backend>, now: u64) {
         let before = self.record.upstream.take();
         self.record.upstream = Some(UpstreamRecord {
             backend: Arc::clone(backend),
@@ -195,7 +192,6 @@ impl Exchange {
             response_ns: None,
             before_ns: before.as_ref().map_or(0, |one| one.before_ns + now - one.started),
         });
-        now
     }
 
     fn try_started(&self) -> u64 {
@@ -257,13 +253,13 @@ impl Exchange {
     }
 
     /// The edge's own answer.
-    fn give_up(mut self, failure: Failure) -> Response<Answer> {
+    fn give_up(&mut self, failure: Failure) -> Response<Answer> {
         self.record.failure = Some(failure);
-        own_answer(self.record, status_of(failure), failure.as_str())
+        own_answer(self.record.take(), status_of(failure), failure.as_str())
     }
 
     /// The backend's answer.
-    fn relay(mut self, sent: Sent) -> Response<Answer> {
+    fn relay(&mut self, sent: Sent) -> Response<Answer> {
         let Sent { response, upstream, place, wait, now } = sent;
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
@@ -273,13 +269,14 @@ impl Exchange {
         }
         self.record.status = status.as_u16();
         if status == StatusCode::SWITCHING_PROTOCOLS {
+            let (record, serving) = (self.record.take(), Rc::clone(&self.serving));
             return tunnel::switch(
                 parts,
                 *upstream,
                 place,
-                self.record,
-                self.serving,
-                self.on_upgrade,
+                record,
+                serving,
+                self.on_upgrade.take(),
             );
         }
         let timeout = parts.headers.get(headers::KEEP_ALIVE).and_then(headers::keep_alive_timeout);
@@ -291,10 +288,10 @@ impl Exchange {
             headers::tell_id(&mut parts.headers, self.record.request_id.as_ref());
         }
         let may_rest = self.live.pool.settings.proxy_header == ProxyHeader::Off;
-        let record = self.record;
+        let record = self.record.take();
         let under_way = UnderWay { upstream, place, wait, record, may_rest };
-        let mut relay =
-            Relay { body, under_way: Some(under_way), serving: self.serving, error: None };
+        let serving = Rc::clone(&self.serving);
+        let mut relay = Relay { body, under_way: Some(under_way), serving, error: None };
         if relay.is_end_stream() {
             relay.complete();
             return Response::from_parts(parts, Answer::Own(None));
