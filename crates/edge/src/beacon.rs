@@ -161,16 +161,12 @@ struct Said<'a> {
     kind: &'static str,
     sequence: Option<i64>,
     visible: Option<f64>,
-    /// In the order of [`TIMES`].
+    /// DNS, connecting, first byte, last byte, document ready, loaded, first paint, largest paint, interaction.
     times: [Option<f64>; 9],
     layout_shift: Option<f64>,
     wants_nothing: bool,
     is_absurd: bool,
 }
-
-/// Names of [`Said::times`]: DNS, connecting, first byte, last byte, document ready, loaded, first paint, largest paint,
-/// interaction.
-const TIMES: [&[u8]; 9] = [b"d", b"c", b"b", b"r", b"o", b"l", b"fp", b"lp", b"ix"];
 
 impl<'a> Said<'a> {
     fn parse(query: &'a str) -> Self {
@@ -205,11 +201,16 @@ impl<'a> Said<'a> {
             }
             b"s" => self.visible = self.time(value).map(|ms| ms / 1000.0),
             b"ls" => self.layout_shift = number(value).filter(|n| (0.0..1e6).contains(n)),
-            _ => {
-                if let Some(at) = TIMES.iter().position(|time| *time == name) {
-                    self.times[at] = self.time(value);
-                }
-            }
+            b"d" => self.times[0] = self.time(value),
+            b"c" => self.times[1] = self.time(value),
+            b"b" => self.times[2] = self.time(value),
+            b"r" => self.times[3] = self.time(value),
+            b"o" => self.times[4] = self.time(value),
+            b"l" => self.times[5] = self.time(value),
+            b"fp" => self.times[6] = self.time(value),
+            b"lp" => self.times[7] = self.time(value),
+            b"ix" => self.times[8] = self.time(value),
+            _ => {}
         }
     }
 
