@@ -8,9 +8,11 @@ use http::header::{
     CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version, request};
 
 use crate::conn::Conn;
+use crate::destination::Protocol;
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -128,6 +130,26 @@ fn own_host(parts: &request::Parts) -> Option<HeaderValue> {
         return None;
     }
     HeaderValue::try_from(parts.uri.authority()?.as_str()).ok()
+}
+
+/// Says to whom the request goes in the way of the protocol: by `Host`, or by the target (RFC 9113 §8.3.1).
+pub(crate) fn address(parts: &mut request::Parts, protocol: Protocol) {
+    if !protocol.is_h2() {
+        return;
+    }
+    parts.version = Version::HTTP_2;
+    let host = parts.headers.remove(HOST);
+    parts.headers.remove(CONNECTION);
+    parts.headers.remove(UPGRADE);
+    let authority = host.as_ref().map_or(&b"localhost"[..], HeaderValue::as_bytes);
+    let mut target = parts.uri.clone().into_parts();
+    target.scheme = Some(if protocol.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
+    target.authority = Authority::try_from(authority).ok();
+    if target.path_and_query.is_none() {
+        target.path_and_query = Some(PathAndQuery::from_static("/"));
+    }
+    // A host that cannot be in a target was refused before it came here.
+    parts.uri = Uri::from_parts(target).unwrap_or_default();
 }
 
 fn origin_form(uri: &Uri) -> Uri {

@@ -18,8 +18,9 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::backend::{Backend, Waiting};
 use crate::body::{Answer, BodyFate, RequestBody};
+use crate::destination::Protocol;
 use crate::headers;
-use crate::pool::{NoBackend, Place};
+use crate::pool::{NoBackend, Place, Pool};
 use crate::proxy_header;
 use crate::record::{Failure, UpstreamRecord};
 use crate::relay::{Relay, UnderWay};
@@ -40,6 +41,7 @@ const QUEUE_LOOK: Duration = Duration::from_millis(100);
 /// A request until it has an answer.
 pub(crate) struct Exchange {
     serving: Rc<Serving>,
+    pool: Arc<Pool>,
     live: Rc<Live>,
     record: OpenRecord,
     /// Kept when the request may be sent again; else taken when it is sent.
@@ -62,10 +64,11 @@ impl Exchange {
     /// A request to pass on.
     pub(crate) fn new(
         serving: Rc<Serving>,
-        live: Rc<Live>,
+        pool: Arc<Pool>,
         mut record: OpenRecord,
         request: Request<Incoming>,
     ) -> Self {
+        let live = serving.worker.live();
         let (mut parts, body) = request.into_parts();
         let wants_upgrade = headers::wants_upgrade(&parts);
         let on_upgrade = if wants_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
@@ -85,7 +88,7 @@ impl Exchange {
         };
         let (parts, body) = (Some(parts), Some(body));
         let tried = Vec::new();
-        Self { serving, live, record, parts, body, fate, may_repeat, on_upgrade, tried }
+        Self { serving, pool, live, record, parts, body, fate, may_repeat, on_upgrade, tried }
     }
 
     /// The answer is the backend's, or says why there is none.
@@ -105,7 +108,7 @@ impl Exchange {
             now = now_ns();
             let tries = self.record.upstream.as_ref().map_or(0, |upstream| upstream.tries);
             let is_whole = self.parts.is_some();
-            if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.live.pool.may_retry() {
+            if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.pool.may_retry() {
                 return self.give_up(miss.failure);
             }
             backend.totals.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -115,7 +118,7 @@ impl Exchange {
 
     /// A place at a backend, and when it was found; waits in the queue while all are full.
     async fn find_place(&mut self, began: u64) -> Result<(Place, u64), Failure> {
-        let pool = Arc::clone(&self.live.pool);
+        let pool = Arc::clone(&self.pool);
         let (mut queued, mut now) = (None, began);
         loop {
             let (random, client) = (self.serving.worker.random(), self.serving.conn.client.ip());
@@ -152,8 +155,8 @@ impl Exchange {
     async fn attempt(&mut self, place: Place, now: u64) -> Result<Sent, Miss> {
         let backend = &place.backend;
         self.begin_try(backend, now);
-        let reused = match self.live.pool.settings.proxy_header {
-            ProxyHeader::Off => self.serving.worker.rested(backend.address, now),
+        let reused = match self.pool.settings.proxy_header {
+            ProxyHeader::Off => self.serving.worker.rested(backend, now, &self.pool.settings),
             _ => None,
         };
         let is_reused = reused.is_some();
@@ -165,13 +168,13 @@ impl Exchange {
         let may_move = self.may_repeat;
         let wait = self.serving.worker.waits.add(backend.address, now, may_move);
         let waiting = Waiting::new(backend, now);
-        let result = send(&mut upstream, self.message(), &wait).await;
+        let result = send(&mut upstream, self.message(backend.protocol), &wait).await;
         drop(waiting);
         let now = now_ns();
         match result {
             Ok(response) => {
                 backend.answered(now, now.saturating_sub(self.try_started()));
-                self.live.pool.answered();
+                self.pool.answered();
                 wait.touch(now);
                 Ok(Sent { response, upstream, place, wait, now })
             }
@@ -199,12 +202,12 @@ impl Exchange {
     }
 
     async fn connect(&mut self, backend: &Arc<Backend>, began: u64) -> Result<Box<Upstream>, Miss> {
-        let settings = &self.live.pool.settings;
+        let settings = &self.pool.settings;
         let conn = &self.serving.conn;
         let preface =
             proxy_header::write(settings.proxy_header, conn.client, conn.listener.address);
         let limits = &self.live.settings.limits;
-        let result = Upstream::connect(backend, settings, limits, preface).await;
+        let result = Upstream::connect(backend, &self.pool, limits, preface).await;
         let now = now_ns();
         if let Some(upstream) = &mut self.record.upstream {
             upstream.connect_ns += now - began;
@@ -218,14 +221,17 @@ impl Exchange {
     }
 
     /// The request to send: a copy when it may be sent again.
-    fn message(&mut self) -> Request<RequestBody> {
-        if self.may_repeat
-            && let Some(parts) = &self.parts
-        {
-            return Request::from_parts(parts.clone(), RequestBody::Empty);
-        }
-        let parts = self.parts.take().expect("a request is sent again only when it came back");
-        Request::from_parts(parts, self.body.take().unwrap_or(RequestBody::Empty))
+    fn message(&mut self, protocol: Protocol) -> Request<RequestBody> {
+        let (mut parts, body) = match &self.parts {
+            Some(parts) if self.may_repeat => (parts.clone(), RequestBody::Empty),
+            _ => {
+                let parts = self.parts.take();
+                let parts = parts.expect("a request is sent again only when it came back");
+                (parts, self.body.take().unwrap_or(RequestBody::Empty))
+            }
+        };
+        headers::address(&mut parts, protocol);
+        Request::from_parts(parts, body)
     }
 
     /// What a try that gave no answer means for the backend and for the request.
@@ -241,7 +247,7 @@ impl Exchange {
         }
         // An old connection that ends says nothing about the backend; nor does a stall twice.
         let is_stale = is_reused && failure == Failure::EmptyAnswer;
-        let settings = &self.live.pool.settings;
+        let settings = &self.pool.settings;
         if !is_stale && failure != Failure::BackendStalled && backend.failed(now_ns(), settings) {
             tracing::warn!("backend `{}` is out: {}", backend.name, failure.as_str());
         }
@@ -287,7 +293,7 @@ impl Exchange {
         if self.live.settings.beacon.is_some() {
             headers::tell_id(&mut parts.headers, self.record.request_id.as_ref());
         }
-        let may_rest = self.live.pool.settings.proxy_header == ProxyHeader::Off;
+        let may_rest = self.pool.settings.proxy_header == ProxyHeader::Off;
         let record = self.record.take();
         let under_way = UnderWay { upstream, place, wait, record, may_rest };
         let serving = Rc::clone(&self.serving);
@@ -321,7 +327,7 @@ async fn send(
     request: Request<RequestBody>,
     wait: &WaitKey,
 ) -> Result<Response<Incoming>, Lost> {
-    let mut sending = pin!(upstream.sender.try_send_request(request));
+    let mut sending = pin!(upstream.send(request));
     std::future::poll_fn(|cx| {
         let is_over = upstream.drive(cx);
         let lost = |failure| Poll::Ready(Err(Lost { failure, message: None }));

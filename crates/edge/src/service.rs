@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
@@ -64,11 +65,11 @@ pub(crate) fn handle(serving: &Rc<Serving>, request: Request<Incoming>) -> Answe
         };
         return Answering::Later(Box::pin(answer));
     }
-    if live.pool.backends.is_empty() {
-        return now(own_answer(record, StatusCode::NOT_FOUND, "there is only a beacon here"));
-    }
+    let Some(pool) = live.pool(&parts).map(Arc::clone) else {
+        return now(own_answer(record, StatusCode::NOT_FOUND, "no backend is for this"));
+    };
     let request = Request::from_parts(parts, body);
-    let mut exchange = Exchange::new(Rc::clone(serving), live, record, request);
+    let mut exchange = Exchange::new(Rc::clone(serving), pool, record, request);
     Answering::Later(Box::pin(async move { finished(exchange.run().await, closes) }))
 }
 
