@@ -215,6 +215,36 @@ fn routes_choose_the_pool_and_change_while_it_runs() {
 }
 
 #[test]
+fn trailers_pass_through_two_edges_with_http2_between_them() {
+    let app = backend(|asked| {
+        asked.answer(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: grpc-status\r\n\r\n\
+             2\r\nok\r\n0\r\ngrpc-status: 7\r\n\r\n",
+        );
+        true
+    });
+    let h2c = |mut settings: Settings| {
+        settings.listeners[0].is_h2c = true;
+        Lab::start(settings)
+    };
+    let inner = h2c(settings(&[app]));
+    let mut between = settings(&[]);
+    let text = format!("h2c://{}", inner.address);
+    between.backends = vec![BackendSettings::parse(&text).expect("a backend")];
+    let outer = h2c(between);
+    let output = Command::new("curl")
+        .args(["--silent", "--max-time", "20", "--http2-prior-knowledge", "--dump-header", "-"])
+        .args(["--header", "TE: trailers", &format!("http://{}/x", outer.address)])
+        .output()
+        .expect("curl is installed by `cargo xtask test`");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("HTTP/2 200") && said.contains("grpc-status: 7"), "{said}");
+    let (inner, outer) = (inner.request(), outer.request());
+    assert_eq!(inner["request_id"], outer["request_id"]);
+    assert_eq!((&*inner["network_protocol_version"], &*outer["response_body_bytes"]), ("2", "2"));
+}
+
+#[test]
 fn a_client_may_speak_http2_without_tls() {
     let app = backend(|asked| asked.ok(asked.head.lines().next().expect("a line")));
     let mut settings = settings(&[app]);
