@@ -37,6 +37,7 @@ pub(crate) struct Upstream {
 type Io = TokioIo<UpstreamIo>;
 
 /// What is spoken on it. The bytes of HTTP/2 are moved by a task of hyper's; what is driven here hands requests to it.
+#[expect(clippy::large_enum_variant, reason = "an upstream is boxed as a whole")]
 enum Http {
     One(http1::SendRequest<RequestBody>, http1::Connection<Io, RequestBody>),
     Two(http2::SendRequest<RequestBody>, Box<http2::Connection<Io, RequestBody, ThisThread>>),
