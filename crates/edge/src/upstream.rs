@@ -139,9 +139,10 @@ async fn open(
     if !preface.is_empty() {
         stream.write_all(&preface).await.map_err(refused)?;
     }
-    let Some(tls) = pool.tls.as_ref().filter(|_| backend.protocol.is_tls()) else {
+    if !backend.protocol.is_tls() {
         return Ok(UpstreamStream::Plain(stream));
-    };
+    }
+    let tls = pool.tls.as_ref().expect("a pool is made with TLS when a backend speaks it");
     let secured = tls.connect(backend.protocol, &backend.host, stream).await;
     let failed = |error: std::io::Error| (Failure::ConnectTls, error.to_string());
     Ok(UpstreamStream::Tls(Box::new(secured.map_err(failed)?)))
