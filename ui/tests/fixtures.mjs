@@ -33,6 +33,27 @@ export async function weir() {
   return { url, logs, stop };
 }
 
+/** `weir edge` on a free port, with a store and a page of its own. @param {string[]} args @returns {Promise<{url: string, page: string, stop: () => Promise<void>}>} */
+export async function weirEdge(args) {
+  const dir = await mkdtemp(join(tmpdir(), 'weir-ui-edge-'));
+  const child = spawn(String(process.env.WEIR_BIN), ['edge', '--listen', '127.0.0.1:0', '--page', '127.0.0.1:0', '--data', join(dir, 'data'), ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  let said = '';
+  for await (const line of createInterface({ input: child.stdout })) {
+    said += `${line}\n`;
+    if (/http:\/\//.test(said) && /^\s*edge\s+\S+:\d+/m.test(said)) break;
+  }
+  const page = /http:\/\/[^\s/]+/.exec(said)?.[0] ?? '';
+  const url = `http://${/^\s*edge\s+(\S+:\d+)/m.exec(said)?.[1]}`;
+  child.stdout.resume();
+  const stop = async () => {
+    const ended = new Promise(resolve => child.once('exit', resolve));
+    child.kill('SIGTERM');
+    await ended;
+    await rm(dir, { recursive: true, force: true });
+  };
+  return { url, page, stop };
+}
+
 async function firstMatch(stream, pattern) {
   for await (const line of createInterface({ input: stream })) {
     const match = pattern.exec(line);

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::settings::{BackendSettings, UpstreamSettings};
+use crate::destination::{BackendSettings, Protocol};
+use crate::settings::UpstreamSettings;
 use crate::time::nanos;
 
 /// A factor of latency that changes nothing; factors are in sixteenths.
@@ -70,6 +71,9 @@ pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     /// The address as rows show it.
     pub(crate) name: String,
+    pub(crate) protocol: Protocol,
+    /// What its certificate is for.
+    pub(crate) host: String,
     pub(crate) weight: AtomicU32,
     pub(crate) totals: Totals,
     in_flight: AtomicU32,
@@ -97,6 +101,8 @@ impl Backend {
         Self {
             address: settings.address,
             name: settings.address.to_string(),
+            protocol: settings.protocol,
+            host: settings.host().to_owned(),
             weight: AtomicU32::new(settings.weight),
             totals: Totals::default(),
             in_flight: AtomicU32::new(0),
@@ -114,6 +120,12 @@ impl Backend {
             recovered_at: AtomicU64::new(0),
             learnt_idle_ns: AtomicU64::new(u64::MAX),
         }
+    }
+
+    /// Whether what is known of it holds for `settings` too.
+    pub(crate) fn is(&self, settings: &BackendSettings) -> bool {
+        (self.address, self.protocol) == (settings.address, settings.protocol)
+            && self.host == settings.host()
     }
 
     /// What it is now.

@@ -5,12 +5,11 @@
 
 use std::borrow::Cow;
 use std::pin::Pin;
-use std::rc::Rc;
 
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONTENT_TYPE, HeaderValue,
+    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT,
 };
 use http::{Method, Response, StatusCode, request};
 use http_body::Body;
@@ -37,58 +36,80 @@ const HOUR_MS: f64 = 3_600_000.0;
 const BOTS: [&[u8]; 8] =
     [b"bot", b"crawl", b"spider", b"curl/", b"wget", b"python", b"headless", b"http-client"];
 
-/// Answers a request to the beacon's path.
-pub(crate) async fn answer(
-    serving: &Rc<Serving>,
-    mut record: OpenRecord,
-    parts: &request::Parts,
-    body: Incoming,
+/// Answers a request to the beacon's path that is no POST.
+pub(crate) fn answer(
+    serving: &Serving,
+    record: OpenRecord,
+    parts: request::Parts,
 ) -> Response<Answer> {
+    let mut record = record;
     record.is_beacon = true;
-    if parts.uri.path().ends_with("/weir.js") {
-        return script(record);
-    }
-    let agent = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
     match parts.method {
+        _ if parts.uri.path().ends_with("/weir.js") => script(record),
         Method::GET | Method::HEAD => {
             let query = parts.uri.query().unwrap_or_default();
-            let is_empty = keep(serving, query, agent);
-            if is_empty { no_content(record) } else { picture(record) }
+            let is_empty = keep(serving, record.head, query, agent(&parts.headers));
+            if is_empty {
+                no_content(record, parts.headers)
+            } else {
+                picture(record, parts.headers)
+            }
         }
-        Method::POST => match read(body).await {
-            Ok(text) => {
-                for line in text.lines().filter(|line| !line.is_empty()).take(LINES_MAX) {
-                    keep(serving, line, agent);
-                }
-                no_content(record)
-            }
-            Err(failure) => {
-                record.failure = Some(failure);
-                own_answer(record, StatusCode::PAYLOAD_TOO_LARGE, failure.as_str())
-            }
-        },
-        Method::OPTIONS => no_content(record),
+        Method::OPTIONS => no_content(record, parts.headers),
         _ => own_answer(record, StatusCode::METHOD_NOT_ALLOWED, "beacons are GET or POST"),
     }
 }
 
-fn picture(mut record: OpenRecord) -> Response<Answer> {
+/// Answers a POST to the beacon's path.
+pub(crate) async fn answer_post(
+    serving: &Serving,
+    mut record: OpenRecord,
+    parts: request::Parts,
+    body: Incoming,
+) -> Response<Answer> {
+    record.is_beacon = true;
+    match read(body).await {
+        Ok(text) => {
+            let now = now_ns();
+            for line in text.lines().filter(|line| !line.is_empty()).take(LINES_MAX) {
+                keep(serving, now, line, agent(&parts.headers));
+            }
+            no_content(record, parts.headers)
+        }
+        Err(failure) => {
+            record.failure = Some(failure);
+            own_answer(record, StatusCode::PAYLOAD_TOO_LARGE, failure.as_str())
+        }
+    }
+}
+
+fn agent(headers: &HeaderMap) -> Option<&str> {
+    headers.get(USER_AGENT).and_then(|value| value.to_str().ok())
+}
+
+/// An answer in the map of the request's fields: hyper takes it for the next request, so none is made.
+fn answer_in(mut headers: HeaderMap, body: Option<Bytes>) -> Response<Answer> {
+    headers.clear();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut response = Response::new(Answer::Own(body));
+    *response.headers_mut() = headers;
+    response
+}
+
+fn picture(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
     record.status = 200;
     record.body_bytes = GIF.len() as u64;
-    let mut response = Response::new(Answer::Own(Some(Bytes::from_static(GIF))));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("image/gif"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut response = answer_in(headers, Some(Bytes::from_static(GIF)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("image/gif"));
     record.finish();
     response
 }
 
-fn no_content(mut record: OpenRecord) -> Response<Answer> {
+fn no_content(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
     record.status = 204;
-    let mut response = Response::new(Answer::Own(None));
+    let mut response = answer_in(headers, None);
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
@@ -121,11 +142,12 @@ async fn read(mut body: Incoming) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Keeps one beacon; whether it wants no picture.
-fn keep(serving: &Serving, query: &str, agent: Option<&str>) -> bool {
+/// Keeps one beacon that came at `now`; whether it wants no picture.
+fn keep(serving: &Serving, now: u64, query: &str, agent: Option<&str>) -> bool {
     let said = Said::parse(query);
-    let row = said.row(serving.conn.network(), agent);
-    serving.worker.recorder.borrow_mut().beacon(now_ns(), &row);
+    let is_program = agent.is_none_or(|agent| serving.is_bot(agent, is_bot));
+    let row = said.row(serving.conn.network(), agent, is_program);
+    serving.worker.recorder.borrow_mut().beacon(now, &row);
     said.wants_nothing
 }
 
@@ -146,48 +168,55 @@ struct Said<'a> {
     is_absurd: bool,
 }
 
-/// Names of [`Said::times`].
-const TIMES: [&str; 9] = ["d", "c", "b", "r", "o", "l", "fp", "lp", "ix"];
-
 impl<'a> Said<'a> {
     fn parse(query: &'a str) -> Self {
         let mut said = Self { kind: "other", ..Self::default() };
-        for pair in query.split('&') {
-            if let Some((key, value)) = pair.split_once('=') {
-                said.take(key, value);
+        let mut rest = query;
+        while !rest.is_empty() {
+            let end = rest.bytes().position(|byte| byte == b'&').unwrap_or(rest.len());
+            let pair = &rest[..end];
+            // All names are one or two letters.
+            if let [name, b'=', ..] = pair.as_bytes() {
+                said.take(&[*name], &pair[2..]);
+            } else if let [first, second, b'=', ..] = pair.as_bytes() {
+                said.take(&[*first, *second], &pair[3..]);
             }
+            rest = rest.get(end + 1..).unwrap_or_default();
         }
         said.times_in_order();
         said
     }
 
-    fn take(&mut self, key: &str, value: &'a str) {
-        match key {
-            "h" => self.site = short(value, 255),
-            "p" => self.page = short(value, 2048),
-            "v" => self.visit = short(value, 64),
-            "i" => self.request_id = short(value, 128),
-            "n" => self.sequence = value.parse().ok().filter(|n| (0..1 << 40).contains(n)),
-            "e" => self.wants_nothing = true,
-            "k" => {
+    fn take(&mut self, name: &[u8], value: &'a str) {
+        match name {
+            b"h" => self.site = short(value, 255),
+            b"p" => self.page = short(value, 2048),
+            b"v" => self.visit = short(value, 64),
+            b"i" => self.request_id = short(value, 128),
+            b"n" => self.sequence = value.parse().ok().filter(|n| (0..1 << 40).contains(n)),
+            b"e" => self.wants_nothing = true,
+            b"k" => {
                 let kinds = ["load", "ping", "end"];
                 self.kind = kinds.into_iter().find(|kind| *kind == value).unwrap_or("other");
             }
-            "s" => self.visible = self.time(value).map(|ms| ms / 1000.0),
-            "ls" => self.layout_shift = value.parse().ok().filter(|n: &f64| (0.0..1e6).contains(n)),
-            // All names of times are one or two letters.
-            _ if key.len() <= 2 => {
-                if let Some(at) = TIMES.iter().position(|name| *name == key) {
-                    self.times[at] = self.time(value);
-                }
-            }
+            b"s" => self.visible = self.time(value).map(|ms| ms / 1000.0),
+            b"ls" => self.layout_shift = number(value).filter(|n| (0.0..1e6).contains(n)),
+            b"d" => self.times[0] = self.time(value),
+            b"c" => self.times[1] = self.time(value),
+            b"b" => self.times[2] = self.time(value),
+            b"r" => self.times[3] = self.time(value),
+            b"o" => self.times[4] = self.time(value),
+            b"l" => self.times[5] = self.time(value),
+            b"fp" => self.times[6] = self.time(value),
+            b"lp" => self.times[7] = self.time(value),
+            b"ix" => self.times[8] = self.time(value),
             _ => {}
         }
     }
 
     /// Milliseconds; negative ones and those of hours are absurd. How long a page was visible may be long.
     fn time(&mut self, text: &str) -> Option<f64> {
-        let ms: f64 = text.parse().ok()?;
+        let ms = number(text)?;
         let is_sane = (0.0..HOUR_MS * 24.0).contains(&ms);
         self.is_absurd |= !is_sane;
         is_sane.then_some(ms)
@@ -195,9 +224,8 @@ impl<'a> Said<'a> {
 
     /// First byte, last byte, document, load come in this order; else the browser's clock has jumped.
     fn times_in_order(&mut self) {
-        let order: Vec<f64> = self.times[2..6].iter().copied().flatten().collect();
         let is_late = self.times.iter().flatten().any(|ms| *ms > HOUR_MS);
-        if is_late || order.windows(2).any(|pair| pair[0] > pair[1]) {
+        if is_late || !self.times[2..6].iter().flatten().is_sorted() {
             self.is_absurd = true;
         }
         if self.is_absurd {
@@ -205,7 +233,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    fn row<'b>(&'b self, network: &'b str, agent: Option<&'b str>) -> Beacon<'b> {
+    fn row<'b>(&'b self, network: &'b str, agent: Option<&'b str>, is_bot: bool) -> Beacon<'b> {
         let seconds = |at: usize| self.times[at].map(|ms| ms / 1000.0);
         Beacon {
             site: self.site.as_deref(),
@@ -216,7 +244,7 @@ impl<'a> Said<'a> {
             visible_seconds: self.visible,
             client_address: network,
             user_agent_original: agent,
-            is_bot: agent.is_none_or(is_bot),
+            is_bot,
             is_absurd: self.is_absurd,
             dns_seconds: seconds(0),
             connect_seconds: seconds(1),
@@ -234,18 +262,49 @@ impl<'a> Said<'a> {
     }
 }
 
+/// A number; most are whole ones of a few digits.
+fn number(text: &str) -> Option<f64> {
+    let is_small = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_small {
+        return text.parse().ok();
+    }
+    Some(text.bytes().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')).into())
+}
+
 /// A value without its encoding, if it is there and not too long. Most have none and are not copied.
 fn short(value: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
     if value.is_empty() || value.len() > bytes_max * 3 {
         return None;
     }
     let text = if value.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
-        // The decoder takes pairs; a value alone is the key of one.
-        form_urlencoded::parse(value.as_bytes()).next().map(|(text, _)| text)?
+        Cow::Owned(decoded(value))
     } else {
         Cow::Borrowed(value)
     };
     (text.len() <= bytes_max).then_some(text)
+}
+
+/// A value of a form (URL Standard §5.1): `+` is a space, `%2F` a slash; what is no UTF-8 then is replaced.
+fn decoded(value: &str) -> String {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        bytes.push(match (first, tail) {
+            (b'+', _) => b' ',
+            (b'%', [high, low, tail @ ..]) => match digit(*high).zip(digit(*low)) {
+                Some((high, low)) => {
+                    rest = tail;
+                    high << 4 | low
+                }
+                None => b'%',
+            },
+            _ => *first,
+        });
+    }
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// Whether a user agent says that it is a program.
@@ -268,7 +327,7 @@ mod tests {
         let said = Said::parse(
             "h=example.org&e=&p=%2Fa%20b&v=x1&n=4&k=load&s=15000&d=1&c=2&b=80&r=90.5&o=200&l=300&ls=0.05&zz=1",
         );
-        let row = said.row("192.0.2.0", Some("Mozilla/5.0"));
+        let row = said.row("192.0.2.0", Some("Mozilla/5.0"), false);
         assert_eq!(
             (row.site, row.page, row.visit),
             (Some("example.org"), Some("/a b"), Some("x1"))
@@ -282,7 +341,7 @@ mod tests {
     fn absurd_timings_are_said_to_be_and_not_kept() {
         for query in ["b=-5&l=3", "b=90&r=80", "l=4000000", "r=NaN", "r=1e300"] {
             let said = Said::parse(query);
-            let row = said.row("", None);
+            let row = said.row("", None, true);
             assert!(
                 row.is_absurd && row.load_seconds.is_none() && row.response_seconds.is_none(),
                 "{query}"
@@ -300,11 +359,40 @@ mod tests {
     }
 
     #[test]
+    fn values_are_decoded_as_those_of_forms() {
+        for (value, text) in [
+            ("%2Fa+b", "/a b"),
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%zz%41", "%zzA"),
+            ("%C3%A9", "é"),
+            ("%FFx", "\u{fffd}x"),
+        ] {
+            assert_eq!(short(value, 99).unwrap(), text);
+        }
+        for (text, value) in [("0", Some(0.0)), ("999999999", Some(999_999_999.0)), ("", None)] {
+            assert_eq!(number(text), value, "{text}");
+        }
+        assert_eq!((number("-1.5"), number("1e3"), number("x")), (Some(-1.5), Some(1000.0), None));
+    }
+
+    #[test]
+    fn any_text_comes_back_when_it_is_encoded() {
+        arbtest::arbtest(|u| {
+            let text = u.arbitrary::<&str>()?;
+            let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            assert_eq!(decoded(&encoded), text);
+            Ok(())
+        });
+    }
+
+    #[test]
     fn no_query_makes_it_panic() {
         arbtest::arbtest(|u| {
             let said = Said::parse(u.arbitrary::<&str>()?);
-            let row = said.row("", Some(u.arbitrary::<&str>()?));
+            let row = said.row("", Some(u.arbitrary::<&str>()?), false);
             assert!(row.load_seconds.is_none_or(|load| (0.0..=3600.0).contains(&load)));
+            is_bot(u.arbitrary::<&str>()?);
             Ok(())
         });
     }

@@ -6,10 +6,11 @@
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -102,6 +103,8 @@ pub(crate) struct Conn {
     pub(crate) client: SocketAddr,
     /// The client's address as rows show it.
     pub(crate) client_text: String,
+    /// The same, as backends are told it.
+    pub(crate) client_value: HeaderValue,
     /// The client's network, for rows that must not know more.
     pub(crate) client_network: OnceLock<String>,
     pub(crate) is_h2: bool,
@@ -112,6 +115,8 @@ pub(crate) struct Conn {
     /// When bytes last moved.
     moved: AtomicU64,
     first_byte: AtomicU64,
+    /// Reads of the request that begins now.
+    head_reads: AtomicU32,
     is_write_blocked: AtomicBool,
     is_body_wanted: AtomicBool,
     is_flushed: AtomicBool,
@@ -122,10 +127,13 @@ pub(crate) struct Conn {
 impl Conn {
     pub(crate) fn new(listener: Arc<Listener>, client: SocketAddr, is_h2: bool) -> Self {
         let now = coarse_ns();
+        let client_text = client.ip().to_canonical().to_string();
+        let client_value = HeaderValue::try_from(&client_text).expect("an address is ASCII");
         Self {
             listener,
             client,
-            client_text: client.ip().to_canonical().to_string(),
+            client_text,
+            client_value,
             client_network: OnceLock::new(),
             is_h2,
             received: AtomicU64::new(0),
@@ -134,6 +142,7 @@ impl Conn {
             since: AtomicU64::new(now),
             moved: AtomicU64::new(now),
             first_byte: AtomicU64::new(0),
+            head_reads: AtomicU32::new(0),
             is_write_blocked: AtomicBool::new(false),
             is_body_wanted: AtomicBool::new(false),
             is_flushed: AtomicBool::new(false),
@@ -181,9 +190,13 @@ impl Conn {
         self.is_body_wanted.store(is_wanted, Relaxed);
     }
 
-    /// When the first byte of the request that begins now was read.
-    pub(crate) fn take_first_byte(&self) -> Option<u64> {
-        Some(self.first_byte.swap(0, Relaxed)).filter(|at| *at > 0)
+    /// When the first byte of the request that begins now was read, and when the last one of its head was.
+    pub(crate) fn take_head_times(&self) -> (u64, u64) {
+        let (first, reads) = (self.first_byte.load(Relaxed), self.head_reads.load(Relaxed));
+        self.first_byte.store(0, Relaxed);
+        // A head that came in one piece needs no second look at the clock.
+        let head = if first > 0 && reads == 1 { first } else { now_ns() };
+        (if first > 0 { first } else { head }, head)
     }
 
     pub(crate) fn is_flushed(&self) -> bool {
@@ -227,18 +240,24 @@ impl Conn {
     }
 
     fn note_read(&self, count: u64) {
-        self.received.fetch_add(count, Relaxed);
+        add(&self.received, count);
         self.moved.store(coarse_ns(), Relaxed);
-        if self.phase.load(Relaxed) == Phase::Idle as u8 && !self.is_h2 {
+        if self.is_h2 {
+            return;
+        }
+        if self.phase.load(Relaxed) == Phase::Idle as u8 {
             self.first_byte.store(now_ns(), Relaxed);
+            self.head_reads.store(1, Relaxed);
             self.set_phase(Phase::Head);
+        } else {
+            self.head_reads.store(2, Relaxed);
         }
     }
 
     fn note_write(&self, poll: &Poll<std::io::Result<usize>>) {
         match poll {
             Poll::Ready(Ok(count)) => {
-                self.sent.fetch_add(*count as u64, Relaxed);
+                add(&self.sent, *count as u64);
                 self.moved.store(coarse_ns(), Relaxed);
                 self.is_write_blocked.store(false, Relaxed);
             }
@@ -246,6 +265,11 @@ impl Conn {
             Poll::Pending => self.is_write_blocked.store(true, Relaxed),
         }
     }
+}
+
+/// Adds to a number that only this thread changes: without the lock that `fetch_add` takes.
+fn add(total: &AtomicU64, count: u64) {
+    total.store(total.load(Relaxed) + count, Relaxed);
 }
 
 /// An address without the part that tells a person.

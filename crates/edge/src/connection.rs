@@ -18,7 +18,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 
 use crate::conn::{Conn, Io, Listener, Phase, Stream, Verdict};
 use crate::proxy_header::{self, HEADER_BYTES_MAX, Header};
@@ -57,7 +56,8 @@ pub(crate) fn accept(
         Admission { shared: Arc::clone(&worker.shared), listener: Arc::clone(listener), address };
     let _ = stream.set_nodelay(true);
     let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
-    if listener.settings.is_tls || listener.settings.has_proxy_header {
+    let settings = &listener.settings;
+    if settings.is_tls || settings.is_h2c || settings.has_proxy_header {
         tokio::task::spawn_local(open(worker, listener, stream, peer, live, admission));
     } else {
         let conn = Arc::new(Conn::new(listener, peer, false));
@@ -89,9 +89,11 @@ async fn open(
         }
     }
     let Some(acceptor) = live.tls.as_ref().filter(|_| listener.settings.is_tls) else {
-        let conn = Arc::new(Conn::new(listener, peer, false));
+        let is_h2 = listener.settings.is_h2c;
+        let conn = Arc::new(Conn::new(listener, peer, is_h2));
         let serving = Rc::new(Serving::new(Arc::clone(&conn), worker, None, admission));
-        return serve_h1(serving, Io { stream: Stream::Plain(stream), conn }).await;
+        let io = Io { stream: Stream::Plain(stream), conn };
+        return serve(serving, io, &live.settings.limits).await;
     };
     let began = now_ns();
     let stream = match tokio::time::timeout(within, acceptor.accept(stream)).await {
@@ -103,18 +105,12 @@ async fn open(
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let conn = Arc::new(Conn::new(listener, peer, is_h2));
     let serving = Rc::new(Serving::new(Arc::clone(&conn), worker, Some(took), admission));
-    serve_tls(serving, stream, conn, &live.settings.limits).await;
+    let io = Io { stream: Stream::Tls(Box::new(stream)), conn };
+    serve(serving, io, &live.settings.limits).await;
 }
 
-async fn serve_tls(
-    serving: Rc<Serving>,
-    stream: TlsStream<TcpStream>,
-    conn: Arc<Conn>,
-    limits: &Limits,
-) {
-    let is_h2 = conn.is_h2;
-    let io = Io { stream: Stream::Tls(Box::new(stream)), conn };
-    if is_h2 { serve_h2(serving, io, limits).await } else { serve_h1(serving, io).await }
+async fn serve(serving: Rc<Serving>, io: Io, limits: &Limits) {
+    if io.conn.is_h2 { serve_h2(serving, io, limits).await } else { serve_h1(serving, io).await }
 }
 
 /// Reads the header and not a byte more.
@@ -169,7 +165,7 @@ async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
     }
     builder.max_header_size(limits.head_bytes);
     let for_service = Rc::clone(serving);
-    let service = service_fn(move |request| handle(Rc::clone(&for_service), request));
+    let service = service_fn(move |request| handle(&for_service, request));
     let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
     let mut connection = Box::pin(connection);
     let mut is_known = false;
@@ -272,7 +268,7 @@ fn refuse(serving: &Serving, reason: &'static str, detail: Option<String>) {
 
 /// Streams of HTTP/2 are tasks of the same thread.
 #[derive(Clone, Copy, Debug)]
-struct ThisThread;
+pub(crate) struct ThisThread;
 
 impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for ThisThread {
     fn execute(&self, future: F) {
@@ -286,7 +282,7 @@ async fn serve_h2(serving: Rc<Serving>, io: Io, limits: &Limits) {
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
     let for_service = Rc::clone(&serving);
-    let service = service_fn(move |request| handle(Rc::clone(&for_service), request));
+    let service = service_fn(move |request| handle(&for_service, request));
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let conn = Arc::clone(&serving.conn);
     let mut is_known = false;

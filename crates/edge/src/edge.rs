@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
 
+use crate::backend_tls::BackendTls;
 use crate::conn::Listener;
 use crate::error::EdgeError;
 use crate::listen::{self, Bound};
@@ -131,7 +132,22 @@ fn thread_count(settings: &Settings) -> usize {
 }
 
 fn live(settings: &Settings, before: Option<&Live>) -> Result<Live, EdgeError> {
-    let pool = Arc::new(Pool::new(settings, before.map(|live| &*live.pool)));
+    let needs_tls = settings.backends.iter().any(|backend| backend.protocol.is_tls());
+    let backend_tls = if needs_tls { Some(BackendTls::load(&settings.backend_tls)?) } else { None };
+    let old = before.map(|live| &live.pools[..]);
+    let mut names = vec![""];
+    for route in &settings.routes {
+        if !names.contains(&route.pool.as_str()) {
+            names.push(&route.pool);
+        }
+    }
+    let pool = |name: &&str| Arc::new(Pool::new(name, settings, backend_tls.clone(), old));
+    let pools: Vec<Arc<Pool>> = names.iter().map(pool).collect();
+    let routes = settings.routes.iter().map(|route| {
+        let at = names.iter().position(|name| *name == route.pool);
+        (route.clone(), Arc::clone(&pools[at.expect("every route's pool is among the names")]))
+    });
+    let routes = routes.collect();
     let same = before.filter(|live| live.settings.certificates == settings.certificates);
     let (certificates, tls) = match same {
         Some(live) => (live.certificates.clone(), live.tls.clone()),
@@ -142,7 +158,7 @@ fn live(settings: &Settings, before: Option<&Live>) -> Result<Live, EdgeError> {
             (Some(certificates), Some(acceptor))
         }
     };
-    Ok(Live { settings: settings.clone(), pool, certificates, tls })
+    Ok(Live { settings: settings.clone(), pools, routes, certificates, tls })
 }
 
 fn start_thread(shared: &Arc<Shared>, at: usize) -> Result<Thread, EdgeError> {

@@ -8,9 +8,11 @@ use http::header::{
     CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version, request};
 
 use crate::conn::Conn;
+use crate::destination::Protocol;
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -85,12 +87,14 @@ pub(crate) fn prepare(
     let has_trailers = headers
         .get(TE)
         .is_some_and(|te| te.to_str().is_ok_and(|te| te.to_ascii_lowercase().contains("trailers")));
-    strip_hop_by_hop(headers);
+    let has_lookalike = strip_hop_by_hop(headers);
     if has_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     headers.remove(EXPECT);
-    drop_lookalikes(headers);
+    if has_lookalike {
+        drop_lookalikes(headers);
+    }
     if let Some(upgrade) = upgrade {
         headers.insert(UPGRADE, upgrade);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -98,7 +102,7 @@ pub(crate) fn prepare(
     if let Some(host) = host {
         headers.insert(HOST, host);
     }
-    let client = forwarded_for(headers, &conn.client_text);
+    let client = forwarded_for(headers, conn);
     headers.insert(FORWARDED_FOR, client);
     let scheme = if conn.listener.settings.is_tls { "https" } else { "http" };
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
@@ -110,10 +114,13 @@ pub(crate) fn prepare(
 }
 
 /// The client's address after those that the request names already, on however many lines.
-fn forwarded_for(headers: &HeaderMap, client: &str) -> HeaderValue {
+fn forwarded_for(headers: &HeaderMap, conn: &Conn) -> HeaderValue {
+    if !headers.contains_key(&FORWARDED_FOR) {
+        return conn.client_value.clone();
+    }
     let before = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let mut list = before.fold(String::new(), |list, value| list + value + ", ");
-    list.push_str(client);
+    list.push_str(&conn.client_text);
     HeaderValue::try_from(list).expect("values of headers, and an address")
 }
 
@@ -125,14 +132,51 @@ fn own_host(parts: &request::Parts) -> Option<HeaderValue> {
     HeaderValue::try_from(parts.uri.authority()?.as_str()).ok()
 }
 
+/// Says to whom the request goes in the way of the protocol: by `Host`, or by the target (RFC 9113 §8.3.1).
+pub(crate) fn address(parts: &mut request::Parts, protocol: Protocol) {
+    if !protocol.is_h2() {
+        return;
+    }
+    parts.version = Version::HTTP_2;
+    let host = parts.headers.remove(HOST);
+    parts.headers.remove(CONNECTION);
+    parts.headers.remove(UPGRADE);
+    let authority = host.as_ref().map_or(&b"localhost"[..], HeaderValue::as_bytes);
+    let mut target = parts.uri.clone().into_parts();
+    target.scheme = Some(if protocol.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
+    target.authority = Authority::try_from(authority).ok();
+    if target.path_and_query.is_none() {
+        target.path_and_query = Some(PathAndQuery::from_static("/"));
+    }
+    // A host that cannot be in a target was refused before it came here.
+    parts.uri = Uri::from_parts(target).unwrap_or_default();
+}
+
 fn origin_form(uri: &Uri) -> Uri {
     let target = uri.path_and_query().cloned();
     target.map_or_else(|| Uri::from_static("/"), Uri::from)
 }
 
-/// Removes what is for this connection only, and what `Connection` names.
-pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
+/// Removes what is for this connection only, and what `Connection` names. Whether a name has a `_` that could make it
+/// another's lookalike: most heads have none of all that, and one look at the names is enough.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
+    let (mut has_connection, mut has_hop, mut has_lookalike) = (false, false, false);
+    for name in headers.keys() {
+        let name = name.as_str();
+        match name {
+            "connection" => has_connection = true,
+            "keep-alive"
+            | "proxy-connection"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "trailer"
+            | "proxy-authenticate"
+            | "proxy-authorization" => has_hop = true,
+            _ => has_lookalike |= name.starts_with('x') && name.contains('_'),
+        }
+    }
+    if has_connection {
         let named: Vec<HeaderName> = headers
             .get_all(CONNECTION)
             .iter()
@@ -147,7 +191,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         }
         headers.remove(CONNECTION);
     }
-    for name in [
+    let hops = [
         KEEP_ALIVE,
         PROXY_CONNECTION,
         TE,
@@ -156,9 +200,11 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         TRAILER,
         PROXY_AUTHENTICATE,
         PROXY_AUTHORIZATION,
-    ] {
+    ];
+    for name in hops.iter().filter(|_| has_hop) {
         headers.remove(name);
     }
+    has_lookalike
 }
 
 fn drop_lookalikes(headers: &mut HeaderMap) {

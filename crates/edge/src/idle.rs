@@ -6,10 +6,12 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustc_hash::FxHashMap;
 
+use crate::backend::Backend;
 use crate::settings::UpstreamSettings;
 use crate::upstream::Upstream;
 
@@ -31,14 +33,15 @@ impl IdlePool {
     /// The connection that rested least, if there is one that can be used.
     pub(crate) fn take(
         &mut self,
-        backend: SocketAddr,
+        backend: &Arc<Backend>,
         now: u64,
         settings: &UpstreamSettings,
     ) -> Option<Box<Upstream>> {
-        let idle = self.by_backend.get_mut(&backend)?;
+        let idle = self.by_backend.get_mut(&backend.address)?;
         while let Some(mut upstream) = idle.pop() {
             let age = now.saturating_sub(upstream.idle_since);
-            if age >= upstream.backend.idle_ns(settings) {
+            // Another than the backend's own is of a configuration that spoke otherwise with it.
+            if age >= backend.idle_ns(settings) || !Arc::ptr_eq(&upstream.backend, backend) {
                 continue;
             }
             if upstream.is_usable() {

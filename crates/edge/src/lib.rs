@@ -9,11 +9,13 @@
 //! gets a request, when to stop waiting, what may be tried again, and a record of all of it.
 
 mod backend;
+mod backend_tls;
 mod beacon;
 mod body;
 mod check;
 mod conn;
 mod connection;
+mod destination;
 mod edge;
 mod error;
 mod headers;
@@ -37,11 +39,12 @@ mod waits;
 mod worker;
 
 pub use beacon::SCRIPT;
+pub use destination::{BackendSettings, Protocol, RouteSettings};
 pub use edge::Edge;
 pub use error::EdgeError;
 pub use record::Sink;
 pub use settings::{
-    BackendSettings, Balance, CertificateFiles, CheckSettings, Limits, ListenerSettings,
+    BackendTlsSettings, Balance, CertificateFiles, CheckSettings, Limits, ListenerSettings,
     ProxyHeader, Settings, UpstreamSettings,
 };
 pub use tls::check_certificates;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 use tokio::sync::Notify;
 
 use crate::backend::{Backend, State};
+use crate::backend_tls::BackendTls;
 use crate::settings::{Balance, Settings, UpstreamSettings};
 use crate::time::now_ns;
 
@@ -22,6 +23,8 @@ const RETRIES_SAVED: i64 = 100 * 100;
 pub(crate) struct Pool {
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) settings: UpstreamSettings,
+    /// For backends with TLS.
+    pub(crate) tls: Option<Arc<BackendTls>>,
     balance: Balance,
     /// The furthest that any backend's turns have come.
     front: AtomicU64,
@@ -43,13 +46,20 @@ pub(crate) enum NoBackend {
 }
 
 impl Pool {
-    /// A pool; backends of `before` with the same address go on with all that is known of them.
-    pub(crate) fn new(settings: &Settings, before: Option<&Self>) -> Self {
+    /// The pool called `name`; backends of `before` that stay go on with all that is known of them.
+    pub(crate) fn new(
+        name: &str,
+        settings: &Settings,
+        tls: Option<Arc<BackendTls>>,
+        before: Option<&[Arc<Self>]>,
+    ) -> Self {
         let now = now_ns();
-        let front = before.map_or(0, |pool| pool.front.load(Relaxed));
-        let backends = settings.backends.iter().map(|one| {
-            let old = before.and_then(|pool| pool.find(one.address));
-            if let Some(old) = old {
+        let known = || before.unwrap_or_default().iter().flat_map(|pool| &pool.backends);
+        let fronts = before.unwrap_or_default().iter().map(|pool| pool.front.load(Relaxed));
+        let front = fronts.max().unwrap_or(0);
+        let own = settings.backends.iter().filter(|one| one.pool == name);
+        let backends = own.map(|one| {
+            if let Some(old) = known().find(|old| old.is(one)).cloned() {
                 old.weight.store(one.weight, Relaxed);
                 if settings.check.is_none() {
                     old.forget_checks();
@@ -66,6 +76,7 @@ impl Pool {
         Self {
             backends: backends.collect(),
             settings: settings.upstream.clone(),
+            tls,
             balance: settings.balance,
             front: AtomicU64::new(front),
             is_panicking: AtomicBool::new(false),
@@ -74,10 +85,6 @@ impl Pool {
             room: Notify::new(),
             answers: AtomicU64::new(0),
         }
-    }
-
-    fn find(&self, address: std::net::SocketAddr) -> Option<Arc<Backend>> {
-        self.backends.iter().find(|backend| backend.address == address).cloned()
     }
 
     /// Chooses a backend and takes a place there; `random` decides between equals. `tried` are not chosen again unless nothing else is left.
@@ -307,7 +314,7 @@ impl Looked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::BackendSettings;
+    use crate::destination::BackendSettings;
     use std::net::IpAddr;
     use std::time::Duration;
 
@@ -317,7 +324,7 @@ mod tests {
     fn pool(balance: Balance, backends: &[&str]) -> Arc<Pool> {
         let backends = backends.iter().map(|text| BackendSettings::parse(text).unwrap());
         let settings = Settings { backends: backends.collect(), balance, ..Settings::default() };
-        Arc::new(Pool::new(&settings, None))
+        Arc::new(Pool::new("", &settings, None, None))
     }
 
     /// Many requests; `steps` is how many of them are under way at a time.
@@ -466,7 +473,7 @@ mod tests {
         };
         settings.upstream.in_flight = 1;
         settings.upstream.queue = 1;
-        let pool = Arc::new(Pool::new(&settings, None));
+        let pool = Arc::new(Pool::new("", &settings, None, None));
         let places: Vec<_> =
             (0..4).map(|at| pool.choose(1, at << 32 | at, CLIENT, &[]).unwrap()).collect();
         assert_eq!(pool.choose(1, 9, CLIENT, &[]).err(), Some(NoBackend::Full));

@@ -18,8 +18,9 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::backend::{Backend, Waiting};
 use crate::body::{Answer, BodyFate, RequestBody};
+use crate::destination::Protocol;
 use crate::headers;
-use crate::pool::{NoBackend, Place};
+use crate::pool::{NoBackend, Place, Pool};
 use crate::proxy_header;
 use crate::record::{Failure, UpstreamRecord};
 use crate::relay::{Relay, UnderWay};
@@ -38,8 +39,9 @@ const TRIES_MAX: u32 = 3;
 const QUEUE_LOOK: Duration = Duration::from_millis(100);
 
 /// A request until it has an answer.
-struct Exchange {
+pub(crate) struct Exchange {
     serving: Rc<Serving>,
+    pool: Arc<Pool>,
     live: Rc<Live>,
     record: OpenRecord,
     /// Kept when the request may be sent again; else taken when it is sent.
@@ -58,18 +60,14 @@ struct Miss {
     may_move: bool,
 }
 
-/// Passes a request on; the answer is the backend's, or says why there is none.
-pub(crate) async fn proxy(
-    serving: Rc<Serving>,
-    record: OpenRecord,
-    request: Request<Incoming>,
-) -> Response<Answer> {
-    let exchange = Exchange::new(serving, record, request);
-    exchange.run().await
-}
-
 impl Exchange {
-    fn new(serving: Rc<Serving>, mut record: OpenRecord, request: Request<Incoming>) -> Self {
+    /// A request to pass on.
+    pub(crate) fn new(
+        serving: Rc<Serving>,
+        pool: Arc<Pool>,
+        mut record: OpenRecord,
+        request: Request<Incoming>,
+    ) -> Self {
         let live = serving.worker.live();
         let (mut parts, body) = request.into_parts();
         let wants_upgrade = headers::wants_upgrade(&parts);
@@ -90,23 +88,27 @@ impl Exchange {
         };
         let (parts, body) = (Some(parts), Some(body));
         let tried = Vec::new();
-        Self { serving, live, record, parts, body, fate, may_repeat, on_upgrade, tried }
+        Self { serving, pool, live, record, parts, body, fate, may_repeat, on_upgrade, tried }
     }
 
-    async fn run(mut self) -> Response<Answer> {
+    /// The answer is the backend's, or says why there is none.
+    pub(crate) async fn run(&mut self) -> Response<Answer> {
+        // What came before this took no time to speak of: one look at the clock serves both.
+        let mut now = self.record.head;
         loop {
-            let place = match self.find_place().await {
-                Ok(place) => place,
+            let (place, found) = match self.find_place(now).await {
+                Ok(found) => found,
                 Err(failure) => return self.give_up(failure),
             };
             let backend = Arc::clone(&place.backend);
-            let miss = match self.attempt(place).await {
+            let miss = match self.attempt(place, found).await {
                 Ok(sent) => return self.relay(sent),
                 Err(miss) => miss,
             };
+            now = now_ns();
             let tries = self.record.upstream.as_ref().map_or(0, |upstream| upstream.tries);
             let is_whole = self.parts.is_some();
-            if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.live.pool.may_retry() {
+            if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.pool.may_retry() {
                 return self.give_up(miss.failure);
             }
             backend.totals.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -114,20 +116,18 @@ impl Exchange {
         }
     }
 
-    /// A place at a backend; waits in the queue while all are full.
-    async fn find_place(&mut self) -> Result<Place, Failure> {
-        let pool = Arc::clone(&self.live.pool);
-        let began = now_ns();
-        let mut queued = None;
+    /// A place at a backend, and when it was found; waits in the queue while all are full.
+    async fn find_place(&mut self, began: u64) -> Result<(Place, u64), Failure> {
+        let pool = Arc::clone(&self.pool);
+        let (mut queued, mut now) = (None, began);
         loop {
-            let now = now_ns();
             let (random, client) = (self.serving.worker.random(), self.serving.conn.client.ip());
             match pool.choose(now, random, client, &self.tried) {
                 Ok(place) => {
                     if queued.is_some() {
                         self.record.queue_ns += now - began;
                     }
-                    return Ok(place);
+                    return Ok((place, now));
                 }
                 // The only backend there is may be asked again: its connection was old, perhaps.
                 Err(NoBackend::None) if !self.tried.is_empty() => self.tried.clear(),
@@ -141,8 +141,9 @@ impl Exchange {
                         pool.settings.queue_wait.saturating_sub(Duration::from_nanos(now - began));
                     // Looked at again in between: a place of the configuration before this one tells nobody here.
                     let _ = tokio::time::timeout(left.min(QUEUE_LOOK), queue.room()).await;
+                    now = now_ns();
                     if left.is_zero() {
-                        self.record.queue_ns += now_ns() - began;
+                        self.record.queue_ns += now - began;
                         return Err(Failure::QueueTimeout);
                     }
                 }
@@ -151,11 +152,11 @@ impl Exchange {
     }
 
     /// One try at one backend.
-    async fn attempt(&mut self, place: Place) -> Result<Sent, Miss> {
+    async fn attempt(&mut self, place: Place, now: u64) -> Result<Sent, Miss> {
         let backend = &place.backend;
-        let now = self.begin_try(backend);
-        let reused = match self.live.pool.settings.proxy_header {
-            ProxyHeader::Off => self.serving.worker.rested(backend.address, now),
+        self.begin_try(backend, now);
+        let reused = match self.pool.settings.proxy_header {
+            ProxyHeader::Off => self.serving.worker.rested(backend, now, &self.pool.settings),
             _ => None,
         };
         let is_reused = reused.is_some();
@@ -167,13 +168,13 @@ impl Exchange {
         let may_move = self.may_repeat;
         let wait = self.serving.worker.waits.add(backend.address, now, may_move);
         let waiting = Waiting::new(backend, now);
-        let result = send(&mut upstream, self.message(), &wait).await;
+        let result = send(&mut upstream, self.message(backend.protocol), &wait).await;
         drop(waiting);
         let now = now_ns();
         match result {
             Ok(response) => {
                 backend.answered(now, now.saturating_sub(self.try_started()));
-                self.live.pool.answered();
+                self.pool.answered();
                 wait.touch(now);
                 Ok(Sent { response, upstream, place, wait, now })
             }
@@ -181,9 +182,8 @@ impl Exchange {
         }
     }
 
-    /// Notes the try in the record; when it began.
-    fn begin_try(&mut self, backend: &Arc<Backend>) -> u64 {
-        let now = now_ns();
+    /// Notes the try in the record.
+    fn begin_try(&mut self, backend: &Arc<Backend>, now: u64) {
         let before = self.record.upstream.take();
         self.record.upstream = Some(UpstreamRecord {
             backend: Arc::clone(backend),
@@ -195,7 +195,6 @@ impl Exchange {
             response_ns: None,
             before_ns: before.as_ref().map_or(0, |one| one.before_ns + now - one.started),
         });
-        now
     }
 
     fn try_started(&self) -> u64 {
@@ -203,12 +202,12 @@ impl Exchange {
     }
 
     async fn connect(&mut self, backend: &Arc<Backend>, began: u64) -> Result<Box<Upstream>, Miss> {
-        let settings = &self.live.pool.settings;
+        let settings = &self.pool.settings;
         let conn = &self.serving.conn;
         let preface =
             proxy_header::write(settings.proxy_header, conn.client, conn.listener.address);
         let limits = &self.live.settings.limits;
-        let result = Upstream::connect(backend, settings, limits, preface).await;
+        let result = Upstream::connect(backend, &self.pool, limits, preface).await;
         let now = now_ns();
         if let Some(upstream) = &mut self.record.upstream {
             upstream.connect_ns += now - began;
@@ -222,14 +221,17 @@ impl Exchange {
     }
 
     /// The request to send: a copy when it may be sent again.
-    fn message(&mut self) -> Request<RequestBody> {
-        if self.may_repeat
-            && let Some(parts) = &self.parts
-        {
-            return Request::from_parts(parts.clone(), RequestBody::Empty);
-        }
-        let parts = self.parts.take().expect("a request is sent again only when it came back");
-        Request::from_parts(parts, self.body.take().unwrap_or(RequestBody::Empty))
+    fn message(&mut self, protocol: Protocol) -> Request<RequestBody> {
+        let (mut parts, body) = match &self.parts {
+            Some(parts) if self.may_repeat => (parts.clone(), RequestBody::Empty),
+            _ => {
+                let parts = self.parts.take();
+                let parts = parts.expect("a request is sent again only when it came back");
+                (parts, self.body.take().unwrap_or(RequestBody::Empty))
+            }
+        };
+        headers::address(&mut parts, protocol);
+        Request::from_parts(parts, body)
     }
 
     /// What a try that gave no answer means for the backend and for the request.
@@ -245,7 +247,7 @@ impl Exchange {
         }
         // An old connection that ends says nothing about the backend; nor does a stall twice.
         let is_stale = is_reused && failure == Failure::EmptyAnswer;
-        let settings = &self.live.pool.settings;
+        let settings = &self.pool.settings;
         if !is_stale && failure != Failure::BackendStalled && backend.failed(now_ns(), settings) {
             tracing::warn!("backend `{}` is out: {}", backend.name, failure.as_str());
         }
@@ -257,13 +259,13 @@ impl Exchange {
     }
 
     /// The edge's own answer.
-    fn give_up(mut self, failure: Failure) -> Response<Answer> {
+    fn give_up(&mut self, failure: Failure) -> Response<Answer> {
         self.record.failure = Some(failure);
-        own_answer(self.record, status_of(failure), failure.as_str())
+        own_answer(self.record.take(), status_of(failure), failure.as_str())
     }
 
     /// The backend's answer.
-    fn relay(mut self, sent: Sent) -> Response<Answer> {
+    fn relay(&mut self, sent: Sent) -> Response<Answer> {
         let Sent { response, upstream, place, wait, now } = sent;
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
@@ -273,13 +275,14 @@ impl Exchange {
         }
         self.record.status = status.as_u16();
         if status == StatusCode::SWITCHING_PROTOCOLS {
+            let (record, serving) = (self.record.take(), Rc::clone(&self.serving));
             return tunnel::switch(
                 parts,
                 *upstream,
                 place,
-                self.record,
-                self.serving,
-                self.on_upgrade,
+                record,
+                serving,
+                self.on_upgrade.take(),
             );
         }
         let timeout = parts.headers.get(headers::KEEP_ALIVE).and_then(headers::keep_alive_timeout);
@@ -290,11 +293,11 @@ impl Exchange {
         if self.live.settings.beacon.is_some() {
             headers::tell_id(&mut parts.headers, self.record.request_id.as_ref());
         }
-        let may_rest = self.live.pool.settings.proxy_header == ProxyHeader::Off;
-        let record = self.record;
+        let may_rest = self.pool.settings.proxy_header == ProxyHeader::Off;
+        let record = self.record.take();
         let under_way = UnderWay { upstream, place, wait, record, may_rest };
-        let mut relay =
-            Relay { body, under_way: Some(under_way), serving: self.serving, error: None };
+        let serving = Rc::clone(&self.serving);
+        let mut relay = Relay { body, under_way: Some(under_way), serving, error: None };
         if relay.is_end_stream() {
             relay.complete();
             return Response::from_parts(parts, Answer::Own(None));
@@ -324,7 +327,7 @@ async fn send(
     request: Request<RequestBody>,
     wait: &WaitKey,
 ) -> Result<Response<Incoming>, Lost> {
-    let mut sending = pin!(upstream.sender.try_send_request(request));
+    let mut sending = pin!(upstream.send(request));
     std::future::poll_fn(|cx| {
         let is_over = upstream.drive(cx);
         let lost = |failure| Poll::Ready(Err(Lost { failure, message: None }));

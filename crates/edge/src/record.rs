@@ -26,6 +26,7 @@ const ROWS_MAX: usize = 1024;
 pub(crate) enum Failure {
     ConnectRefused,
     ConnectTimeout,
+    ConnectTls,
     NoBackend,
     QueueFull,
     QueueTimeout,
@@ -45,6 +46,7 @@ impl Failure {
         match self {
             Self::ConnectRefused => "connect_refused",
             Self::ConnectTimeout => "connect_timeout",
+            Self::ConnectTls => "connect_tls",
             Self::NoBackend => "no_backend",
             Self::QueueFull => "queue_full",
             Self::QueueTimeout => "queue_timeout",

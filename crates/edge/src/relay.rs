@@ -123,7 +123,7 @@ impl Relay {
     fn fail(&mut self, failure: Failure) {
         let Some(under_way) = self.under_way.take() else { return };
         let UnderWay { place, mut record, .. } = under_way;
-        place.backend.failed(now_ns(), &self.serving.worker.live().pool.settings);
+        place.backend.failed(now_ns(), &self.serving.worker.live().settings.upstream);
         record.failure.get_or_insert(failure);
         record.finish_now();
     }

@@ -37,14 +37,14 @@ impl Reporter {
         }
         let ts = shared.clock.now();
         let mut backends = EdgeBackendRows::default();
-        for backend in &live.pool.backends {
-            let state = backend.state(now, &live.pool.settings);
+        for (pool, backend) in live.backends() {
+            let state = backend.state(now, &pool.settings);
             let before = self.states.insert(backend.address, state);
             if before != Some(state) {
                 tell(backend, before, state);
             }
             if is_time || before != Some(state) {
-                push(&mut backends, ts, &live.settings.host, backend, state, &live.pool);
+                push(&mut backends, ts, &live.settings.host, backend, state, pool);
             }
         }
         let mut batches = Vec::new();

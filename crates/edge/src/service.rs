@@ -1,62 +1,117 @@
 //! What happens to a request: it is checked, then a beacon, or passed on.
+//!
+//! What can be answered at once is answered without a future of its own: hyper moves each future into its place, and one
+//! that could wait for a backend is large.
 
 use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
 
 use http::header::{CONNECTION, CONTENT_LENGTH};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 
 use crate::beacon;
 use crate::body::Answer;
 use crate::headers;
-use crate::proxy::{own_answer, proxy};
+use crate::proxy::{Exchange, own_answer};
 use crate::record::Failure;
 use crate::serving::{OpenRecord, Serving};
+use crate::worker::Live;
+
+/// An answer that is there, or under way.
+pub(crate) enum Answering {
+    /// `None` once it was taken.
+    Now(Option<Response<Answer>>),
+    Later(Pin<Box<dyn Future<Output = Response<Answer>>>>),
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Answer>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Now(response) => {
+                Poll::Ready(Ok(response.take().expect("a future that is ready is polled once")))
+            }
+            Self::Later(response) => response.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
 
 /// Answers one request.
-pub(crate) async fn handle(
-    serving: Rc<Serving>,
-    request: Request<Incoming>,
-) -> Result<Response<Answer>, Infallible> {
+pub(crate) fn handle(serving: &Rc<Serving>, request: Request<Incoming>) -> Answering {
     let (parts, body) = request.into_parts();
-    let mut record = serving.begin(&parts);
+    let record = serving.begin(&parts);
     let live = serving.worker.live();
-    let settings = &live.settings;
-    let is_last = serving.requests() >= settings.limits.connection_requests
-        || serving.worker.shared.is_ending.load(std::sync::atomic::Ordering::Relaxed);
-    let version = parts.version;
-    let mut response = if let Err(why) = headers::check(&parts) {
-        record.failure = Some(Failure::BadRequest);
-        own_answer(record, StatusCode::BAD_REQUEST, why)
-    } else if is_beacon(settings.beacon.as_deref(), parts.uri.path()) {
-        beacon::answer(&serving, record, &parts, body).await
-    } else if length(&parts.headers).is_some_and(|bytes| bytes > settings.limits.body_bytes) {
-        record.failure = Some(Failure::BodyTooLarge);
-        own_answer(record, StatusCode::PAYLOAD_TOO_LARGE, Failure::BodyTooLarge.as_str())
-    } else if live.pool.backends.is_empty() {
-        not_found(record)
-    } else {
-        proxy(Rc::clone(&serving), record, Request::from_parts(parts, body)).await
+    let is_last = serving.requests() >= live.settings.limits.connection_requests
+        || serving.worker.shared.is_ending.load(Relaxed);
+    let closes = is_last && parts.version != Version::HTTP_2;
+    let now = |response| Answering::Now(Some(finished(response, closes)));
+    if let Err((failure, status, why)) = check(&parts, &live) {
+        return now(refuse(record, failure, status, why));
+    }
+    if is_beacon(live.settings.beacon.as_deref(), parts.uri.path()) {
+        if parts.method != Method::POST {
+            return now(beacon::answer(serving, record, parts));
+        }
+        let serving = Rc::clone(serving);
+        let answer = async move {
+            finished(beacon::answer_post(&serving, record, parts, body).await, closes)
+        };
+        return Answering::Later(Box::pin(answer));
+    }
+    let Some(pool) = live.pool(&parts).map(Arc::clone) else {
+        return now(own_answer(record, StatusCode::NOT_FOUND, "no backend is for this"));
     };
-    if is_last && version != Version::HTTP_2 && response.status() != StatusCode::SWITCHING_PROTOCOLS
-    {
+    let request = Request::from_parts(parts, body);
+    let mut exchange = Exchange::new(Rc::clone(serving), pool, record, request);
+    Answering::Later(Box::pin(async move { finished(exchange.run().await, closes) }))
+}
+
+/// Why a request is refused: the row's reason, the status, and what the client is told.
+type Refusal = (Failure, StatusCode, &'static str);
+
+fn check(parts: &http::request::Parts, live: &Live) -> Result<(), Refusal> {
+    headers::check(parts).map_err(|why| (Failure::BadRequest, StatusCode::BAD_REQUEST, why))?;
+    let is_beacon = is_beacon(live.settings.beacon.as_deref(), parts.uri.path());
+    let limit = live.settings.limits.body_bytes;
+    if !is_beacon && length(&parts.headers).is_some_and(|bytes| bytes > limit) {
+        let failure = Failure::BodyTooLarge;
+        return Err((failure, StatusCode::PAYLOAD_TOO_LARGE, failure.as_str()));
+    }
+    Ok(())
+}
+
+fn refuse(
+    mut record: OpenRecord,
+    failure: Failure,
+    status: StatusCode,
+    why: &str,
+) -> Response<Answer> {
+    record.failure = Some(failure);
+    own_answer(record, status, why)
+}
+
+/// The last answer of a connection says so.
+fn finished(mut response: Response<Answer>, closes: bool) -> Response<Answer> {
+    if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response)
+    response
 }
 
 /// The path itself, and the script beside it.
 fn is_beacon(beacon: Option<&str>, path: &str) -> bool {
     beacon.is_some_and(|beacon| {
-        path == beacon || path.strip_prefix(beacon).is_some_and(|rest| rest == "/weir.js")
+        path.strip_prefix(beacon).is_some_and(|rest| rest.is_empty() || rest == "/weir.js")
     })
 }
 
 fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-fn not_found(record: OpenRecord) -> Response<Answer> {
-    own_answer(record, StatusCode::NOT_FOUND, "there is only a beacon here")
 }

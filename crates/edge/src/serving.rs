@@ -41,6 +41,8 @@ pub(crate) struct Serving {
     /// Whole, but not known to be out.
     pending: RefCell<Option<Box<Record>>>,
     requests: Cell<u32>,
+    /// The user agent of the last beacon, and whether it is a program's: a connection has one browser, mostly.
+    agent: RefCell<(Vec<u8>, bool)>,
     active: Cell<u32>,
     tls_handshake_ns: Cell<Option<u64>>,
     /// Bytes received that belong to requests before.
@@ -64,6 +66,7 @@ impl Serving {
             worker,
             pending: RefCell::new(None),
             requests: Cell::new(0),
+            agent: RefCell::default(),
             active: Cell::new(0),
             tls_handshake_ns: Cell::new(tls_handshake_ns),
             counted: Cell::new(0),
@@ -75,6 +78,17 @@ impl Serving {
         self.requests.get()
     }
 
+    /// Whether a user agent is a program's, by `judge` when it is another than the last.
+    pub(crate) fn is_bot(&self, agent: &str, judge: fn(&str) -> bool) -> bool {
+        let mut last = self.agent.borrow_mut();
+        if last.0 != agent.as_bytes() {
+            last.0.clear();
+            last.0.extend_from_slice(agent.as_bytes());
+            last.1 = judge(agent);
+        }
+        last.1
+    }
+
     /// Whether nothing is under way, so that the connection can be put to rest.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.active.get() == 0 && self.pending.borrow().is_none()
@@ -82,16 +96,16 @@ impl Serving {
 
     /// A request's head has come.
     pub(crate) fn begin(self: &Rc<Self>, head: &request::Parts) -> OpenRecord {
-        let now = now_ns();
-        self.write_pending(now);
+        let (started, head_at) = self.conn.take_head_times();
+        self.write_pending(head_at);
         self.conn.set_phase(Phase::Busy);
         self.conn.set_body_wanted(false);
         self.active.set(self.active.get() + 1);
         self.requests.set(self.requests.get() + 1);
         let record = Box::new(Record {
             conn: Arc::clone(&self.conn),
-            started: self.conn.take_first_byte().unwrap_or(now),
-            head: now,
+            started,
+            head: head_at,
             received_before: self.counted.get(),
             sent_before: self.conn.sent.load(Relaxed),
             order: self.requests.get(),
@@ -190,6 +204,11 @@ impl OpenRecord {
     pub(crate) fn finish(mut self) {
         let record = self.record.take().expect(OPEN);
         self.serving.finish(record);
+    }
+
+    /// Takes it out of what holds it, which then has none.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { record: self.record.take(), serving: Rc::clone(&self.serving) }
     }
 
     /// Nothing more will go out.

@@ -4,11 +4,12 @@
 //! change before it does.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::destination::{BackendSettings, RouteSettings, resolve};
 use crate::error::EdgeError;
 
 /// Everything that an edge is told.
@@ -24,6 +25,10 @@ pub struct Settings {
     pub certificates: Vec<CertificateFiles>,
     /// Where requests go; may be empty when there is a beacon.
     pub backends: Vec<BackendSettings>,
+    /// Which pool a request is for: the first that fits; what fits none is for the backends without a pool.
+    pub routes: Vec<RouteSettings>,
+    /// For backends with TLS.
+    pub backend_tls: BackendTlsSettings,
     /// How a backend is chosen.
     pub balance: Balance,
     /// Limits of clients' connections and requests.
@@ -43,6 +48,8 @@ pub struct ListenerSettings {
     pub address: SocketAddr,
     /// Whether it speaks TLS.
     pub is_tls: bool,
+    /// Whether clients speak HTTP/2 from the first byte, without TLS.
+    pub is_h2c: bool,
     /// Whether each connection begins with a PROXY protocol header, version 1 or 2.
     pub has_proxy_header: bool,
     /// Length asked for each accept queue.
@@ -58,15 +65,13 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// A backend.
+/// How TLS to backends is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendSettings {
-    /// As it was written.
-    pub name: String,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Its share beside the others; 0 drains it.
-    pub weight: u32,
+pub struct BackendTlsSettings {
+    /// Certificates (PEM) of the authorities that backends' certificates come from.
+    pub authorities: PathBuf,
+    /// The edge's own, shown to backends that ask for one.
+    pub certificate: Option<CertificateFiles>,
 }
 
 /// How a backend is chosen.
@@ -174,12 +179,20 @@ impl Default for Settings {
             listeners: Vec::new(),
             certificates: Vec::new(),
             backends: Vec::new(),
+            routes: Vec::new(),
+            backend_tls: BackendTlsSettings::default(),
             balance: Balance::TwoChoices,
             limits: Limits::default(),
             upstream: UpstreamSettings::default(),
             check: None,
             beacon: None,
         }
+    }
+}
+
+impl Default for BackendTlsSettings {
+    fn default() -> Self {
+        Self { authorities: "/etc/ssl/certs/ca-certificates.crt".into(), certificate: None }
     }
 }
 
@@ -221,30 +234,6 @@ impl Default for UpstreamSettings {
     }
 }
 
-impl BackendSettings {
-    /// Reads `HOST:PORT` or `HOST:PORT*WEIGHT`.
-    ///
-    /// # Errors
-    /// When it is not an address and a port, the name is not known, or the weight is not from 0 to 1000.
-    pub fn parse(text: &str) -> Result<Self, EdgeError> {
-        let (name, weight) = match text.split_once('*') {
-            Some((name, weight)) => (name.trim(), weight.trim().parse().ok()),
-            None => (text.trim(), Some(1)),
-        };
-        let weight = weight.filter(|weight| *weight <= 1000).ok_or_else(|| {
-            EdgeError::new(format!(
-                "cannot use the backend `{text}`: its weight is not from 0 to 1000"
-            ))
-            .hint("write it as 10.0.0.5:8080*3")
-        })?;
-        let address = resolve(name).map_err(|why| {
-            EdgeError::new(format!("cannot use the backend `{text}`: {why}"))
-                .hint("write it as 10.0.0.5:8080, app.example.net:8080 or [2001:db8::5]:8080")
-        })?;
-        Ok(Self { name: name.to_owned(), address, weight })
-    }
-}
-
 impl ListenerSettings {
     /// A listener without PROXY header at `ADDRESS:PORT`.
     ///
@@ -255,16 +244,8 @@ impl ListenerSettings {
             EdgeError::new(format!("cannot listen on `{text}`: {why}"))
                 .hint("write it as 0.0.0.0:80 or [::]:80")
         })?;
-        Ok(Self { address, is_tls, has_proxy_header: false, backlog })
+        Ok(Self { address, is_tls, is_h2c: false, has_proxy_header: false, backlog })
     }
-}
-
-fn resolve(text: &str) -> Result<SocketAddr, String> {
-    if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-        return Err("not an address and a port".into());
-    }
-    let mut addresses = text.to_socket_addrs().map_err(|error| error.to_string())?;
-    addresses.next().ok_or_else(|| "the name has no address".into())
 }
 
 impl FromStr for Balance {
@@ -320,6 +301,24 @@ impl Settings {
             return Err(EdgeError::new(format!("cannot use the backend `{}` twice", twice[0]))
                 .hint("give it a weight instead: 10.0.0.5:8080*2"));
         }
+        let has_backend = |pool: &str| self.backends.iter().any(|backend| backend.pool == pool);
+        if let Some(route) = self.routes.iter().find(|route| !has_backend(&route.pool)) {
+            return Err(EdgeError::new(format!(
+                "cannot use the route `{route}`: no backend is in the pool `{}`",
+                route.pool
+            ))
+            .hint(format!("`edge.backends = [\"{}=10.0.0.5:8080\"]`", route.pool)));
+        }
+        let is_named = |pool: &str| self.routes.iter().any(|route| route.pool == pool);
+        let idle = self.backends.iter().find(|one| !one.pool.is_empty() && !is_named(&one.pool));
+        if let Some(backend) = idle {
+            let pool = &backend.pool;
+            return Err(EdgeError::new(format!(
+                "cannot use the backend `{}`: no route is for its pool `{pool}`",
+                backend.address
+            ))
+            .hint(format!("`edge.routes = [\"/{pool}/={pool}\"]`")));
+        }
         if let Some(path) = &self.beacon
             && !path.starts_with('/')
         {
@@ -334,19 +333,20 @@ impl Settings {
         let mut lines = Vec::new();
         let name = |listener: &ListenerSettings| {
             format!(
-                "listen {}{}{}",
+                "listen {}{}{}{}",
                 listener.address,
                 if listener.is_tls { " tls" } else { "" },
+                if listener.is_h2c { " h2c" } else { "" },
                 if listener.has_proxy_header { " proxy-header" } else { "" }
             )
         };
         list(&mut lines, &self.listeners, &new.listeners, name);
-        list(&mut lines, &self.backends, &new.backends, |backend| {
-            format!("backend {} weight {}", backend.address, backend.weight)
-        });
+        list(&mut lines, &self.backends, &new.backends, |backend| format!("backend {backend}"));
+        list(&mut lines, &self.routes, &new.routes, |route| format!("route {route}"));
         list(&mut lines, &self.certificates, &new.certificates, |files| {
             format!("certificate {}", files.certificate.display())
         });
+        one(&mut lines, "tls to backends", &self.backend_tls, &new.backend_tls);
         one(&mut lines, "balance", &self.balance, &new.balance);
         one(&mut lines, "beacon", &self.beacon, &new.beacon);
         one(&mut lines, "check", &self.check, &new.check);
@@ -373,16 +373,6 @@ fn one<T: PartialEq + fmt::Debug>(lines: &mut Vec<String>, name: &str, old: &T, 
 mod tests {
     use super::*;
     use expect_test::expect;
-
-    #[test]
-    fn backends_have_weights() {
-        let backend = BackendSettings::parse("127.0.0.1:80*3").unwrap();
-        assert_eq!((backend.weight, backend.address.port()), (3, 80));
-        assert_eq!(BackendSettings::parse("[::1]:8080").unwrap().weight, 1);
-        for wrong in ["127.0.0.1", "127.0.0.1:80*x", "127.0.0.1:80*1001", ":", "127.0.0.1:99999"] {
-            assert!(BackendSettings::parse(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_difference_says_what_goes_and_what_comes() {

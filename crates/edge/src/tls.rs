@@ -17,6 +17,7 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
+use crate::backend_tls::BackendTls;
 use crate::error::EdgeError;
 use crate::settings::{CertificateFiles, Settings};
 
@@ -34,7 +35,7 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
@@ -90,6 +91,9 @@ impl Certificates {
 /// # Errors
 /// When one cannot be read or used.
 pub fn check_certificates(settings: &Settings) -> Result<(), EdgeError> {
+    if settings.backends.iter().any(|backend| backend.protocol.is_tls()) {
+        BackendTls::load(&settings.backend_tls)?;
+    }
     Certificates::load(&settings.certificates).map(drop)
 }
 

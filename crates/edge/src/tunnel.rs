@@ -65,12 +65,14 @@ pub(crate) fn switch(
 
 async fn pass(on_upgrade: OnUpgrade, upstream: Upstream, idle: Duration) -> io::Result<()> {
     let client = on_upgrade.await.map_err(io::Error::other)?;
-    let (mut backend, early) = upstream.into_stream();
+    let stream = upstream.into_stream();
+    let (mut backend, early) =
+        stream.ok_or_else(|| io::Error::other("HTTP/2 does not switch protocols"))?;
     let mut client = TokioIo::new(client);
     client.write_all(&early).await?;
     client.flush().await?;
     let (client_read, client_write) = tokio::io::split(&mut client);
-    let (backend_read, backend_write) = backend.split();
+    let (backend_read, backend_write) = tokio::io::split(&mut backend);
     let moved = Cell::new(now_ns());
     let mut up = pin!(copy(client_read, backend_write, idle, &moved));
     let mut down = pin!(copy(backend_read, client_write, idle, &moved));

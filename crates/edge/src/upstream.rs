@@ -8,70 +8,97 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use crate::backend::Backend;
 use crate::body::RequestBody;
 use crate::conn::write_pieces;
+use crate::connection::ThisThread;
+use crate::pool::Pool;
 use crate::record::Failure;
-use crate::settings::{Limits, UpstreamSettings};
+use crate::settings::Limits;
 use crate::time::now_ns;
 
 /// A connection that can carry one request at a time.
 pub(crate) struct Upstream {
-    pub(crate) sender: SendRequest<RequestBody>,
-    connection: Connection<TokioIo<UpstreamIo>, RequestBody>,
+    http: Http,
     pub(crate) backend: Arc<Backend>,
     pub(crate) requests: u32,
     pub(crate) idle_since: u64,
     is_over: bool,
 }
 
+type Io = TokioIo<UpstreamIo>;
+
+/// What is spoken on it. The bytes of HTTP/2 are moved by a task of hyper's; what is driven here hands requests to it.
+#[expect(clippy::large_enum_variant, reason = "an upstream is boxed as a whole")]
+enum Http {
+    One(http1::SendRequest<RequestBody>, http1::Connection<Io, RequestBody>),
+    Two(http2::SendRequest<RequestBody>, Box<http2::Connection<Io, RequestBody, ThisThread>>),
+}
+
+/// What a backend said, or the request when it was not sent.
+pub(crate) type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+
 impl Upstream {
     /// Connects; `preface` is sent first.
     pub(crate) async fn connect(
         backend: &Arc<Backend>,
-        settings: &UpstreamSettings,
+        pool: &Pool,
         limits: &Limits,
         preface: Vec<u8>,
     ) -> Result<Box<Self>, (Failure, String)> {
-        let connecting =
-            tokio::time::timeout(settings.connect, TcpStream::connect(backend.address));
-        let failed = |error: std::io::Error| (Failure::ConnectRefused, error.to_string());
-        let mut stream = match connecting.await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(failed(error)),
-            Err(_) => return Err((Failure::ConnectTimeout, "no answer to the handshake".into())),
-        };
-        stream.set_nodelay(true).map_err(failed)?;
-        if !preface.is_empty() {
-            stream.write_all(&preface).await.map_err(failed)?;
-        }
+        let opening = tokio::time::timeout(pool.settings.connect, open(backend, pool, preface));
+        let stream = opening.await.unwrap_or_else(|_| {
+            Err((Failure::ConnectTimeout, "no answer to the handshake".into()))
+        })?;
         let io = TokioIo::new(UpstreamIo { stream, backend: Arc::clone(backend) });
-        let mut builder = Builder::new();
-        // No allowance for what servers should not send: an answer that two clients read differently is refused.
-        builder.max_buf_size(limits.head_bytes.max(64 << 10));
-        let (sender, connection) = builder
-            .handshake(io)
-            .await
-            .map_err(|error| (Failure::ConnectRefused, error.to_string()))?;
-        Ok(Box::new(Self {
-            sender,
-            connection,
-            backend: Arc::clone(backend),
-            requests: 0,
-            idle_since: now_ns(),
-            is_over: false,
-        }))
+        let http = if backend.protocol.is_h2() {
+            let (sender, connection) =
+                http2::Builder::new(ThisThread).handshake(io).await.map_err(refused)?;
+            Http::Two(sender, Box::new(connection))
+        } else {
+            let mut builder = http1::Builder::new();
+            // No allowance for what servers should not send: an answer that two clients read differently is refused.
+            builder.max_buf_size(limits.head_bytes.max(64 << 10));
+            let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
+            Http::One(sender, connection)
+        };
+        let backend = Arc::clone(backend);
+        Ok(Box::new(Self { http, backend, requests: 0, idle_since: now_ns(), is_over: false }))
+    }
+
+    /// Sends a request; whoever waits for the answer has to [`Upstream::drive`].
+    pub(crate) fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Sent> + use<> {
+        let sending = match &mut self.http {
+            Http::One(sender, _) => (Some(sender.try_send_request(request)), None),
+            Http::Two(sender, _) => (None, Some(sender.try_send_request(request))),
+        };
+        async move {
+            match sending {
+                (Some(one), _) => one.await,
+                (_, Some(two)) => two.await,
+                (None, None) => unreachable!("one of them is sent"),
+            }
+        }
     }
 
     /// Moves bytes; true when the connection is over.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.is_over {
-            self.is_over = self.connection.poll_without_shutdown(cx).is_ready();
+            self.is_over = match &mut self.http {
+                Http::One(_, connection) => connection.poll_without_shutdown(cx).is_ready(),
+                Http::Two(_, connection) => Pin::new(connection).poll(cx).is_ready(),
+            };
         }
         self.is_over
     }
@@ -79,19 +106,56 @@ impl Upstream {
     /// Whether another request can be sent: nothing is under way, and the backend has not closed it.
     pub(crate) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        !self.drive(&mut cx) && matches!(self.sender.poll_ready(&mut cx), Poll::Ready(Ok(())))
+        if self.drive(&mut cx) {
+            return false;
+        }
+        let ready = match &mut self.http {
+            Http::One(sender, _) => sender.poll_ready(&mut cx),
+            Http::Two(sender, _) => sender.poll_ready(&mut cx),
+        };
+        matches!(ready, Poll::Ready(Ok(())))
     }
 
-    /// The stream below, and what was read too far, after the backend has switched to another protocol.
-    pub(crate) fn into_stream(self) -> (TcpStream, bytes::Bytes) {
-        let parts = self.connection.into_parts();
-        (parts.io.into_inner().stream, parts.read_buf)
+    /// The stream below, and what was read too far, after the backend has switched to another protocol; HTTP/2 does not.
+    pub(crate) fn into_stream(self) -> Option<(UpstreamIo, bytes::Bytes)> {
+        let Http::One(_, connection) = self.http else { return None };
+        let parts = connection.into_parts();
+        Some((parts.io.into_inner(), parts.read_buf))
     }
+}
+
+fn refused(error: impl std::fmt::Display) -> (Failure, String) {
+    (Failure::ConnectRefused, error.to_string())
+}
+
+/// TCP, what comes first, and TLS.
+async fn open(
+    backend: &Backend,
+    pool: &Pool,
+    preface: Vec<u8>,
+) -> Result<UpstreamStream, (Failure, String)> {
+    let mut stream = TcpStream::connect(backend.address).await.map_err(refused)?;
+    stream.set_nodelay(true).map_err(refused)?;
+    if !preface.is_empty() {
+        stream.write_all(&preface).await.map_err(refused)?;
+    }
+    if !backend.protocol.is_tls() {
+        return Ok(UpstreamStream::Plain(stream));
+    }
+    let tls = pool.tls.as_ref().expect("a pool is made with TLS when a backend speaks it");
+    let secured = tls.connect(backend.protocol, &backend.host, stream).await;
+    let failed = |error: std::io::Error| (Failure::ConnectTls, error.to_string());
+    Ok(UpstreamStream::Tls(Box::new(secured.map_err(failed)?)))
+}
+
+enum UpstreamStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// The stream with the backend's count of bytes.
 pub(crate) struct UpstreamIo {
-    stream: TcpStream,
+    stream: UpstreamStream,
     backend: Arc<Backend>,
 }
 
@@ -108,7 +172,10 @@ impl AsyncRead for UpstreamIo {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let before = buf.filled().len();
-        let poll = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let poll = match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        };
         let read = buf.filled().len() - before;
         self.backend.totals.received_bytes.fetch_add(read as u64, Relaxed);
         poll
@@ -121,7 +188,10 @@ impl AsyncWrite for UpstreamIo {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(cx, buf);
+        let poll = match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
         count(&self.backend.totals.sent_bytes, &poll);
         poll
     }
@@ -131,7 +201,10 @@ impl AsyncWrite for UpstreamIo {
         cx: &mut Context<'_>,
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        let poll = write_pieces(&mut self.stream, cx, bufs);
+        let poll = match &mut self.stream {
+            UpstreamStream::Plain(stream) => write_pieces(stream, cx, bufs),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        };
         count(&self.backend.totals.sent_bytes, &poll);
         poll
     }
@@ -141,10 +214,16 @@ impl AsyncWrite for UpstreamIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }

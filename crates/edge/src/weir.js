@@ -31,9 +31,9 @@
       if (n.sendBeacon(url, body)) waiting = [];
       return;
     }
-    var sent = waiting.length;
+    var sent = waiting.slice();
     fetch(url, { method: "POST", body: body, credentials: "omit", keepalive: true }).then(function (answer) {
-      if (answer.ok) waiting.splice(0, sent);
+      if (answer.ok) waiting = waiting.filter(function (b) { return sent.indexOf(b) < 0; });
     }, function () { /* stays until the next ping */ });
   }
   function load() {

@@ -12,18 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
+use http::header::HOST;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use tokio_rustls::TlsAcceptor;
 use weir_tables::Clock;
 
-use crate::backend::State;
+use crate::backend::{Backend, State};
 use crate::conn::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
+use crate::destination::RouteSettings;
 use crate::idle::IdlePool;
 use crate::pool::{Looked, Pool};
 use crate::record::{Recorder, Sink};
 use crate::report::Reporter;
-use crate::settings::Settings;
+use crate::settings::{Settings, UpstreamSettings};
 use crate::time::{nanos, now_ns};
 use crate::tls::Certificates;
 use crate::upstream::Upstream;
@@ -42,9 +44,29 @@ const PARK_AFTER_NS: u64 = 1_000_000_000;
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) settings: Settings,
-    pub(crate) pool: Arc<Pool>,
+    /// The first takes what no route names.
+    pub(crate) pools: Vec<Arc<Pool>>,
+    pub(crate) routes: Vec<(RouteSettings, Arc<Pool>)>,
     pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) tls: Option<TlsAcceptor>,
+}
+
+impl Live {
+    /// The pool for a request; `None` when there is no backend for it.
+    pub(crate) fn pool(&self, parts: &http::request::Parts) -> Option<&Arc<Pool>> {
+        let host = || {
+            let field = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+            field.or_else(|| parts.uri.authority().map(|authority| authority.as_str()))
+        };
+        let fits = |route: &RouteSettings| route.fits(host().unwrap_or(""), parts.uri.path());
+        let routed = self.routes.iter().find(|(route, _)| fits(route)).map(|(_, pool)| pool);
+        routed.or(self.pools.first()).filter(|pool| !pool.backends.is_empty())
+    }
+
+    /// All backends with their pools.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = (&Arc<Pool>, &Arc<Backend>)> {
+        self.pools.iter().flat_map(|pool| pool.backends.iter().map(move |one| (pool, one)))
+    }
 }
 
 /// What all threads share.
@@ -175,9 +197,13 @@ impl Worker {
     }
 
     /// A connection to a backend at rest, if there is one.
-    pub(crate) fn rested(&self, backend: std::net::SocketAddr, now: u64) -> Option<Box<Upstream>> {
-        let live = self.live();
-        self.idle.borrow_mut().take(backend, now, &live.pool.settings)
+    pub(crate) fn rested(
+        &self,
+        backend: &Arc<Backend>,
+        now: u64,
+        settings: &UpstreamSettings,
+    ) -> Option<Box<Upstream>> {
+        self.idle.borrow_mut().take(backend, now, settings)
     }
 
     /// A connection to a backend rests.
@@ -189,7 +215,7 @@ impl Worker {
     pub(crate) async fn sweep_always(&self) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut looked = Looked::default();
+        let mut looked: Vec<Looked> = Vec::new();
         let mut count = 0_u32;
         loop {
             ticks.tick().await;
@@ -198,9 +224,13 @@ impl Worker {
             set_coarse(now);
             self.renew();
             let live = self.live();
-            let pool = &live.pool;
+            let upstream = &live.settings.upstream;
             if self.is_first {
-                pool.look(now, &mut looked);
+                looked.resize_with(live.pools.len(), Looked::default);
+                live.pools
+                    .iter()
+                    .zip(&mut looked)
+                    .for_each(|(pool, looked)| pool.look(now, looked));
                 self.reporter.borrow_mut().look(now, &live, &self.shared, false);
                 if count.is_multiple_of(CERTIFICATE_TICKS)
                     && let Some(certificates) = &live.certificates
@@ -209,18 +239,18 @@ impl Worker {
                 }
             }
             let is_stalled = |address| {
-                let backend = pool.backends.iter().find(|one| one.address == address);
-                let state = backend.map(|backend| backend.state(now, &pool.settings));
+                let backend = live.backends().find(|(_, one)| one.address == address);
+                let state = backend.map(|(_, backend)| backend.state(now, upstream));
                 state.is_some_and(|state| matches!(state, State::Stalled | State::CheckFailed))
             };
-            self.waits.sweep(now, nanos(pool.settings.answer), is_stalled);
-            for backend in &pool.backends {
-                if backend.state(now, &pool.settings) == State::Stalled {
+            self.waits.sweep(now, nanos(upstream.answer), is_stalled);
+            for (_, backend) in live.backends() {
+                if backend.state(now, upstream) == State::Stalled {
                     self.idle.borrow_mut().close(backend.address);
                 }
             }
             if count.is_multiple_of(SWEEP_TICKS) {
-                self.idle.borrow_mut().sweep(now, &pool.settings);
+                self.idle.borrow_mut().sweep(now, upstream);
                 self.sweep_connections(&live, now);
                 self.recorder.borrow_mut().hand_over();
             }

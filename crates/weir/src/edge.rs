@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use weir_edge::{
-    BackendSettings, CertificateFiles, CheckSettings, Edge, EdgeError, Limits, ListenerSettings,
-    Settings, Sink, UpstreamSettings,
+    BackendSettings, BackendTlsSettings, CertificateFiles, CheckSettings, Edge, EdgeError, Limits,
+    ListenerSettings, RouteSettings, Settings, Sink, UpstreamSettings,
 };
 use weir_tables::{Batch, Clock};
 
@@ -46,7 +46,8 @@ impl From<EdgeError> for Failure {
 
 /// Whether the configuration asks for an edge.
 pub(crate) fn is_wanted(values: &Values) -> bool {
-    !values.edge.listen.is_empty() || !values.edge.listen_tls.is_empty()
+    let edge = &values.edge;
+    [&edge.listen, &edge.listen_tls, &edge.listen_h2c].iter().any(|list| !list.is_empty())
 }
 
 /// The edge's settings.
@@ -62,6 +63,12 @@ pub(crate) fn settings(values: &Values) -> Result<Settings, Failure> {
             .iter()
             .map(|text| BackendSettings::parse(text))
             .collect::<Result<_, _>>()?,
+        routes: edge
+            .routes
+            .iter()
+            .map(|text| RouteSettings::parse(text))
+            .collect::<Result<_, _>>()?,
+        backend_tls: backend_tls(values)?,
         balance: edge.balance.parse()?,
         limits: limits(values),
         upstream: upstream(values)?,
@@ -82,19 +89,26 @@ fn small(value: u64) -> u32 {
 
 fn listeners(values: &Values) -> Result<Vec<ListenerSettings>, Failure> {
     let edge = &values.edge;
-    let all = edge.listen.iter().map(|text| (text, false));
+    let lists = [
+        (&edge.listen, false, false),
+        (&edge.listen_tls, true, false),
+        (&edge.listen_h2c, false, true),
+    ];
+    let all =
+        lists.iter().flat_map(|(list, tls, h2c)| list.iter().map(move |one| (one, *tls, *h2c)));
     let mut listeners = Vec::new();
-    for (text, is_tls) in all.chain(edge.listen_tls.iter().map(|text| (text, true))) {
+    for (text, is_tls, is_h2c) in all {
         let mut listener = ListenerSettings::parse(text, is_tls, small(edge.backlog.max(1)))?;
+        listener.is_h2c = is_h2c;
         listener.has_proxy_header = edge.proxy_header_from.contains(text);
         listeners.push(listener);
     }
-    let is_known = |text: &&String| edge.listen.contains(text) || edge.listen_tls.contains(text);
+    let is_known = |text: &&String| lists.iter().any(|(list, ..)| list.contains(text));
     if let Some(other) = edge.proxy_header_from.iter().find(|text| !is_known(text)) {
         return Err(Failure::new(format!(
             "cannot take PROXY headers on `{other}`: nothing listens there"
         ))
-        .hint("`edge.proxy_header_from` repeats addresses of `edge.listen` and `edge.listen_tls`")
+        .hint("`edge.proxy_header_from` repeats addresses of `edge.listen`, `edge.listen_tls` and `edge.listen_h2c`")
         .code(EXIT_CONFIG));
     }
     Ok(listeners)
@@ -118,6 +132,24 @@ fn certificates(values: &Values) -> Result<Vec<CertificateFiles>, Failure> {
             key: key.into(),
         })
         .collect())
+}
+
+fn backend_tls(values: &Values) -> Result<BackendTlsSettings, Failure> {
+    let edge = &values.edge;
+    let certificate = match (&edge.backend_certificate_file, &edge.backend_key_file) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => {
+            Some(CertificateFiles { certificate: certificate.clone(), key: key.clone() })
+        }
+        _ => {
+            return Err(Failure::new(
+                "cannot show backends a certificate: one of two files is named",
+            )
+            .hint("`edge.backend_certificate_file` and `edge.backend_key_file` belong together")
+            .code(EXIT_CONFIG));
+        }
+    };
+    Ok(BackendTlsSettings { authorities: edge.backend_ca_file.clone(), certificate })
 }
 
 fn limits(values: &Values) -> Limits {

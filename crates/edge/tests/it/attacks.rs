@@ -40,7 +40,10 @@ fn attack(text: &str) -> (String, Vec<String>) {
     let lab = Lab::start(settings(&[app]));
     let mut stream = lab.connect();
     stream.write_all(text.as_bytes()).expect("it is open");
-    let _ = stream.shutdown(std::net::Shutdown::Write);
+    // Who has said `close` waits for the answer; the end of the others ends what they wait for.
+    if !text.contains("close\r\n") {
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
     let answer = read_all(&mut stream);
     drop(lab);
     let seen = seen.lock().expect("no panic").clone();
@@ -67,6 +70,23 @@ fn what_is_ambiguous_is_refused_and_reaches_no_backend() {
         ("a nul in a name", "X\0: y\r\n"),
         ("a bare carriage return", "X: y\rContent-Length: 42\r\n"),
         ("two hosts", "Host: b\r\n"),
+        ("chunked after a vertical tab", "Transfer-Encoding: \u{b}chunked\r\n"),
+        ("chunked on the next line", "Transfer-Encoding:\n chunked\r\n"),
+        ("chunked before a semicolon", "Transfer-Encoding: chunked;q=1\r\n"),
+        ("chunked in quotes", "Transfer-Encoding: \"chunked\"\r\n"),
+        ("chunked before a comma", "Transfer-Encoding: chunked,\r\n"),
+        ("chunked behind a comma", "Transfer-Encoding: ,chunked\r\n"),
+        ("an empty coding", "Transfer-Encoding:\r\n"),
+        ("chunked, and a length that lies", "Transfer-Encoding: xchunked\r\nContent-Length: 3\r\n"),
+        ("a length with a sign", "Content-Length: -1\r\n"),
+        ("a length with a point", "Content-Length: 4.0\r\n"),
+        ("a length in parts", "Content-Length: 4 2\r\n"),
+        ("a length with an underline", "Content-Length: 4_2\r\n"),
+        ("an empty length", "Content-Length:\r\n"),
+        ("a name of nothing", ": 42\r\n"),
+        ("a space in a name", "Content Length: 42\r\n"),
+        ("a space before a name", " Content-Length: 42\r\n"),
+        ("a host with a path", "Host: a/b\r\n"),
         ("no colon", "nonsense\r\n"),
     ] {
         let (answer, seen) = attack(&format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n{smuggled}"));
@@ -92,11 +112,59 @@ fn transfer_encoding_wins_over_length_and_only_one_is_passed_on() {
 }
 
 #[test]
+fn a_client_cannot_take_the_framing_away() {
+    // Fields that `Connection` names are removed: what frames the body must be there nevertheless.
+    for named in ["Content-Length", "content-length, x", "Transfer-Encoding", "Host"] {
+        let body = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+        let (answer, seen) = attack(&format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nConnection: {named}, close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{named}: {answer}");
+        assert_eq!(seen, ["POST / HTTP/1.1"], "{named}");
+    }
+    // A GET with a body: its bytes are no request either.
+    let (_, seen) = attack(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 28\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    assert_eq!(seen, ["GET / HTTP/1.1"]);
+}
+
+#[test]
+fn request_lines_that_two_servers_could_read_in_two_ways_are_refused() {
+    for line in [
+        "GET / x HTTP/1.1",
+        "GET  / HTTP/1.1",
+        "GET\t/ HTTP/1.1",
+        "GET /\u{0} HTTP/1.1",
+        "GET / HTTP/1.1 ",
+        "GET / HTTP/1.2",
+        "GET / HTTP/2.0",
+        "GET / HTTP/11",
+        "GET / http/1.1",
+        "GET /",
+        "G(T / HTTP/1.1",
+        "GET http://b/ HTTP/1.1",
+        "GET //b:x@c:99999/../ ftp HTTP/1.1",
+        "CONNECT b:80 HTTP/1.1",
+    ] {
+        let (answer, seen) = attack(&format!("{line}\r\nHost: a\r\n\r\n"));
+        assert!(seen.is_empty(), "{line:?}: {seen:?}");
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{line:?}: {answer}");
+    }
+}
+
+#[test]
 fn chunks_that_lie_end_the_request() {
     for (name, body) in [
         ("a size that is no number", "zz\r\nabc\r\n0\r\n\r\n"),
         ("a negative size", "-1\r\nabc\r\n0\r\n\r\n"),
         ("a size over all numbers", "fffffffffffffffff\r\nabc\r\n0\r\n\r\n"),
+        ("a size with a sign", "+3\r\nabc\r\n0\r\n\r\n"),
+        ("a size in C's way", "0x3\r\nabc\r\n0\r\n\r\n"),
+        ("a size of nothing", "\r\nabc\r\n0\r\n\r\n"),
+        ("too little data", "5\r\nabc\r\n0\r\n\r\n"),
+        ("too much data", "2\r\nabc\r\n0\r\n\r\n"),
         ("no line end after the data", "3\r\nabcX0\r\n\r\n"),
         ("a line end without return in an extension", "3;a\nb\r\nabc\r\n0\r\n\r\n"),
     ] {

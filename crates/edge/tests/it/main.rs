@@ -1,6 +1,7 @@
 //! The edge between real sockets: backends that fail in every way, clients that attack, and the rows that tell of it.
 
 mod attacks;
+mod backends;
 mod beacons;
 mod changes;
 mod failures;

@@ -49,6 +49,6 @@ table! {
     39 attrs: Attrs = "Fields of the line that have no column.";
     40 stream: OptInt = "Which file it was read from, or journal: the first 52 bits of the stream's identity. With source_offset it names the line; NULL when the source cannot be read again.";
     41 sampled_ratio: OptFloat = "The share of connections that has rows, where not all have: live taps over their limits. NULL when every request has a row.";
-    42 failure: OptText = "Why it failed, as `weir edge` saw it: `connect_refused`, `connect_timeout`, `no_backend`, `queue_full`, `queue_timeout`, `response_timeout`, `backend_stalled`, `empty_answer`, `invalid_answer`, `answer_cut`, `client_closed`, `client_slow`, `body_too_large`, `bad_request`; NULL when it did not fail, and from other sources.";
+    42 failure: OptText = "Why it failed, as `weir edge` saw it: `connect_refused`, `connect_timeout`, `connect_tls`, `no_backend`, `queue_full`, `queue_timeout`, `response_timeout`, `backend_stalled`, `empty_answer`, `invalid_answer`, `answer_cut`, `client_closed`, `client_slow`, `body_too_large`, `bad_request`; NULL when it did not fail, and from other sources.";
     43 tls_handshake_seconds: OptFloat = "The TLS handshake, on the first request of a connection; NULL on later ones, without TLS, or when not measured.";
 }

@@ -338,14 +338,27 @@ keys! {
         listen: Vec<String> = Vec::new(), "address:port";
         /// Addresses that clients connect to with TLS 1.2 or 1.3; HTTP/2 is offered there.
         listen_tls: Vec<String> = Vec::new(), "address:port";
+        /// Addresses where clients speak HTTP/2 from the first byte, without TLS (h2c), such as gRPC's within a data centre.
+        listen_h2c: Vec<String> = Vec::new(), "address:port";
         /// Of the addresses above, those where each connection begins with a PROXY protocol header (1 or 2) of a balancer in front.
         proxy_header_from: Vec<String> = Vec::new(), "address:port";
         /// Certificate chains (PEM). The first is for names that no other has. Files that change are read again within five seconds.
         tls_certificate_files: Vec<String> = Vec::new(), "";
         /// Their private keys (PEM), in the same order.
         tls_key_files: Vec<String> = Vec::new(), "";
-        /// Where requests go: `10.0.0.5:8080`, or `10.0.0.5:8080*3` with a weight; weight 0 drains it.
+        /// Where requests go: `10.0.0.5:8080`, or `10.0.0.5:8080*3` with a weight; weight 0 drains it. Before the address may
+        /// stand a pool, `api=10.0.0.7:8080`, and what is spoken there: `https://app.internal:8443`, `h2://…` for HTTP/2 over
+        /// TLS, `h2c://…` for HTTP/2 without.
         backends: Vec<String> = Vec::new(), "address:port";
+        /// Which pool a request is for: `api.example.net=api`, `*.example.net=all`, `/static/=files`, `shop.example/img/=files`; the
+        /// first that fits. What fits none is for the backends without a pool. Paths are compared as they come, not decoded.
+        routes: Vec<String> = Vec::new(), "";
+        /// The authorities (PEM) that certificates of backends must come from.
+        backend_ca_file: PathBuf = "/etc/ssl/certs/ca-certificates.crt".into(), "";
+        /// The edge's own certificate (PEM), for backends that ask for one.
+        backend_certificate_file: Option<PathBuf> = None, "";
+        /// Its private key (PEM).
+        backend_key_file: Option<PathBuf> = None, "";
         /// two_choices, least_connections, round_robin, or hash by the client's address.
         balance: String = "two_choices".into(), "";
         /// The path that takes beacons, such as `/ping`; the script for pages is at `/ping/weir.js`. Empty takes none.

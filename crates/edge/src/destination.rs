@@ -1,0 +1,246 @@
+//! Where requests may go, as users write it: backends with pool, protocol and weight, and routes that choose a pool.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use crate::error::EdgeError;
+
+/// A backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendSettings {
+    /// The pool that it belongs to; empty for the one that takes what no route names.
+    pub pool: String,
+    /// As it was written, without pool, protocol and weight.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Its share beside the others; 0 drains it.
+    pub weight: u32,
+}
+
+/// What is spoken with a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 from the first byte (RFC 9113 §3.3).
+    H2c,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// HTTP/2 over TLS.
+    H2,
+}
+
+impl Protocol {
+    const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::Https, Self::H2];
+
+    /// As it is written before `://`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http1 => "http",
+            Self::H2c => "h2c",
+            Self::Https => "https",
+            Self::H2 => "h2",
+        }
+    }
+
+    /// Whether bytes are encrypted.
+    pub fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::H2)
+    }
+
+    /// Whether it is HTTP/2.
+    pub fn is_h2(self) -> bool {
+        matches!(self, Self::H2c | Self::H2)
+    }
+}
+
+impl BackendSettings {
+    /// Reads `[POOL=][PROTOCOL://]HOST:PORT[*WEIGHT]`.
+    ///
+    /// # Errors
+    /// When it is not an address and a port, the name is not known, the weight is not from 0 to 1000, or the protocol is
+    /// none of `http`, `https`, `h2`, `h2c`.
+    pub fn parse(text: &str) -> Result<Self, EdgeError> {
+        let failed = |why: &str, hint: &str| {
+            EdgeError::new(format!("cannot use the backend `{text}`: {why}")).hint(hint)
+        };
+        let (pool, rest) = text.split_once('=').unwrap_or(("", text));
+        let (protocol, rest) = match rest.trim().split_once("://") {
+            None => (Protocol::Http1, rest),
+            Some((name, rest)) => {
+                let known = Protocol::ALL.into_iter().find(|one| one.as_str() == name);
+                let hint = "http, https, h2 (HTTP/2 over TLS) or h2c (HTTP/2 without)";
+                (known.ok_or_else(|| failed("its protocol is not known", hint))?, rest)
+            }
+        };
+        let (name, weight) = match rest.split_once('*') {
+            Some((name, weight)) => (name.trim(), weight.trim().parse().ok()),
+            None => (rest.trim(), Some(1)),
+        };
+        let weight = weight.filter(|weight| *weight <= 1000).ok_or_else(|| {
+            failed("its weight is not from 0 to 1000", "write it as 10.0.0.5:8080*3")
+        })?;
+        let address = resolve(name).map_err(|why| {
+            failed(
+                &why,
+                "write it as 10.0.0.5:8080, app.example.net:8080, [2001:db8::5]:8080 or https://app:8443",
+            )
+        })?;
+        let pool = pool.trim().to_owned();
+        Ok(Self { pool, name: name.to_owned(), address, protocol, weight })
+    }
+
+    /// The host of its name: what its certificate is for.
+    pub fn host(&self) -> &str {
+        let host = self.name.rsplit_once(':').map_or(self.name.as_str(), |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
+impl fmt::Display for BackendSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.pool.is_empty() {
+            write!(f, "{}=", self.pool)?;
+        }
+        if self.protocol != Protocol::Http1 {
+            write!(f, "{}://", self.protocol.as_str())?;
+        }
+        write!(f, "{} weight {}", self.address, self.weight)
+    }
+}
+
+/// The first address of `HOST:PORT`.
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr, String> {
+    if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        return Err("not an address and a port".into());
+    }
+    let mut addresses = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    addresses.next().ok_or_else(|| "the name has no address".into())
+}
+
+/// Requests for a host, or a path, or both, and the pool that takes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteSettings {
+    /// In small letters without port; `*.example.net` is every name below it; empty for all hosts.
+    pub host: String,
+    /// What the path begins with. It ends with a `/`, or the path is the same or goes on with one.
+    pub path: String,
+    /// The pool.
+    pub pool: String,
+}
+
+impl RouteSettings {
+    /// Reads `HOST=POOL`, `/PATH=POOL` or `HOST/PATH=POOL`.
+    ///
+    /// # Errors
+    /// When there is no pool, or nothing before it.
+    pub fn parse(text: &str) -> Result<Self, EdgeError> {
+        let parts = text.split_once('=').map(|(from, pool)| (from.trim(), pool.trim()));
+        let (from, pool) =
+            parts.filter(|(from, pool)| !from.is_empty() && !pool.is_empty()).ok_or_else(|| {
+                EdgeError::new(format!(
+                    "cannot use the route `{text}`: not a host or a path and a pool"
+                ))
+                .hint("write it as api.example.net=api, /static/=files or *.example.net/img/=files")
+            })?;
+        let at = from.find('/').unwrap_or(from.len());
+        let path = if at < from.len() { &from[at..] } else { "/" };
+        let host = from[..at].to_ascii_lowercase();
+        Ok(Self { host, path: path.to_owned(), pool: pool.to_owned() })
+    }
+
+    /// Whether a request goes this way. `host` may have a port.
+    pub fn fits(&self, host: &str, path: &str) -> bool {
+        self.fits_host(host) && self.fits_path(path)
+    }
+
+    fn fits_host(&self, host: &str) -> bool {
+        if self.host.is_empty() {
+            return true;
+        }
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => host,
+        };
+        match self.host.strip_prefix('*') {
+            None => name.eq_ignore_ascii_case(&self.host),
+            Some(below) => {
+                let at = name.len().checked_sub(below.len()).filter(|at| *at > 0);
+                at.and_then(|at| name.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(below))
+            }
+        }
+    }
+
+    fn fits_path(&self, path: &str) -> bool {
+        path.strip_prefix(self.path.as_str()).is_some_and(|rest| {
+            self.path.ends_with('/') || rest.is_empty() || rest.starts_with('/')
+        })
+    }
+}
+
+impl fmt::Display for RouteSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}={}", self.host, self.path, self.pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backends_have_pools_protocols_and_weights() {
+        let backend = BackendSettings::parse("127.0.0.1:80*3").unwrap();
+        assert_eq!((backend.weight, backend.address.port()), (3, 80));
+        assert_eq!(BackendSettings::parse("[::1]:8080").unwrap().host(), "::1");
+        let backend = BackendSettings::parse("api=h2://localhost:8443*0").unwrap();
+        assert_eq!((backend.pool.as_str(), backend.protocol), ("api", Protocol::H2));
+        assert_eq!((backend.host(), backend.weight), ("localhost", 0));
+        for wrong in [
+            "127.0.0.1",
+            "127.0.0.1:80*x",
+            "127.0.0.1:80*1001",
+            ":",
+            "127.0.0.1:99999",
+            "ftp://127.0.0.1:80",
+            "a=b=127.0.0.1:80",
+        ] {
+            assert!(BackendSettings::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn routes_fit_hosts_and_whole_parts_of_paths() {
+        let fits = |route: &str, host, path| RouteSettings::parse(route).unwrap().fits(host, path);
+        assert!(fits("api.example.net=a", "API.example.net:80", "/x"));
+        assert!(!fits("api.example.net=a", "example.net", "/x"));
+        assert!(fits("*.example.net=a", "x.y.example.net", "/"));
+        assert!(!fits("*.example.net=a", "example.net", "/"));
+        assert!(!fits("*.example.net=a", ".example.net", "/"));
+        assert!(fits("/img=a", "any", "/img") && fits("/img=a", "any", "/img/1"));
+        assert!(!fits("/img=a", "any", "/imgs"));
+        assert!(fits("/img/=a", "any", "/img/1") && !fits("/img/=a", "any", "/img"));
+        assert!(fits("h/v1=a", "h", "/v1/x") && !fits("h/v1=a", "g", "/v1/x"));
+        for wrong in ["", "x", "=a", "/x="] {
+            assert!(RouteSettings::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_text_makes_them_panic() {
+        arbtest::arbtest(|u| {
+            let (text, host) = (u.arbitrary::<&str>()?, u.arbitrary::<&str>()?);
+            if let Ok(route) = RouteSettings::parse(text) {
+                route.fits(host, u.arbitrary::<&str>()?);
+                assert_eq!(RouteSettings::parse(&route.to_string()).unwrap(), route);
+            }
+            // No name is looked up: what has no digit at its end is no port.
+            let _ = BackendSettings::parse(text.trim_end_matches(|c: char| c.is_ascii_digit()));
+            Ok(())
+        });
+    }
+}
