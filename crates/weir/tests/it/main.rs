@@ -5,6 +5,7 @@
 mod audit;
 mod bad_input;
 mod beneath;
+mod databases;
 mod deleted;
 mod doctor;
 mod edge;
@@ -23,6 +24,7 @@ mod logs;
 mod netns;
 mod outputs;
 mod parse;
+mod plain_host;
 mod query;
 mod rotating;
 mod scrape;
