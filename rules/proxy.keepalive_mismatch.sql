@@ -13,15 +13,15 @@ subject = "nginx and {process} at {upstream}"
 summary = "nginx on {host} keeps idle connections to {process} at {upstream} for {proxy_seconds} s ({proxy_from}), {process} closes them after {app_seconds} s ({app_from}); {resets} requests in 10 minutes met a connection that was just closed"
 why = "When the application closes an idle connection in the moment in which the proxy sends the next request on it, that request is lost: a 502 within milliseconds, at random, more often on quiet sites. It must be the proxy that closes first."
 look_at = "502 with a tiny duration in `request`; in nginx's error log \"upstream prematurely closed connection\" and \"reset by peer\" with \"while reading response header from upstream\". On the application's host TCPAbortOnData and OutRsts of tcp_stat rise together."
-silent_when = "The application keeps connections longer than nginx, or its time is not known: only Apache, whose configuration is read, and Node.js, whose default is 5 s, are judged, and only on the same host. Node.js sets it in the program, which cannot be read: it counts only with at least 3 such lines in 10 minutes. nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on."
+silent_when = "The application keeps connections longer than nginx, or its time is not known: only Apache and another nginx, whose configurations are read, and Node.js, whose default is 5 s, are judged (of an nginx with several servers the longest time counts), and only on the same host. Node.js sets it in the program, which cannot be read: it counts only with at least 3 such lines in 10 minutes. nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on."
 fix = "{app_fix}, longer than nginx's {proxy_seconds} s by 5 to 10 s, and restart it; or shorten nginx's side: in `{context}` beside {proxy_place} keepalive_timeout {wanted}s; and `nginx -s reload`. The same holds for every hop: each server behind keeps longer than the one before it. Check: no such line for a day. Do not take `keepalive` away, and do not let nginx repeat requests that change something (`non_idempotent`)."
 source = "field notes A; fault lab F10 (35 of 280 reuses failed, TCPAbortOnData 32); nginx documentation of keepalive_timeout (upstream, 60s); Apache KeepAliveTimeout (5 s); Node.js server.keepAliveTimeout (5 s)"
 ---*/
 with newest as (
-  select host, program, file, line, context, directive, arguments,
+  select host, program, process_id, server_port, file, line, context, directive, arguments,
     rank() over (partition by host, program, file order by ts desc) as place
   from config_directive
-  where program in ('nginx', 'apache') and lower(directive) in ('server', 'keepalive', 'keepalive_timeout', 'keepalivetimeout')
+  where program in ('nginx', 'apache') and lower(directive) in ('listen', 'server', 'keepalive', 'keepalive_timeout', 'keepalivetimeout')
     and ts > $now - interval '2 hours' and ts <= $now
 ),
 pools as (
@@ -48,10 +48,23 @@ apache as (
   where place = 1 and program = 'apache' and lower(directive) = 'keepalivetimeout'
   group by host
 ),
+behind as (
+  select l.host, l.server_port, max(k.seconds) as seconds, max(k.file_line) as file_line
+  from newest l
+  join (
+    select host, process_id, context, concat(file, ':', line) as file_line,
+      try_cast(regexp_match(arguments, '^([0-9]+)s?( |$)')[1] as bigint) as seconds
+    from newest
+    where place = 1 and program = 'nginx' and directive = 'keepalive_timeout' and context not like '%upstream %'
+  ) k on k.host = l.host and k.process_id = l.process_id
+  where l.place = 1 and l.program = 'nginx' and l.directive = 'listen' and l.server_port is not null
+  group by l.host, l.server_port
+  having count(*) = count(k.seconds) and count(*) filter (where k.context = 'http') > 0
+),
 owners as (
   select host, server_port, max(process_name) as process
   from listener
-  where ts > $now - interval '10 seconds' and ts <= $now and process_name in ('node', 'apache2', 'httpd')
+  where ts > $now - interval '10 seconds' and ts <= $now and process_name in ('node', 'apache2', 'httpd', 'nginx')
   group by host, server_port
 ),
 failures as (
@@ -64,14 +77,17 @@ failures as (
 ),
 joined as (
   select s.*, o.process, coalesce(f.resets, 0) as resets,
-    case when o.process = 'node' then 5 else coalesce(a.seconds, 5) end as app_seconds,
+    case when o.process = 'node' then 5 when o.process = 'nginx' then b.seconds else coalesce(a.seconds, 5) end as app_seconds,
     case when o.process = 'node' then 'the default of Node.js, unless the program sets it'
+         when o.process = 'nginx' then concat('keepalive_timeout in ', b.file_line)
          when a.file_line is not null then concat('KeepAliveTimeout in ', a.file_line) else 'Apache''s default' end as app_from,
     case when o.process = 'node' then 'In the program: server.keepAliveTimeout = 70000; server.headersTimeout = 75000'
+         when o.process = 'nginx' then concat(b.file_line, ': keepalive_timeout ', s.proxy_seconds + 10, 's;')
          when a.file_line is not null then concat(a.file_line, ': KeepAliveTimeout 70') else 'In apache2.conf: KeepAliveTimeout 70' end as app_fix
   from servers s
   join owners o on o.host = s.host and o.server_port = s.port
   left join apache a on a.host = s.host
+  left join behind b on b.host = s.host and b.server_port = s.port
   left join failures f on f.host = s.host and f.upstream = s.upstream
 )
 select host, upstream, context, process, resets, proxy_seconds, app_seconds, app_from, app_fix,
@@ -80,4 +96,4 @@ select host, upstream, context, process, resets, proxy_seconds, app_seconds, app
   greatest(app_seconds - 2, 1) as wanted,
   case when resets >= 10 then 'page' else 'mail' end as class
 from joined
-where proxy_seconds >= app_seconds and (process <> 'node' or resets >= 3)
+where proxy_seconds >= app_seconds and app_seconds > 0 and (process <> 'node' or resets >= 3)

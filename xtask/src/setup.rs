@@ -56,6 +56,7 @@ const FOR_TESTS: &[Package] = &[
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
     package("openssl", &["openssl"], "certificates of the tests"),
+    package("e2fsprogs", &["mkfs.ext4"], "a disk for the data of a plain host"),
     package("procps", &["ps"], "process figures"),
     package("zstd", &["zstd"], "packs rotated logs, as logrotate does"),
     package("util-linux", &["setpriv"], "programs of another user with one capability"),

@@ -1,5 +1,5 @@
-//! The faults: how each is made, with parameters drawn at random, and what it must be called. A new one is a function and
-//! a line in [`FAULTS`].
+//! The faults: how each is made, with parameters drawn at random, and what it must be called. A new one is an
+//! entry in one of the lists of [`all`].
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime};
 use rustix::process::Signal;
 
 use super::scene::{APP, SERVER, Scene, fill, run};
+use super::{hops, limits, pairs};
 
 /// A fault and its name.
 pub(crate) struct Fault {
     /// What it is called in the table.
     pub(crate) name: &'static str,
-    /// The rules that name it rightly; none when nothing must page or mail.
-    pub(crate) rules: &'static [&'static str],
+    /// For each fault in it the rules that name it rightly; none when nothing must page or mail.
+    pub(crate) rules: &'static [&'static [&'static str]],
     /// Builds the scene while nothing is wrong.
     pub(crate) set: fn(&mut Scene) -> anyhow::Result<()>,
     /// Makes the fault; says with which parameters.
@@ -23,11 +24,16 @@ pub(crate) struct Fault {
 /// What must stay open for the fault to stay.
 pub(crate) type Held = Option<fs::File>;
 
-/// All of them; those without rules come last.
-pub(crate) const FAULTS: &[Fault] = &[
+/// All of them, pairs and what is no fault last. A fault's place in its list is a part of its seed.
+pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
+    FAULTS.iter().chain(limits::FAULTS).chain(hops::FAULTS).chain(pairs::FAULTS).chain(NONE)
+}
+
+/// What stops, fills up or runs out.
+const FAULTS: &[Fault] = &[
     Fault {
         name: "acceptor stopped",
-        rules: &["tcp.listen_overflow"],
+        rules: &[&["tcp.listen_overflow"]],
         set: |scene| {
             let backlog = scene.between(4, 40);
             scene.usual(backlog, 4)
@@ -41,7 +47,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "application slow",
-        rules: &["app.slow"],
+        rules: &[&["app.slow"]],
         set: |scene| scene.usual(256, 25),
         inject: |scene| {
             let millis = scene.between(600, 1800);
@@ -51,7 +57,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "application killed",
-        rules: &["app.down"],
+        rules: &[&["app.down"]],
         set: |scene| {
             let visitors = scene.between(5, 30);
             scene.usual(256, visitors)
@@ -63,7 +69,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "descriptors used up",
-        rules: &["app.fd_limit"],
+        rules: &[&["app.fd_limit"]],
         set: |scene| {
             let files = scene.between(30, 120).to_string();
             scene.app(64, &["--files", &files])
@@ -76,7 +82,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "line too narrow",
-        rules: &["wire.bandwidth_cap"],
+        rules: &[&["wire.bandwidth_cap"]],
         set: |scene| {
             scene.app(256, &["--bytes", "200000"])?;
             scene.nginx(&format!(
@@ -95,7 +101,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "disk full",
-        rules: &["disk.full"],
+        rules: &[&["disk.full"]],
         set: |scene| {
             let mebibytes = scene.between(24, 96);
             scene.disk(mebibytes, 256).map(drop)
@@ -107,7 +113,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "inodes used up",
-        rules: &["disk.inodes_full"],
+        rules: &[&["disk.inodes_full"]],
         set: |scene| {
             let inodes = scene.between(64, 512);
             scene.disk(32, inodes).map(drop)
@@ -120,7 +126,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "deleted and open",
-        rules: &["disk.deleted_but_open"],
+        rules: &[&["disk.deleted_but_open"]],
         set: |scene| scene.disk(64, 256).map(drop),
         inject: |scene| {
             let mebibytes = scene.between(8, 40);
@@ -132,7 +138,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "certificate ends",
-        rules: &["tls.cert_expiring"],
+        rules: &[&["tls.cert_expiring"]],
         set: |scene| scene.visitors(2, &[]),
         inject: |scene| {
             let days = scene.between(1, 6);
@@ -143,7 +149,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "certificate not reloaded",
-        rules: &["tls.cert_not_reloaded"],
+        rules: &[&["tls.cert_not_reloaded"]],
         set: |scene| {
             let days = scene.between(25, 89);
             certificate(scene, days)?;
@@ -159,6 +165,10 @@ pub(crate) const FAULTS: &[Fault] = &[
             Ok((format!("written {hours} h ago"), None))
         },
     },
+];
+
+/// Nothing is wrong, whatever it looks like.
+const NONE: &[Fault] = &[
     Fault {
         name: "none: burst within capacity",
         rules: &[],
@@ -198,7 +208,8 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
 ];
 
-fn certificate(scene: &Scene, days: u64) -> anyhow::Result<()> {
+/// Makes the site's certificate and key anew.
+pub(super) fn certificate(scene: &Scene, days: u64) -> anyhow::Result<()> {
     let (days, key, cert) = (days.to_string(), scene.path("key.pem"), scene.path("cert.pem"));
     let mut args =
         vec!["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=shop.example"];
@@ -206,7 +217,8 @@ fn certificate(scene: &Scene, days: u64) -> anyhow::Result<()> {
     run("openssl", &args)
 }
 
-fn tls(scene: &Scene) -> String {
+/// The server part of nginx' configuration with that certificate.
+pub(super) fn tls(scene: &Scene) -> String {
     format!(
         "listen {SERVER}:443 ssl; ssl_certificate {}; ssl_certificate_key {}; \
          server_name shop.example; location / {{ return 200 hello; }}",

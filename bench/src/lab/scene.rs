@@ -17,7 +17,7 @@ use crate::random::Random;
 
 /// The addresses of the server's and of the client's side (RFC 2544's network for tests).
 pub(crate) const SERVER: &str = "198.18.7.1";
-const CLIENT: &str = "198.18.7.2";
+pub(crate) const CLIENT: &str = "198.18.7.2";
 /// The application's, on the server's side.
 pub(crate) const APP: &str = "127.0.0.1:9001";
 
@@ -30,8 +30,17 @@ pub(crate) struct Scene {
     pub(crate) client: String,
     pub(crate) dir: tempfile::TempDir,
     pub(crate) random: Random,
+    /// weir's configuration in this scene.
+    pub(crate) config: String,
+    groups: Vec<PathBuf>,
     processes: Vec<(&'static str, Child)>,
     mounts: Vec<PathBuf>,
+}
+
+fn children(process: u32) -> Vec<Pid> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
 }
 
 /// Runs a program to its end; what it prints besides is dropped.
@@ -53,6 +62,8 @@ impl Scene {
             client: name("c"),
             dir: tempfile::tempdir()?,
             random,
+            config: String::new(),
+            groups: Vec::new(),
             processes: Vec::new(),
             mounts: Vec::new(),
         };
@@ -116,18 +127,47 @@ impl Scene {
 
     /// The application.
     pub(crate) fn app(&mut self, backlog: u64, more: &[&str]) -> anyhow::Result<()> {
-        let (backlog, delay) = (backlog.to_string(), self.delay().display().to_string());
-        let args = ["lab-app", "--address", APP, "--backlog", &backlog, "--delay", &delay];
         let netns = self.server.clone();
-        self.start_own("app", &netns, &[&args[..], more].concat())
+        self.app_at(&netns, APP, backlog, more)
+    }
+
+    /// An application at another address, or on the other side.
+    pub(crate) fn app_at(
+        &mut self,
+        netns: &str,
+        address: &str,
+        backlog: u64,
+        more: &[&str],
+    ) -> anyhow::Result<()> {
+        let (backlog, delay) = (backlog.to_string(), self.delay().display().to_string());
+        let args = ["lab-app", "--address", address, "--backlog", &backlog, "--delay", &delay];
+        self.start_own("app", netns, &[&args[..], more].concat())
     }
 
     /// Visitors of nginx.
     pub(crate) fn visitors(&mut self, count: u64, more: &[&str]) -> anyhow::Result<()> {
-        let (count, address) = (count.to_string(), format!("{SERVER}:80"));
-        let args = ["lab-visit", "--address", &address, "--visitors", &count];
+        self.visitors_at(&format!("{SERVER}:80"), count, more)
+    }
+
+    /// Visitors of another address of the server's side.
+    pub(crate) fn visitors_at(
+        &mut self,
+        address: &str,
+        count: u64,
+        more: &[&str],
+    ) -> anyhow::Result<()> {
+        let count = count.to_string();
+        let args = ["lab-visit", "--address", address, "--visitors", &count];
         let netns = self.client.clone();
         self.start_own("visitors", &netns, &[&args[..], more].concat())
+    }
+
+    /// Visitors of nginx who need no cable.
+    pub(crate) fn inner_visitors(&mut self, count: u64) -> anyhow::Result<()> {
+        let (count, address) = (count.to_string(), format!("{SERVER}:80"));
+        let args = ["lab-visit", "--address", &address, "--visitors", &count];
+        let netns = self.server.clone();
+        self.start_own("visitors", &netns, &args)
     }
 
     /// Clients of the application itself, on the server's side.
@@ -140,12 +180,23 @@ impl Scene {
 
     /// nginx before the application; `server` is put into its `server { … }`.
     pub(crate) fn nginx(&mut self, server: &str) -> anyhow::Result<()> {
+        self.nginx_with(4096, "", server)
+    }
+
+    /// The same with so many connections for its worker, and `http` in its `http { … }`.
+    pub(crate) fn nginx_with(
+        &mut self,
+        connections: u64,
+        http: &str,
+        server: &str,
+    ) -> anyhow::Result<()> {
         let dir = self.dir.path().display().to_string();
         let config = self.path("nginx.conf");
         let text = format!(
             r#"daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/error.log;
-events {{ worker_connections 4096; }}
+events {{ worker_connections {connections}; }}
 http {{
+  {http}
   client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/fastcgi;
   uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
   log_format timed escape=json '{{"@timestamp":"$time_iso8601","remote_addr":"$remote_addr",'
@@ -172,11 +223,63 @@ http {{
         self.visitors(visitors, &[])
     }
 
+    /// Sets a kernel setting of the server's namespace, such as `net.ipv4.tcp_max_tw_buckets`.
+    pub(crate) fn sysctl(&self, name: &str, value: &str) -> anyhow::Result<()> {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let script = format!("echo '{value}' > {path}");
+        run("ip", &["netns", "exec", &self.server, "sh", "-c", &script])
+    }
+
+    /// A control group of its own for the scene's processes of that name, without a limit yet. Version 1 or 2, whichever the
+    /// host has for that controller.
+    pub(crate) fn group(&mut self, what: &str, controller: &str) -> anyhow::Result<()> {
+        let group = self.group_of(controller).0;
+        fs::create_dir_all(&group)?;
+        self.groups.push(group.clone());
+        for (_, child) in self.processes.iter().filter(|(name, _)| *name == what) {
+            fs::write(group.join("cgroup.procs"), child.id().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Sets limits of that group: files and values of version 1, and those of version 2.
+    pub(crate) fn limit(
+        &self,
+        controller: &str,
+        old: &[(&str, String)],
+        new: &[(&str, String)],
+    ) -> anyhow::Result<()> {
+        let (group, is_old) = self.group_of(controller);
+        for (file, value) in if is_old { old } else { new } {
+            let path = group.join(file);
+            fs::write(&path, value).with_context(|| format!("cannot set {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Where the group is, and whether it is one of version 1.
+    fn group_of(&self, controller: &str) -> (PathBuf, bool) {
+        let root = Path::new("/sys/fs/cgroup");
+        let is_old = root.join(controller).is_dir();
+        let base = if is_old { root.join(controller) } else { root.to_owned() };
+        (base.join(&self.server), is_old)
+    }
+
     /// Sends a signal to a process of the scene. `ip netns exec` becomes the program, so it is its own.
     pub(crate) fn signal(&self, what: &str, signal: Signal) -> anyhow::Result<()> {
         for (name, child) in &self.processes {
             if *name == what {
                 kill_process(Pid::from_child(child), signal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to the children of a process of the scene, such as nginx' workers.
+    pub(crate) fn signal_children(&self, what: &str, signal: Signal) -> anyhow::Result<()> {
+        for (_, child) in self.processes.iter().filter(|(name, _)| *name == what) {
+            for id in children(child.id()) {
+                kill_process(id, signal)?;
             }
         }
         Ok(())
@@ -199,11 +302,17 @@ impl Drop for Scene {
         for (_, child) in self.processes.iter_mut().rev() {
             let id = Pid::from_child(child);
             // nginx ends its workers at SIGTERM; a stopped process must go on to end.
+            for worker in children(child.id()) {
+                let _gone = kill_process(worker, Signal::CONT);
+            }
             let _gone = kill_process(id, Signal::CONT);
             let _gone = kill_process(id, Signal::TERM);
         }
         for (_, mut child) in self.processes.drain(..) {
             let _reaped = child.wait();
+        }
+        for group in &self.groups {
+            let _removed = fs::remove_dir(group);
         }
         for point in &self.mounts {
             let _unmounted = run("umount", &["-l", &point.display().to_string()]);

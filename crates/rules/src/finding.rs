@@ -131,6 +131,11 @@ impl OpenFinding {
         &self.details.fix
     }
 
+    /// The highest class that its own evidence has given.
+    pub fn highest_class(&self) -> Class {
+        self.highest_class
+    }
+
     /// The rows of the rule's answer, a JSON array of objects.
     pub fn evidence(&self) -> &str {
         &self.details.evidence
@@ -157,6 +162,7 @@ impl OpenFinding {
             evidence: &self.details.evidence,
             cause_finding_id: self.cause.as_ref().map(|cause| cause.finding_id.as_str()),
             cause_rule: self.cause.as_ref().map(|cause| cause.rule.as_str()),
+            own_class: Some(self.highest_class.as_str()),
         }
     }
 

@@ -98,7 +98,7 @@ fn read(row: &Row) -> Option<(Micros, OpenFinding)> {
             row: None,
         },
         key_values: key_values(row.text("key").unwrap_or_default()),
-        highest_class: class,
+        highest_class: row.text("own_class").and_then(Class::parse).unwrap_or(class),
         is_flapping: false,
         absent_since: None,
         written: Written { ts, class, row: None, summary, cause },

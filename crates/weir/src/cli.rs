@@ -514,12 +514,13 @@ impl StoreAction {
     }
 }
 
-/// List, show and test rules.
+/// List, show, test and replay rules.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir rules                                     list them
   weir rules show tcp.listen_overflow            one with its reason, fix and SQL
-  weir rules test my-rules/                      run every .test file below a directory")]
+  weir rules test my-rules/                      run every .test file below a directory
+  weir rules replay app.slow --since 30d         when would it have fired")]
 pub(crate) struct RulesArgs {
     /// What to do with them.
     #[command(subcommand)]
@@ -546,6 +547,40 @@ pub(crate) enum RulesAction {
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<PathBuf>,
     },
+    /// When would a rule have fired on the rows that the running weir holds?
+    Replay(ReplayArgs),
+}
+
+/// A rule over the past.
+#[derive(Args, Debug)]
+pub(crate) struct ReplayArgs {
+    /// Its id; one of your own is in the directory of --rules.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// How far back: 30d, 12h, 90m.
+    #[arg(long, value_name = "SPAN", default_value = "1d", value_parser = crate::replay_command::parse_since)]
+    pub(crate) since: std::time::Duration,
+    /// Seconds between two looks while nothing is found; default: so many that 2,000 looks suffice.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) step: Option<u64>,
+    /// text for a person, json with the evidence for a program.
+    #[arg(long, value_enum, default_value_t = ReplayFormat::Text)]
+    pub(crate) format: ReplayFormat,
+    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// A file whose first line is the login.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// How a replay is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplayFormat {
+    /// A line for each time that it would have fired.
+    Text,
+    /// One object.
+    Json,
 }
 
 /// Understand a capture: was it us?

@@ -32,6 +32,7 @@ mod parse_command;
 mod parsers;
 mod port_owner;
 mod remote;
+mod replay_command;
 mod rules_command;
 mod server;
 mod show;

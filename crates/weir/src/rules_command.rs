@@ -20,6 +20,9 @@ pub(crate) fn run(args: &RulesArgs) -> Result<(), Failure> {
     match &args.action {
         None | Some(RulesAction::List) => list(&load(args.rules.as_deref())?),
         Some(RulesAction::Show { id }) => show(&load(args.rules.as_deref())?, id)?,
+        Some(RulesAction::Replay(replay)) => {
+            crate::replay_command::run(&load(args.rules.as_deref())?, replay)?;
+        }
         Some(RulesAction::Test { paths }) => test(&load(args.rules.as_deref())?, paths)?,
     }
     Ok(())

@@ -28,7 +28,7 @@ const FILE_LIMIT_BYTES: u64 = 1 << 20;
 
 /// An address and name to be asked, and the file that should be shown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CertificateTarget {
+pub(super) struct CertificateTarget {
     program: Program,
     process_id: Option<i64>,
     address: String,
@@ -117,7 +117,6 @@ fn target(
     server_name: &str,
     path: &Path,
 ) -> Option<CertificateTarget> {
-    let base = certificate.file.parent().unwrap_or(Path::new("/"));
     Some(CertificateTarget {
         program: listen.program,
         process_id: listen.process_id,
@@ -126,7 +125,7 @@ fn target(
         server_name: server_name.to_owned(),
         config_file: certificate.file.display().to_string(),
         config_line: certificate.line,
-        path: base.join(path),
+        path: certificate.base.join(path),
     })
 }
 
@@ -319,13 +318,14 @@ mod tests {
             "events {}
              http {
                ssl_certificate /etc/ssl/all.pem;
-               server { listen 443 ssl; server_name a.example www.a.example; include tls.inc; }
+               server { listen 443 ssl; server_name a.example www.a.example; include tls/a.inc; }
                server { listen 10.0.0.1:8443 ssl; server_name *.b.example; }
                server { listen 80; server_name c.example; ssl_certificate /etc/ssl/c.pem; }
                server { listen 444 ssl; server_name d.example; ssl_certificate $ssl_server_name.pem; }
              }",
         );
-        write("etc/nginx/tls.inc", "ssl_certificate a.pem;");
+        // Relative to nginx.conf's directory, not to that of the file that is included.
+        write("etc/nginx/tls/a.inc", "ssl_certificate a.pem;");
         write(
             "etc/haproxy/haproxy.cfg",
             "frontend f\n  bind :9443 ssl crt /etc/haproxy/h.pem alpn h2\n  bind :9080\n",

@@ -4,6 +4,8 @@
 //! which the caller makes.
 
 mod certificate;
+pub mod database;
+mod name;
 mod resolver;
 mod tls;
 
@@ -12,12 +14,21 @@ use std::path::PathBuf;
 use weir_tables::{Batch, Micros, Rows};
 
 use crate::logs::FoundDirective;
-pub use certificate::CertificateTarget;
+use certificate::CertificateTarget;
 
 /// Seconds between two questions to the name servers.
 const RESOLVER_SECONDS: f64 = 5.0;
+/// Seconds between two questions for the names that are served here.
+const NAME_SECONDS: f64 = 60.0;
 /// Seconds between two handshakes with the same address and name.
 const CERTIFICATE_SECONDS: f64 = 60.0;
+
+/// Whom to ask, and for what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    certificates: Vec<CertificateTarget>,
+    names: Vec<String>,
+}
 
 /// Asks name servers and TLS servers, each at its own pace.
 #[derive(Debug)]
@@ -25,6 +36,7 @@ pub struct Prober {
     root: PathBuf,
     host: String,
     asked_resolvers: Option<Micros>,
+    asked_names: Option<Micros>,
     certificates: certificate::Certificates,
 }
 
@@ -36,35 +48,43 @@ impl Prober {
             root,
             host,
             asked_resolvers: None,
+            asked_names: None,
             certificates: certificate::Certificates::default(),
         }
     }
 
-    /// The TLS addresses that the servers' configurations name.
-    pub fn targets(directives: &[FoundDirective]) -> Vec<CertificateTarget> {
-        certificate::targets(directives)
+    /// What the servers' configurations name.
+    pub fn targets(directives: &[FoundDirective]) -> Targets {
+        Targets { certificates: certificate::targets(directives), names: name::names(directives) }
     }
 
     /// Asks who is due, to be called once a second. Takes up to 2 s when a name server is silent, and 2 s for each
     /// TLS server that is. `clock` is read when a question is sent.
-    pub fn probe(
-        &mut self,
-        targets: &[CertificateTarget],
-        clock: &dyn Fn() -> Micros,
-    ) -> Vec<Batch> {
+    pub fn probe(&mut self, targets: &Targets, clock: &dyn Fn() -> Micros) -> Vec<Batch> {
         let mut batches = Vec::new();
         if self.root.as_os_str() != "/" {
             return batches;
         }
         let now = clock();
-        let age = self.asked_resolvers.map_or(f64::INFINITY, |last| now.seconds_since(last));
-        if !(0.0..RESOLVER_SECONDS - 0.5).contains(&age) {
-            self.asked_resolvers = Some(now);
+        if is_due(&mut self.asked_resolvers, now, RESOLVER_SECONDS) {
             push(&mut resolver::probe(&self.root, &self.host, now), &mut batches);
         }
-        push(&mut self.certificates.probe(targets, &self.host, clock), &mut batches);
+        push(&mut self.certificates.probe(&targets.certificates, &self.host, clock), &mut batches);
+        if !targets.names.is_empty() && is_due(&mut self.asked_names, now, NAME_SECONDS) {
+            push(&mut name::probe(&self.root, &self.host, now, &targets.names), &mut batches);
+        }
         batches
     }
+}
+
+/// Whether `seconds` are over since the last time, which then is now.
+fn is_due(last: &mut Option<Micros>, now: Micros, seconds: f64) -> bool {
+    let age = last.map_or(f64::INFINITY, |last| now.seconds_since(last));
+    let is_due = !(0.0..seconds - 0.5).contains(&age);
+    if is_due {
+        *last = Some(now);
+    }
+    is_due
 }
 
 fn push<R: Rows>(rows: &mut R, batches: &mut Vec<Batch>) {

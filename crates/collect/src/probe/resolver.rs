@@ -16,7 +16,8 @@ const WAIT: Duration = Duration::from_secs(2);
 /// The C library uses so many servers, MAXNS.
 const SERVER_LIMIT: usize = 3;
 const FILE_LIMIT_BYTES: usize = 64 << 10;
-const HEADER_BYTES: usize = 12;
+/// Of a message, before its questions.
+pub(super) const HEADER_BYTES: usize = 12;
 
 /// What resolv.conf(5) says.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,6 +58,12 @@ pub(super) fn probe(root: &Path, host: &str, now: Micros) -> ResolverProbeRows {
         });
     }
     rows
+}
+
+/// The server that a lookup asks first.
+pub(super) fn first_server(root: &Path) -> Option<IpAddr> {
+    let bytes = std::fs::read(root.join("etc/resolv.conf")).ok()?;
+    parse(&bytes[..bytes.len().min(FILE_LIMIT_BYTES)]).servers.first().copied()
 }
 
 fn reason(error: &io::Error) -> String {
@@ -139,7 +146,8 @@ fn response_code(answer: &[u8], id: u16) -> Option<u8> {
     (is_ours && answer[2] & 0x80 != 0).then(|| answer[3] & 0x0f)
 }
 
-fn code_name(code: u8) -> &'static str {
+/// The name of a response code.
+pub(super) fn code_name(code: u8) -> &'static str {
     match code {
         0 => "NOERROR",
         1 => "FORMERR",

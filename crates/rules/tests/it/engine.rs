@@ -446,6 +446,31 @@ fn open_findings_go_on_after_a_restart() {
 }
 
 #[test]
+fn root_gives_back_its_symptoms_class_after_a_restart_too() {
+    let root = rule("root", "for = \"0s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.root\"]");
+    let page = answer(&[("a", 1, "page", true)]);
+    let mut before = Engine::new(&RuleSet::default());
+    let mut changes = before.observe(&root, at(0), &yes());
+    changes.extend(before.observe(&symptom, at(0), &page));
+    changes.extend(before.observe(&root, at(2), &yes()));
+    let class = |engine: &Engine, rule: &str| {
+        engine.open().find(|finding| finding.rule == rule).map(|finding| finding.class)
+    };
+    assert_eq!(class(&before, "test.root"), Some(Class::Page));
+
+    let mut after = Engine::new(&RuleSet::default());
+    after.restore(&[table(&changes)]);
+    after.observe(&root, at(4), &yes());
+    assert_eq!(class(&after, "test.root"), Some(Class::Page), "the symptom is restored as well");
+    for second in [6, 8, 10, 12] {
+        after.observe(&symptom, at(second), &answer(&[]));
+        after.observe(&root, at(second), &yes());
+    }
+    assert_eq!(class(&after, "test.root"), Some(Class::Mail), "it is what it is by itself");
+}
+
+#[test]
 fn finding_of_a_rule_that_is_gone_is_resolved() {
     let rule = rule("gone", "for = \"0s\"\nevery = \"2s\"");
     let mut before = Engine::new(&RuleSet::default());

@@ -24,4 +24,5 @@ table! {
     16 evidence: Text = "The rows of the rule's answer, JSON array of objects.";
     17 cause_finding_id: OptText = "The finding at the root of this one, while that fires: this one is a symptom and a note. NULL: it is a root itself.";
     18 cause_rule: OptText = "The root's rule; NULL as above.";
+    19 own_class: OptText = "The highest class that its own evidence gave: `class` is more for a root whose symptoms matter more, and note for a symptom. NULL in rows of older versions.";
 }

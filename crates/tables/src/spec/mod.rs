@@ -34,6 +34,9 @@ specs! {
     clock_stat: ClockStat, ClockStatRows;
     resolver_probe: ResolverProbe, ResolverProbeRows;
     certificate: Certificate, CertificateRows;
+    name_probe: NameProbe, NameProbeRows;
+    db_server: DbServer, DbServerRows;
+    db_replica: DbReplica, DbReplicaRows;
     kmsg: Kmsg, KmsgRows;
     sysctl: Sysctl, SysctlRows;
     config_directive: ConfigDirective, ConfigDirectiveRows;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use toml::Value;
 
+use super::databases::NamedDatabase;
 use super::logs::NamedLog;
 use super::outputs::NamedOutput;
 use super::scrape::ScrapeTarget;
@@ -50,6 +51,8 @@ macro_rules! keys {
             pub(crate) outputs: Vec<NamedOutput>,
             /// What is fetched from exporters.
             pub(crate) scrape: Vec<ScrapeTarget>,
+            /// Database servers that are asked how they are.
+            pub(crate) databases: Vec<NamedDatabase>,
         }
 
         /// Every key, in the order of the docs.

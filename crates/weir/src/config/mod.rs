@@ -2,6 +2,7 @@
 //!
 //! Unknown keys are refused with file and line, because a mistyped limit that is silently not in force is found too late.
 
+pub(crate) mod databases;
 pub(crate) mod entries;
 mod flags;
 mod keys;
@@ -107,6 +108,10 @@ impl Config {
             let origin = at(item.span().start);
             match section {
                 "logs" => self.values.logs.push(logs::read(table, &origin, at)?),
+                "databases" => {
+                    let entry = entries::read(&databases::DATABASES, table, &origin, at)?;
+                    self.values.databases.push(databases::of(&entry)?);
+                }
                 "scrape" => {
                     let entry = entries::read(&scrape::SCRAPE, table, &origin, at)?;
                     self.values.scrape.push(scrape::of(&entry)?);
@@ -144,7 +149,7 @@ impl Config {
 }
 
 /// Sections that are lists of tables.
-const LISTS: [&str; 3] = ["logs", "outputs", "scrape"];
+const LISTS: [&str; 4] = ["databases", "logs", "outputs", "scrape"];
 
 fn no_list(place: &str, section: &str) -> Failure {
     refused(format!("cannot use {place}: `{section}` is no list of tables"))

@@ -1,5 +1,6 @@
 //! `docs/configuration.md`, written from the list of keys so that it cannot lag behind.
 
+use super::databases::DATABASES;
 use super::entries::EntryList;
 use super::outputs::OUTPUTS;
 use super::scrape::SCRAPE;
@@ -38,7 +39,7 @@ fn page() -> String {
         }
     }
     out += LOGS;
-    for list in [&SCRAPE, &OUTPUTS] {
+    for list in [&DATABASES, &SCRAPE, &OUTPUTS] {
         out += &entries(list);
     }
     out + EXAMPLE

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_collect::CollectError;
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_collect::logs::{Problem, ReadFrom, TailOptions, Tailer, discover};
-use weir_collect::probe::{CertificateTarget, Prober};
+use weir_collect::probe::{Prober, Targets};
 use weir_collect::recording::{Replay, replay};
 use weir_parse::{LineParser, ParsedRows, Parsers};
 use weir_tables::{Batch, Clock, LogFormat, Micros, StreamId};
@@ -150,7 +150,7 @@ impl Source for Live {
 
 /// Asks name servers and TLS servers on a thread of its own, which ends when nobody takes the answers any more.
 #[expect(clippy::disallowed_methods, reason = "the thread waits for nothing but the next second")]
-fn probe(mut prober: Prober, targets: Vec<CertificateTarget>) -> Receiver<Vec<Batch>> {
+fn probe(mut prober: Prober, targets: Targets) -> Receiver<Vec<Batch>> {
     let (answers, probed) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         while answers.send(prober.probe(&targets, &|| SystemClock.now())).is_ok() {

@@ -38,7 +38,7 @@ impl Finder {
                 tracing::warn!("{problem}");
             }
             context.status.set_sources(sources);
-            context.status.set_certificate_targets(Prober::targets(&found.directives));
+            context.status.set_probe_targets(Prober::targets(&found.directives));
             let now = context.clock.now();
             let is_known = written
                 .as_ref()

@@ -25,9 +25,11 @@ use std::time::Duration;
 
 use weir_collect::logs::{RestOptions, TailOptions};
 use weir_collect::probe::Prober;
+use weir_collect::probe::database::DatabaseProber;
 use weir_tables::{Clock, LogSource};
 
 use crate::config::Values;
+use crate::config::databases::NamedDatabase;
 use crate::failure::Failure;
 use crate::memory_cap::{self, MemoryCap};
 use crate::meter::Meter;
@@ -108,6 +110,12 @@ impl Watch {
         } else {
             watch.spawn("weir-sample", move |context| sample::report_only(&context, &ready))?;
         }
+        if !values.databases.is_empty() {
+            let targets = values.databases.iter().map(NamedDatabase::target);
+            let targets = targets.collect::<Result<_, _>>()?;
+            let prober = DatabaseProber::new(watch.context.host.clone(), targets);
+            watch.spawn("weir-database", move |context| ask_always(&context, prober))?;
+        }
         let (jobs, work) = std::sync::mpsc::sync_channel(CHUNKS_WAITING);
         watch.spawn("weir-parse", move |context| {
             parse::parse_always(&context, &parsers, &work);
@@ -152,8 +160,21 @@ impl Watch {
 /// Asks name servers and TLS servers until the stop, on a thread of its own: who is silent is waited for.
 fn probe_always(context: &Context, mut prober: Prober) {
     loop {
-        let targets = context.status.certificate_targets();
+        let targets = context.status.probe_targets();
         let batches = prober.probe(&targets, &|| context.clock.now());
+        if !batches.is_empty() {
+            context.destination.send_sample(batches);
+        }
+        if context.stop.wait(Duration::from_secs(1)) {
+            return;
+        }
+    }
+}
+
+/// Asks database servers until the stop.
+fn ask_always(context: &Context, mut prober: DatabaseProber) {
+    loop {
+        let batches = prober.probe(&|| context.clock.now());
         if !batches.is_empty() {
             context.destination.send_sample(batches);
         }

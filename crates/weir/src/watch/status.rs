@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use weir_collect::host::ListenerSummary;
 use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamState, StreamStatus};
-use weir_collect::probe::CertificateTarget;
+use weir_collect::probe::Targets;
 use weir_tables::{LogFormat, LogSource};
 
 /// Shared by the threads of one watch.
@@ -18,7 +18,7 @@ pub(crate) struct WatchStatus {
     streams: Mutex<BTreeMap<StatusKey, StreamStatus>>,
     counts: Mutex<HashMap<Arc<str>, (u64, u64)>>,
     listeners: Mutex<Vec<ListenerSummary>>,
-    certificate_targets: Mutex<Arc<[CertificateTarget]>>,
+    probe_targets: Mutex<Arc<Targets>>,
     problems: Mutex<Vec<Problem>>,
 }
 
@@ -79,14 +79,14 @@ impl WatchStatus {
         *lock(&self.listeners) = listeners;
     }
 
-    /// Replaces the TLS addresses that are asked for their certificates.
-    pub(super) fn set_certificate_targets(&self, targets: Vec<CertificateTarget>) {
-        *lock(&self.certificate_targets) = targets.into();
+    /// Replaces what is asked: TLS addresses and names.
+    pub(super) fn set_probe_targets(&self, targets: Targets) {
+        *lock(&self.probe_targets) = Arc::new(targets);
     }
 
-    /// The TLS addresses that are asked for their certificates.
-    pub(super) fn certificate_targets(&self) -> Arc<[CertificateTarget]> {
-        Arc::clone(&lock(&self.certificate_targets))
+    /// What is asked: TLS addresses and names.
+    pub(super) fn probe_targets(&self) -> Arc<Targets> {
+        Arc::clone(&lock(&self.probe_targets))
     }
 
     /// Replaces the problems; gives those that are new.

@@ -5,6 +5,7 @@
 mod audit;
 mod bad_input;
 mod beneath;
+mod databases;
 mod deleted;
 mod doctor;
 mod edge;
@@ -24,6 +25,7 @@ mod netns;
 mod output_targets;
 mod outputs;
 mod parse;
+mod plain_host;
 mod query;
 mod query_limits;
 mod rotating;

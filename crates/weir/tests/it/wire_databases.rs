@@ -16,7 +16,7 @@ use super::harness::{can_run, is_root, pause, text, wait_for, weir};
 use super::netns::Netns;
 
 /// A server, or tcpdump; ended when dropped.
-struct Program(Child);
+pub(crate) struct Program(pub(crate) Child);
 
 impl Program {
     fn signal(&self, signal: Signal) {
@@ -132,7 +132,7 @@ impl Lab {
     }
 }
 
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
@@ -141,7 +141,7 @@ fn counts<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
 }
 
 /// Where Debian keeps PostgreSQL's server: not on the PATH.
-fn postgresql() -> Option<PathBuf> {
+pub(crate) fn postgresql() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     versions.flatten().map(|entry| entry.path().join("bin")).find(|bin| {
         let is_file = |name: &str| bin.join(name).is_file();
@@ -203,7 +203,7 @@ fn requests_of_postgresql_are_what_pgbench_sent() {
 }
 
 /// User and group by name, of /etc/passwd.
-fn ids_of(name: &str) -> (u32, u32) {
+pub(crate) fn ids_of(name: &str) -> (u32, u32) {
     let users = std::fs::read_to_string("/etc/passwd").expect("every host has it");
     let line = users.lines().find(|line| line.split(':').next() == Some(name));
     let fields: Vec<&str> = line.expect("the package makes it").split(':').collect();

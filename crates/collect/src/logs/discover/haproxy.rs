@@ -164,6 +164,7 @@ impl Reader<'_> {
                 server_address,
                 server_port,
                 server_block: None,
+                base: super::directory_of(path),
             });
         }
     }

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use weir_tables::{ConfigDirective, LogSource, Micros, Program};
 
@@ -58,6 +59,9 @@ pub struct FoundDirective {
     pub server_port: Option<i64>,
     /// Number of nginx' `server { … }` that it stands in: lines of one number belong together. `None` outside of one.
     pub server_block: Option<u32>,
+    /// Where relative paths begin: for nginx the directory of its main file, also in files that it includes; for
+    /// others that of `file`.
+    pub base: Arc<Path>,
 }
 
 impl FoundDirective {
@@ -77,6 +81,11 @@ impl FoundDirective {
             server_port: self.server_port,
         }
     }
+}
+
+/// The directory of a file; `/` for a name without one.
+fn directory_of(file: &Path) -> Arc<Path> {
+    file.parent().unwrap_or(Path::new("/")).into()
 }
 
 /// Something that could not be read or understood; the rest went on.

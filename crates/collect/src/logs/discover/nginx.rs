@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use memchr::memmem;
 use weir_tables::{JsonEscape, LogFormat, LogSource, Program};
@@ -37,6 +38,7 @@ const KEPT: &[&str] = &[
     "proxy_pass",
     "server",
     "access_log",
+    "root",
     "error_log",
     "log_format",
     "proxy_buffering",
@@ -146,6 +148,7 @@ fn read_configuration(found: &mut Finder, setup: Setup, process_id: Option<i64>)
     let mut reader = Reader {
         found,
         process_id,
+        base: super::directory_of(&setup.configuration),
         formats: HashMap::new(),
         access_logs: Vec::new(),
         error_logs: Vec::new(),
@@ -182,6 +185,7 @@ struct Reader<'a> {
     found: &'a mut Finder,
     setup: Setup,
     process_id: Option<i64>,
+    base: Arc<Path>,
     formats: HashMap<String, LogFormat>,
     access_logs: Vec<NamedLog>,
     error_logs: Vec<NamedLog>,
@@ -347,6 +351,7 @@ impl Reader<'_> {
             server_address,
             server_port,
             server_block: blocks.iter().rev().find(|b| b.name == "server").map(|b| b.number),
+            base: Arc::clone(&self.base),
         });
     }
 

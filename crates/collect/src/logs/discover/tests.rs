@@ -72,7 +72,8 @@ fn nginx_as_debian_sets_it_up() {
             /etc/nginx/nginx.conf:9 http | sendfile on
             /etc/nginx/nginx.conf:11 http | access_log /var/log/nginx/access.log
             /etc/nginx/sites-enabled/default:2 http/server | listen 80 default_server => 0.0.0.0 80
-            /etc/nginx/sites-enabled/default:3 http/server | listen [::]:80 default_server => :: 80"#]],
+            /etc/nginx/sites-enabled/default:3 http/server | listen [::]:80 default_server => :: 80
+            /etc/nginx/sites-enabled/default:4 http/server | root /var/www/html"#]],
     );
 }
 

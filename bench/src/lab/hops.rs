@@ -1,0 +1,113 @@
+//! Faults on the way between visitor, proxy and application: one member, one side, one hop.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use super::faults::Fault;
+use super::scene::{APP, CLIENT, SERVER, Scene, run};
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "proxy stopped",
+        rules: &[&["tcp.listen_overflow"]],
+        set: |scene| {
+            scene.app(256, &[])?;
+            let backlog = scene.between(8, 64);
+            // Its worker is what stops: the listening queue is the proxy's own.
+            scene.nginx_with(4096, "", &format!(
+                "listen {SERVER}:8080 backlog={backlog}; location / {{ proxy_pass http://{APP}; }}"
+            ))?;
+            scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
+        },
+        inject: |scene| {
+            let visitors = scene.between(150, 250);
+            scene.signal_children("nginx", Signal::STOP)?;
+            scene.visitors_at(
+                &format!("{SERVER}:8080"),
+                visitors,
+                &["--patience-millis", "3000"],
+            )?;
+            Ok((format!("{visitors} visitors"), None))
+        },
+    },
+    Fault {
+        name: "retries of a slow application",
+        rules: &[&["proxy.retry_amplification", "app.slow"]],
+        set: |scene| {
+            members(scene, 3, "proxy_read_timeout 300ms; proxy_next_upstream error timeout;")?;
+            scene.visitors(12, &[])
+        },
+        inject: |scene| {
+            let millis = scene.between(400, 900);
+            fs::write(scene.delay(), millis.to_string())?;
+            Ok((format!("{millis} ms"), None))
+        },
+    },
+    Fault {
+        name: "one of four fails",
+        rules: &[&["proxy.masked_errors", "app.error_outlier"]],
+        set: |scene| {
+            members(scene, 4, "proxy_next_upstream error timeout http_500;")?;
+            scene.visitors(24, &["--pause-millis", "25"])
+        },
+        inject: |scene| {
+            let percent = scene.between(20, 80);
+            fs::write(scene.path("failing2"), percent.to_string())?;
+            Ok((format!("{percent} % of its requests"), None))
+        },
+    },
+    Fault {
+        name: "visitors read slowly",
+        rules: &[&["client.slow_reader"]],
+        set: |scene| {
+            scene.app(256, &["--bytes", "400000"])?;
+            let buffers = "proxy_buffers 64 16k; proxy_buffer_size 16k;";
+            // What the kernel takes at once is written, as far as nginx knows.
+            let listen = format!("listen {SERVER}:8080 sndbuf=16k;");
+            scene
+                .nginx(&format!("{listen} location / {{ proxy_pass http://{APP}; {buffers} }}"))?;
+            scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
+        },
+        inject: |scene| {
+            let (visitors, millis) = (scene.between(20, 40), scene.between(60, 140));
+            let slow = millis.to_string();
+            let manner = ["--slow-millis", &slow, "--patience-millis", "20000"];
+            scene.visitors_at(&format!("{SERVER}:8080"), visitors, &manner)?;
+            Ok((format!("{visitors} visitors, 16 KiB in {millis} ms"), None))
+        },
+    },
+    Fault {
+        name: "application's host gone",
+        rules: &[&["wire.host_unreachable"]],
+        set: |scene| {
+            let netns = scene.client.clone();
+            let address = format!("{CLIENT}:9001");
+            scene.app_at(&netns, &address, 256, &[])?;
+            let proxied = format!("proxy_pass http://{address}; proxy_connect_timeout 5s;");
+            scene.nginx(&format!("location / {{ {proxied} }}"))?;
+            let visitors = scene.between(6, 20);
+            scene.inner_visitors(visitors)
+        },
+        inject: |scene| {
+            let address = format!("{CLIENT}/24");
+            run("ip", &["-n", &scene.client, "address", "del", &address, "dev", "veth"])?;
+            run("ip", &["-n", &scene.server, "neigh", "flush", "dev", "veth"])?;
+            Ok((String::new(), None))
+        },
+    },
+];
+
+/// So many applications at 127.0.0.1, .2 … behind nginx, each with a file that says how often it fails.
+fn members(scene: &mut Scene, count: u64, settings: &str) -> anyhow::Result<()> {
+    let netns = scene.server.clone();
+    let mut servers = String::new();
+    for number in 1..=count {
+        let (address, failing) =
+            (format!("127.0.0.{number}:9001"), scene.path(&format!("failing{number}")));
+        scene.app_at(&netns, &address, 256, &["--failing", &failing])?;
+        servers += &format!("server {address} max_fails=0; ");
+    }
+    let proxied = format!("location / {{ proxy_pass http://app; {settings} }}");
+    scene.nginx_with(4096, &format!("upstream app {{ {servers} }}"), &proxied)
+}

@@ -1,0 +1,112 @@
+//! Faults in which a limit is too low for what is asked: of the kernel, a control group, nginx, Redis.
+
+use std::fs;
+
+use super::faults::Fault;
+use super::scene::{APP, run};
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "local ports used up",
+        rules: &[&["tcp.ephemeral_exhausted"]],
+        set: |scene| scene.usual(1024, 5),
+        inject: |scene| {
+            let ports = scene.between(60, 150);
+            let range = format!("40000 {}", 40_000 + ports - 1);
+            scene.sysctl("net.ipv4.ip_local_port_range", &range)?;
+            scene.knocks(ports + 20, &["--hold"])?;
+            Ok((format!("{ports} ports"), None))
+        },
+    },
+    Fault {
+        name: "TIME_WAIT buckets full",
+        rules: &[&["tcp.tw_overflow"]],
+        set: |scene| scene.usual(256, 20),
+        inject: |scene| {
+            let buckets = scene.between(8, 64);
+            scene.sysctl("net.ipv4.tcp_max_tw_buckets", &buckets.to_string())?;
+            Ok((format!("{buckets} buckets"), None))
+        },
+    },
+    Fault {
+        name: "worker connections used up",
+        rules: &[&["proxy.worker_connections"]],
+        set: |scene| {
+            let connections = scene.between(24, 64);
+            // Idle connections would be closed to make room: these are busy.
+            fs::write(scene.delay(), "200")?;
+            scene.app(256, &[])?;
+            let proxied = format!("location / {{ proxy_pass http://{APP}; }}");
+            scene.nginx_with(connections, "", &proxied)?;
+            scene.visitors(4, &[])
+        },
+        inject: |scene| {
+            let visitors = scene.between(90, 160);
+            scene.visitors(visitors, &[])?;
+            Ok((format!("{visitors} visitors"), None))
+        },
+    },
+    Fault {
+        name: "processor quota",
+        rules: &[&["cpu.cgroup_throttled"]],
+        set: |scene| {
+            scene.app(256, &["--spin"])?;
+            // As container engines do: the same path for every controller.
+            for controller in ["memory", "cpuacct", "cpu"] {
+                scene.group("app", controller)?;
+            }
+            scene.nginx(&format!("location / {{ proxy_pass http://{APP}; }}"))?;
+            scene.visitors(6, &["--pause-millis", "60"])
+        },
+        inject: |scene| {
+            let percent = scene.between(4, 9);
+            let quota = percent * 1000;
+            let old = [("cpu.cfs_quota_us", quota.to_string())];
+            let new = [("cpu.max", format!("{quota} 100000"))];
+            scene.limit("cpu", &old, &new)?;
+            Ok((format!("{percent} % of a processor"), None))
+        },
+    },
+    Fault {
+        name: "out of memory in a control group",
+        rules: &[&["mem.oom_kill"]],
+        set: |scene| scene.usual(256, 4),
+        inject: |scene| {
+            let mebibytes = scene.between(24, 96);
+            let bytes = (mebibytes << 20).to_string();
+            let old = [("memory.limit_in_bytes", bytes.clone())];
+            let new = [("memory.max", bytes)];
+            // What has no line feed in it is held until its end.
+            let netns = scene.server.clone();
+            scene.start("hog", &netns, "bash", &["-c", "sleep 1; exec tail /dev/zero"])?;
+            scene.group("hog", "memory")?;
+            scene.limit("memory", &old, &new)?;
+            Ok((format!("{mebibytes} MiB"), None))
+        },
+    },
+    Fault {
+        name: "Redis throws keys out",
+        rules: &[&["redis.evictions"]],
+        set: |scene| {
+            let mebibytes = scene.between(2, 6);
+            let (memory, socket, dir) =
+                (format!("{mebibytes}mb"), scene.path("redis"), scene.path(""));
+            let netns = scene.server.clone();
+            let args = ["--port", "0", "--unixsocket", &socket, "--save", "", "--dir", &dir];
+            let limits = ["--maxmemory", &memory, "--maxmemory-policy", "volatile-lru"];
+            scene.start("redis", &netns, "redis-server", &[&args[..], &limits[..]].concat())?;
+            scene.config = format!(
+                "[[databases]]\nsystem = \"redis\"\naddress = \"{socket}\"\npurpose = \"store\"\n"
+            );
+            Ok(())
+        },
+        inject: |scene| {
+            let bytes = scene.between(200, 2000);
+            let script = format!(
+                "for i = 1, 40000 do redis.call('setex', KEYS[1] .. i, 1000, string.rep('x', {bytes})) end"
+            );
+            run("redis-cli", &["-s", &scene.path("redis"), "eval", &script, "1", "k"])?;
+            Ok((format!("values of {bytes} bytes"), None))
+        },
+    },
+];

@@ -1,0 +1,283 @@
+//! Database servers, asked every few seconds what they say of themselves and of their copies.
+//!
+//! Nothing is asked unless the configuration names a server. Each protocol is a file: a login, and questions whose
+//! answers are text. Connections stay open between looks; a server that does not answer within the wait is a row with
+//! its error. No statement of users is read, nothing is written.
+
+mod mysql;
+mod postgresql;
+mod redis;
+mod stream;
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use weir_tables::{Batch, DbReplica, DbReplicaRows, DbServer, DbServerRows, Micros};
+
+use super::push;
+use stream::{Fault, Place};
+
+/// Seconds between two looks at a server.
+const LOOK_SECONDS: f64 = 5.0;
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseSystem {
+    /// PostgreSQL.
+    Postgresql,
+    /// MySQL and MariaDB.
+    Mysql,
+    /// Redis and what speaks like it.
+    Redis,
+}
+
+impl DatabaseSystem {
+    /// As in the column `system`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Postgresql => "postgresql",
+            Self::Mysql => "mysql",
+            Self::Redis => "redis",
+        }
+    }
+
+    /// Where it listens unless it is told otherwise.
+    fn port(self) -> u16 {
+        match self {
+            Self::Postgresql => 5432,
+            Self::Mysql => 3306,
+            Self::Redis => 6379,
+        }
+    }
+}
+
+/// A server that is asked, and as whom.
+#[derive(Clone)]
+pub struct DatabaseTarget {
+    /// What it speaks.
+    pub system: DatabaseSystem,
+    /// `host`, `host:port` or the absolute path of its socket.
+    pub address: String,
+    /// The user; empty for Redis' default user.
+    pub user: String,
+    /// The password; `None` logs in without one.
+    pub password: Option<String>,
+    /// The database that is connected to (PostgreSQL, MySQL); may be empty for MySQL.
+    pub database: String,
+    /// `store` or `cache`.
+    pub purpose: Option<String>,
+    /// A query whose first cell is the age in seconds of the newest heartbeat row.
+    pub heartbeat: Option<String>,
+}
+
+/// Asks all servers, each at its pace.
+pub struct DatabaseProber {
+    host: String,
+    servers: Vec<Server>,
+}
+
+/// A server with what is kept between looks.
+struct Server {
+    target: DatabaseTarget,
+    client: Option<Client>,
+    asked: Option<Micros>,
+    totals: Totals,
+}
+
+enum Client {
+    Postgresql(postgresql::Client),
+    Mysql(mysql::Client),
+    Redis(redis::Client),
+}
+
+/// What a look found. The names are the columns'.
+#[derive(Debug, Default)]
+struct Look {
+    version: Option<String>,
+    is_replica: Option<bool>,
+    connections: Option<i64>,
+    connection_limit: Option<i64>,
+    memory_bytes: Option<i64>,
+    memory_limit_bytes: Option<i64>,
+    eviction_policy: Option<String>,
+    waiting_on_lock: Option<i64>,
+    blocker: Option<String>,
+    data_directory: Option<String>,
+    totals: Totals,
+    links: Vec<Link>,
+}
+
+/// Counters of which the increase is a column.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    connections_refused: Option<i64>,
+    evicted_keys: Option<i64>,
+    writes_refused: Option<i64>,
+}
+
+/// A row of `db_replica`.
+#[derive(Debug, Default, PartialEq)]
+struct Link {
+    role: &'static str,
+    peer: String,
+    state: String,
+    is_running: Option<bool>,
+    is_paused: Option<bool>,
+    unsent_bytes: Option<i64>,
+    unapplied_bytes: Option<i64>,
+    retained_bytes: Option<i64>,
+    lag_seconds: Option<f64>,
+    heartbeat_seconds: Option<f64>,
+    source_position: Option<i64>,
+    error: Option<String>,
+}
+
+/// The answer to a question: names of columns, and rows of texts.
+#[derive(Debug, Default)]
+struct Answer {
+    columns: Vec<String>,
+    rows: Vec<Vec<Option<String>>>,
+}
+
+impl Answer {
+    /// Each row by the names of its columns, without NULLs.
+    fn by_name(&self) -> impl Iterator<Item = HashMap<&str, &str>> {
+        self.rows.iter().map(|row| {
+            let pairs = self.columns.iter().zip(row);
+            pairs.filter_map(|(name, cell)| Some((name.as_str(), cell.as_deref()?))).collect()
+        })
+    }
+
+    /// The first cell.
+    fn first(&self) -> Option<&str> {
+        self.rows.first()?.first()?.as_deref()
+    }
+}
+
+impl DatabaseProber {
+    /// A prober that has asked nobody yet.
+    pub fn new(host: String, targets: Vec<DatabaseTarget>) -> Self {
+        let server =
+            |target| Server { target, client: None, asked: None, totals: Totals::default() };
+        Self { host, servers: targets.into_iter().map(server).collect() }
+    }
+
+    /// Asks who is due, to be called once a second. Takes up to 4 s for each server that is silent.
+    pub fn probe(&mut self, clock: &dyn Fn() -> Micros) -> Vec<Batch> {
+        let (mut servers, mut links) = (DbServerRows::default(), DbReplicaRows::default());
+        for server in &mut self.servers {
+            let now = clock();
+            let before = server.asked;
+            if !super::is_due(&mut server.asked, now, LOOK_SECONDS) {
+                continue;
+            }
+            let interval = before.map(|before| now.seconds_since(before));
+            server.look(&self.host, now, interval, &mut servers, &mut links);
+        }
+        let mut batches = Vec::new();
+        push(&mut servers, &mut batches);
+        push(&mut links, &mut batches);
+        batches
+    }
+}
+
+impl Server {
+    fn look(
+        &mut self,
+        host: &str,
+        now: Micros,
+        interval_seconds: Option<f64>,
+        servers: &mut DbServerRows,
+        links: &mut DbReplicaRows,
+    ) {
+        let started = Instant::now();
+        let found = self.ask();
+        let duration_seconds = started.elapsed().as_secs_f64();
+        let error = found.as_ref().err().map(|fault| fault.message(&self.target));
+        if found.is_err() {
+            self.client = None;
+        }
+        let look = found.unwrap_or_default();
+        let before = std::mem::replace(&mut self.totals, look.totals);
+        let system = self.target.system.as_str();
+        servers.push(&DbServer {
+            ts: now,
+            host,
+            system,
+            server_address: &self.target.address,
+            purpose: self.target.purpose.as_deref(),
+            version: look.version.as_deref(),
+            is_replica: look.is_replica,
+            connections: look.connections,
+            connection_limit: look.connection_limit,
+            connections_refused_total: look.totals.connections_refused,
+            connections_refused_increase: increase(
+                before.connections_refused,
+                look.totals.connections_refused,
+            ),
+            memory_bytes: look.memory_bytes,
+            memory_limit_bytes: look.memory_limit_bytes,
+            eviction_policy: look.eviction_policy.as_deref(),
+            evicted_keys_total: look.totals.evicted_keys,
+            evicted_keys_increase: increase(before.evicted_keys, look.totals.evicted_keys),
+            writes_refused_total: look.totals.writes_refused,
+            writes_refused_increase: increase(before.writes_refused, look.totals.writes_refused),
+            waiting_on_lock: look.waiting_on_lock,
+            blocker: look.blocker.as_deref(),
+            data_directory: look.data_directory.as_deref(),
+            interval_seconds,
+            duration_seconds,
+            error: error.as_deref(),
+        });
+        for link in &look.links {
+            links.push(&DbReplica {
+                ts: now,
+                host,
+                system,
+                server_address: &self.target.address,
+                role: link.role,
+                peer: &link.peer,
+                state: &link.state,
+                is_running: link.is_running,
+                is_paused: link.is_paused,
+                unsent_bytes: link.unsent_bytes,
+                unapplied_bytes: link.unapplied_bytes,
+                retained_bytes: link.retained_bytes,
+                lag_seconds: link.lag_seconds,
+                heartbeat_seconds: link.heartbeat_seconds,
+                source_position: link.source_position,
+                error: link.error.as_deref(),
+            });
+        }
+    }
+
+    fn ask(&mut self) -> Result<Look, Fault> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            None => self.client.insert(Client::connect(&self.target)?),
+        };
+        match client {
+            Client::Postgresql(client) => client.look(),
+            Client::Mysql(client) => client.look(self.target.heartbeat.as_deref()),
+            Client::Redis(client) => client.look(),
+        }
+    }
+}
+
+impl Client {
+    fn connect(target: &DatabaseTarget) -> Result<Self, Fault> {
+        let stream = Place::of(&target.address, target.system.port())?.connect()?;
+        Ok(match target.system {
+            DatabaseSystem::Postgresql => {
+                Self::Postgresql(postgresql::Client::login(stream, target)?)
+            }
+            DatabaseSystem::Mysql => Self::Mysql(mysql::Client::login(stream, target)?),
+            DatabaseSystem::Redis => Self::Redis(redis::Client::login(stream, target)?),
+        })
+    }
+}
+
+/// `None` at the first look, and after a restart, when the counter is smaller than before.
+fn increase(before: Option<i64>, now: Option<i64>) -> Option<i64> {
+    now?.checked_sub(before?).filter(|increase| *increase >= 0)
+}

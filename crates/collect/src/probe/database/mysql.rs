@@ -1,0 +1,300 @@
+//! MySQL and MariaDB: the client/server protocol 4.1 (dev.mysql.com, "Client/Server Protocol"; mariadb.com/kb), text
+//! queries, logins by `mysql_native_password`, `caching_sha2_password` and the server's socket.
+//!
+//! `Seconds_Behind_Source` is 0 when the network is cut and NULL when a thread stands still: a heartbeat row tells.
+
+use std::collections::HashMap;
+
+use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+
+use super::stream::{Fault, Fields, Stream};
+use super::{Answer, DatabaseTarget, Link, Look, Totals};
+
+/// LONG_PASSWORD, CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, PLUGIN_AUTH.
+const CAPABILITIES: u32 = 1 | 8 | 0x200 | 0x8000 | 0x8_0000;
+const UTF8MB4: u8 = 45;
+const COM_QUERY: u8 = 3;
+
+const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Connection_errors_max_connections')";
+const SETTINGS: &str =
+    "SELECT @@version AS version, @@max_connections AS max_connections, @@datadir AS datadir";
+
+/// A connection that is logged in.
+pub(super) struct Client {
+    stream: Stream,
+    sequence: u8,
+}
+
+impl Client {
+    pub(super) fn login(stream: Stream, target: &DatabaseTarget) -> Result<Self, Fault> {
+        let mut client = Self { stream, sequence: 0 };
+        let greeting = client.packet()?;
+        if greeting.first() == Some(&0xff) {
+            return Err(refusal(&greeting));
+        }
+        let (mut plugin, mut salt) = greeted(&greeting)?;
+        let password = target.password.as_deref().unwrap_or_default();
+        let mut body = CAPABILITIES.to_le_bytes().to_vec();
+        body.extend_from_slice(&(1_u32 << 24).to_le_bytes());
+        body.push(UTF8MB4);
+        body.extend_from_slice(&[0; 23]);
+        body.extend_from_slice(target.user.as_bytes());
+        body.push(0);
+        let proof = proof(&plugin, &salt, password);
+        body.push(u8::try_from(proof.len()).unwrap_or_default());
+        body.extend_from_slice(&proof);
+        for word in [&target.database, &plugin] {
+            body.extend_from_slice(word.as_bytes());
+            body.push(0);
+        }
+        client.send(&body)?;
+        loop {
+            let packet = client.packet()?;
+            match packet.split_first() {
+                Some((0, _)) => return Ok(client),
+                Some((0xff, _)) => return Err(refusal(&packet)),
+                Some((0xfe, rest)) => {
+                    let mut fields = Fields(rest);
+                    plugin = fields.text()?;
+                    salt = fields.0.strip_suffix(&[0]).unwrap_or(fields.0).to_vec();
+                    client.send(&self::proof(&plugin, &salt, password))?;
+                }
+                // caching_sha2_password: 3 is well, 4 asks for the password itself.
+                Some((1, [3])) => {}
+                Some((1, [4])) if client.stream.is_private => {
+                    client.send(&[password.as_bytes(), &[0]].concat())?;
+                }
+                Some((1, [4])) => return Err(Fault::Unsupported(
+                    "it asks for the password in clear, which weir sends over a socket or the loopback only".to_owned(),
+                )),
+                _ => return Err(Fault::Garbled("an unknown step of the login")),
+            }
+        }
+    }
+
+    fn packet(&mut self) -> Result<Vec<u8>, Fault> {
+        let [a, b, c, sequence] = self.stream.bytes::<4>()?;
+        self.sequence = sequence.wrapping_add(1);
+        let length = u32::from_le_bytes([a, b, c, 0]);
+        self.stream.vector(usize::try_from(length).unwrap_or(usize::MAX))
+    }
+
+    fn send(&mut self, body: &[u8]) -> Result<(), Fault> {
+        let length = u32::try_from(body.len()).unwrap_or_default().to_le_bytes();
+        let head = [length[0], length[1], length[2], self.sequence];
+        self.stream.send(&[&head, body].concat())
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Answer, Fault> {
+        self.sequence = 0;
+        self.send(&[&[COM_QUERY], sql.as_bytes()].concat())?;
+        let mut answer = Answer::default();
+        let first = self.packet()?;
+        match first.first() {
+            Some(0) => return Ok(answer),
+            Some(0xff) => return Err(refusal(&first)),
+            _ => {}
+        }
+        let count = length(&mut Fields(&first))?.ok_or(Fault::Garbled("no number of columns"))?;
+        for _ in 0..count {
+            answer.columns.push(column_name(&self.packet()?)?);
+        }
+        self.packet()?;
+        loop {
+            let packet = self.packet()?;
+            match packet.first() {
+                Some(0xfe) if packet.len() < 9 => return Ok(answer),
+                Some(0xff) => return Err(refusal(&packet)),
+                _ => answer.rows.push(cells(&packet, answer.columns.len())?),
+            }
+        }
+    }
+
+    pub(super) fn look(&mut self, heartbeat: Option<&str>) -> Result<Look, Fault> {
+        let status = self.query(STATUS)?;
+        let counter = |name: &str| {
+            let is_it = |row: &&Vec<Option<String>>| row.first() == Some(&Some(name.to_owned()));
+            status.rows.iter().find(is_it)?.get(1)?.as_deref()?.parse::<i64>().ok()
+        };
+        let settings = self.query(SETTINGS)?;
+        let settings = settings.by_name().next().unwrap_or_default();
+        // MySQL has forgotten the old words, MariaDB before 10.5 does not know the new ones.
+        let replicas = match self.query("SHOW REPLICA STATUS") {
+            Err(Fault::Refused(words)) if words.contains("syntax") => {
+                self.query("SHOW SLAVE STATUS")?
+            }
+            other => other?,
+        };
+        let heartbeat_seconds = match heartbeat.filter(|_| !replicas.rows.is_empty()) {
+            Some(sql) => self.query(sql)?.first().and_then(|cell| cell.parse::<f64>().ok()),
+            None => None,
+        };
+        Ok(Look {
+            version: settings.get("version").map(|text| (*text).to_owned()),
+            is_replica: Some(!replicas.rows.is_empty()),
+            connections: counter("Threads_connected"),
+            connection_limit: settings.get("max_connections").and_then(|text| text.parse().ok()),
+            data_directory: settings.get("datadir").map(|text| (*text).to_owned()),
+            totals: Totals {
+                connections_refused: counter("Connection_errors_max_connections"),
+                ..Totals::default()
+            },
+            links: replicas.by_name().map(|row| link(&row, heartbeat_seconds)).collect(),
+            ..Look::default()
+        })
+    }
+}
+
+/// A row of SHOW REPLICA STATUS, in the words of MySQL 8.0.22 and later or of all others.
+fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> Link {
+    let get =
+        |new: &str, old: &str| row.get(new).or_else(|| row.get(old)).copied().unwrap_or_default();
+    let receiving = get("Replica_IO_Running", "Slave_IO_Running");
+    let applying = get("Replica_SQL_Running", "Slave_SQL_Running");
+    let errors = ["Last_IO_Error", "Last_SQL_Error"].map(|name| get(name, name));
+    let error: Vec<&str> = errors.into_iter().filter(|text| !text.is_empty()).collect();
+    let number = |name: &str| get(name, name).parse::<i64>().ok();
+    // Within one file of the source's log; over more, it is at least one file.
+    let is_same_file = get("Source_Log_File", "Master_Log_File")
+        == get("Relay_Source_Log_File", "Relay_Master_Log_File");
+    let read = number("Read_Source_Log_Pos").or_else(|| number("Read_Master_Log_Pos"));
+    let applied = number("Exec_Source_Log_Pos").or_else(|| number("Exec_Master_Log_Pos"));
+    let behind = get("Seconds_Behind_Source", "Seconds_Behind_Master");
+    Link {
+        role: "source",
+        peer: format!(
+            "{}:{}",
+            get("Source_Host", "Master_Host"),
+            get("Source_Port", "Master_Port")
+        ),
+        state: format!("{receiving}/{applying}"),
+        is_running: Some(receiving == "Yes" && applying == "Yes"),
+        unapplied_bytes: read.zip(applied).filter(|_| is_same_file).map(|(read, done)| read - done),
+        lag_seconds: behind.parse().ok(),
+        heartbeat_seconds,
+        error: (!error.is_empty()).then(|| error.join("; ")),
+        ..Link::default()
+    }
+}
+
+/// The plugin and the salt of a server's greeting, version 10.
+fn greeted(packet: &[u8]) -> Result<(String, Vec<u8>), Fault> {
+    let mut fields = Fields(packet);
+    if fields.take(1)? != [10] {
+        return Err(Fault::Garbled("a greeting of another version than 10"));
+    }
+    fields.text()?;
+    fields.take(4)?;
+    let mut salt = fields.take(8)?.to_vec();
+    fields.take(8)?;
+    let length = fields.take(1)?.first().copied().unwrap_or_default();
+    fields.take(10)?;
+    let rest = fields.take(usize::from(length.saturating_sub(8)).max(13))?;
+    salt.extend_from_slice(rest.strip_suffix(&[0]).unwrap_or(rest));
+    Ok((fields.text()?, salt))
+}
+
+/// What shows that the password is known; empty for none, and where the socket tells who asks.
+fn proof(plugin: &str, salt: &[u8], password: &str) -> Vec<u8> {
+    let (algorithm, is_salt_first) = match plugin {
+        _ if password.is_empty() => return Vec::new(),
+        "mysql_native_password" => (&SHA1_FOR_LEGACY_USE_ONLY, true),
+        "caching_sha2_password" => (&SHA256, false),
+        _ => return Vec::new(),
+    };
+    let hash = |bytes: &[u8]| digest::digest(algorithm, bytes);
+    let once = hash(password.as_bytes());
+    let twice = hash(once.as_ref());
+    let mixed = match is_salt_first {
+        true => hash(&[salt, twice.as_ref()].concat()),
+        false => hash(&[twice.as_ref(), salt].concat()),
+    };
+    once.as_ref().iter().zip(mixed.as_ref()).map(|(one, other)| one ^ other).collect()
+}
+
+/// `ERR`: a code, then `#` and five characters of state, then words.
+fn refusal(packet: &[u8]) -> Fault {
+    let words = packet.get(3..).unwrap_or_default();
+    let words = words.strip_prefix(b"#").and_then(|rest| rest.get(5..)).unwrap_or(words);
+    Fault::Refused(String::from_utf8_lossy(words).into_owned())
+}
+
+/// An integer of one to nine bytes; `None` is NULL.
+fn length(fields: &mut Fields<'_>) -> Result<Option<usize>, Fault> {
+    let first = fields.take(1)?.first().copied().unwrap_or_default();
+    let bytes = match first {
+        0xfb => return Ok(None),
+        0xfc => fields.take(2)?,
+        0xfd => fields.take(3)?,
+        0xfe => fields.take(8)?,
+        small => return Ok(Some(small.into())),
+    };
+    let number = bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    Ok(Some(usize::try_from(number).unwrap_or(usize::MAX)))
+}
+
+fn text(fields: &mut Fields<'_>) -> Result<Option<String>, Fault> {
+    let Some(length) = length(fields)? else { return Ok(None) };
+    Ok(Some(String::from_utf8_lossy(fields.take(length)?).into_owned()))
+}
+
+/// The fifth text of a column's definition.
+fn column_name(packet: &[u8]) -> Result<String, Fault> {
+    let mut fields = Fields(packet);
+    for _ in 0..4 {
+        text(&mut fields)?;
+    }
+    Ok(text(&mut fields)?.unwrap_or_default())
+}
+
+fn cells(packet: &[u8], count: usize) -> Result<Vec<Option<String>>, Fault> {
+    let mut fields = Fields(packet);
+    (0..count).map(|_| text(&mut fields)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_is_read_in_old_and_new_words() {
+        let old = HashMap::from([
+            ("Master_Host", "db1"),
+            ("Master_Port", "3306"),
+            ("Slave_IO_Running", "Connecting"),
+            ("Slave_SQL_Running", "Yes"),
+            ("Last_IO_Error", "error reconnecting"),
+            ("Master_Log_File", "bin.000002"),
+            ("Relay_Master_Log_File", "bin.000002"),
+            ("Read_Master_Log_Pos", "900"),
+            ("Exec_Master_Log_Pos", "400"),
+            ("Seconds_Behind_Master", "0"),
+        ]);
+        let expected = Link {
+            role: "source",
+            peer: "db1:3306".to_owned(),
+            state: "Connecting/Yes".to_owned(),
+            is_running: Some(false),
+            unapplied_bytes: Some(500),
+            lag_seconds: Some(0.0),
+            heartbeat_seconds: Some(7.5),
+            error: Some("error reconnecting".to_owned()),
+            ..Link::default()
+        };
+        assert_eq!(link(&old, Some(7.5)), expected);
+        let new = old.iter().map(|(name, value)| {
+            let name = name.replace("Master", "Source").replace("Slave", "Replica");
+            (&*name.leak(), *value)
+        });
+        assert_eq!(link(&new.collect(), Some(7.5)), expected);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused_without_panic() {
+        arbtest::arbtest(|u| {
+            let bytes: Vec<u8> = u.arbitrary()?;
+            let _ = (greeted(&bytes), refusal(&bytes), column_name(&bytes), cells(&bytes, 3));
+            Ok(())
+        });
+    }
+}

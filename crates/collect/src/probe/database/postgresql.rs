@@ -1,0 +1,310 @@
+//! PostgreSQL: its frontend/backend protocol 3.0 (documentation, chapter 55), simple queries, SCRAM-SHA-256 (RFC 7677).
+//!
+//! A user with `pg_monitor` sees all that is asked for; without it other users' sessions have no state.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ring::rand::SecureRandom as _;
+use ring::{digest, hmac, pbkdf2};
+
+use super::stream::{Fault, Fields, Stream};
+use super::{Answer, DatabaseTarget, Link, Look};
+
+const VERSION_3_0: i32 = 196_608;
+/// More rounds than servers are set to would only burn this host's processor time.
+const ITERATION_LIMIT: u32 = 1_000_000;
+
+const SERVER: &str = "select current_setting('server_version'), pg_is_in_recovery(), \
+    (select count(*) from pg_stat_activity where backend_type = 'client backend'), \
+    current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int, \
+    (select count(*) from pg_stat_activity where wait_event_type = 'Lock' and now() - query_start > interval '5 seconds'), \
+    (select setting from pg_settings where name = 'data_directory')";
+
+const BLOCKER: &str = "select format('process %s of user %s (%s for %s s)', a.pid, coalesce(a.usename, '?'), \
+    coalesce(a.state, '?'), round(extract(epoch from now() - a.state_change))) from pg_stat_activity a join \
+    (select unnest(pg_blocking_pids(pid)) as pid from pg_stat_activity where wait_event_type = 'Lock') b on b.pid = a.pid \
+    where a.wait_event_type is distinct from 'Lock' group by a.pid, a.usename, a.state, a.state_change order by count(*) desc limit 1";
+
+const REPLICAS: &str = "select concat_ws(' ', coalesce(host(client_addr), 'local'), nullif(application_name, '')) as peer, state, \
+    pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)::bigint as unsent, pg_wal_lsn_diff(flush_lsn, replay_lsn)::bigint as unapplied, \
+    extract(epoch from replay_lag) as lag, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as position from pg_stat_replication";
+
+const SLOTS: &str = "select slot_name as peer, coalesce(wal_status, '') as state, active, \
+    pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint as retained, \
+    pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as position from pg_replication_slots where not temporary";
+
+const SOURCE: &str = "select coalesce(sender_host || ':' || sender_port, '') as peer, coalesce(status, '') as state, \
+    pg_is_wal_replay_paused() as paused, pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::bigint as unapplied, \
+    extract(epoch from now() - pg_last_xact_replay_timestamp()) as lag from (select 1) one left join pg_stat_wal_receiver on true";
+
+/// A connection that is logged in.
+pub(super) struct Client(Stream);
+
+impl Client {
+    pub(super) fn login(mut stream: Stream, target: &DatabaseTarget) -> Result<Self, Fault> {
+        let mut body = VERSION_3_0.to_be_bytes().to_vec();
+        let pairs =
+            [("user", &*target.user), ("database", &target.database), ("application_name", "weir")];
+        for word in pairs.iter().flat_map(|(key, value)| [key, value]) {
+            body.extend_from_slice(word.as_bytes());
+            body.push(0);
+        }
+        body.push(0);
+        stream.send(&framed(None, &body))?;
+        let mut client = Self(stream);
+        let password = target.password.as_deref();
+        loop {
+            let (kind, body) = client.message()?;
+            match kind {
+                b'R' => client.authenticate(&body, password)?,
+                b'Z' => return Ok(client),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next message that is no error.
+    fn message(&mut self) -> Result<(u8, Vec<u8>), Fault> {
+        let [kind, length @ ..] = self.0.bytes::<5>()?;
+        let length = usize::try_from(i32::from_be_bytes(length)).ok();
+        let length = length.and_then(|length| length.checked_sub(4));
+        let body = self.0.vector(length.ok_or(Fault::Garbled("a length below 4"))?)?;
+        if kind == b'E' {
+            return Err(Fault::Refused(error_message(&body)));
+        }
+        Ok((kind, body))
+    }
+
+    fn authenticate(&mut self, body: &[u8], password: Option<&str>) -> Result<(), Fault> {
+        let mut fields = Fields(body);
+        let method = i32::from_be_bytes(fields.take(4)?.try_into().unwrap_or_default());
+        let needed = || password.ok_or_else(|| Fault::Refused("it asks for a password".to_owned()));
+        match method {
+            0 => Ok(()),
+            3 if self.0.is_private => {
+                let mut text = needed()?.as_bytes().to_vec();
+                text.push(0);
+                self.0.send(&framed(Some(b'p'), &text))
+            }
+            3 => Err(Fault::Unsupported(
+                "it asks for the password in clear, which weir sends over a socket or the loopback only".to_owned(),
+            )),
+            10 => self.scram(&mut fields, needed()?),
+            other => Err(Fault::Unsupported(format!(
+                "it asks for a login of kind {other}; set `scram-sha-256` or `peer` for this user in pg_hba.conf"
+            ))),
+        }
+    }
+
+    fn scram(&mut self, offered: &mut Fields<'_>, password: &str) -> Result<(), Fault> {
+        const METHOD: &str = "SCRAM-SHA-256";
+        if !std::iter::from_fn(|| offered.text().ok()).any(|name| name == METHOD) {
+            return Err(Fault::Unsupported(format!("it does not offer {METHOD}")));
+        }
+        let mut random = [0; 18];
+        let filled = ring::rand::SystemRandom::new().fill(&mut random);
+        filled.map_err(|_| Fault::Garbled("the system has no random numbers"))?;
+        let first = format!("n=,r={}", BASE64.encode(random));
+        let mut body = [METHOD.as_bytes(), &[0]].concat();
+        let message = format!("n,,{first}");
+        let length = i32::try_from(message.len()).unwrap_or_default();
+        body.extend_from_slice(&length.to_be_bytes());
+        body.extend_from_slice(message.as_bytes());
+        self.0.send(&framed(Some(b'p'), &body))?;
+        let challenge = self.sasl(11)?;
+        let (answer, signature) = respond(&first, &challenge, password)?;
+        self.0.send(&framed(Some(b'p'), answer.as_bytes()))?;
+        let last = self.sasl(12)?;
+        // Who does not know the password cannot sign, and is not the server.
+        if last.strip_prefix("v=") != Some(&signature) {
+            return Err(Fault::Refused("it does not know the user's password itself".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn sasl(&mut self, expected: i32) -> Result<String, Fault> {
+        let (kind, body) = self.message()?;
+        let mut fields = Fields(&body);
+        if kind != b'R' || fields.take(4)? != expected.to_be_bytes() {
+            return Err(Fault::Garbled("another message than the login's next"));
+        }
+        Ok(String::from_utf8_lossy(fields.0).into_owned())
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Answer, Fault> {
+        self.0.send(&framed(Some(b'Q'), &[sql.as_bytes(), &[0]].concat()))?;
+        let mut answer = Answer::default();
+        loop {
+            let (kind, body) = self.message()?;
+            match kind {
+                b'T' => answer.columns = columns(&body)?,
+                b'D' => answer.rows.push(cells(&body)?),
+                b'Z' => return Ok(answer),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn look(&mut self) -> Result<Look, Fault> {
+        let answer = self.query(SERVER)?;
+        let Some([version, recovery, connections, limit, waiting, directory]) =
+            answer.rows.first().map(Vec::as_slice)
+        else {
+            return Err(Fault::Garbled("another number of columns than asked for"));
+        };
+        let number = |cell: &Option<String>| cell.as_deref()?.parse::<i64>().ok();
+        let mut look = Look {
+            version: version.clone(),
+            is_replica: recovery.as_deref().map(|flag| flag == "t"),
+            connections: number(connections),
+            connection_limit: number(limit),
+            waiting_on_lock: number(waiting),
+            data_directory: directory.clone(),
+            ..Look::default()
+        };
+        if look.waiting_on_lock > Some(0) {
+            look.blocker = self.query(BLOCKER)?.first().map(str::to_owned);
+        }
+        let queries: &[(&'static str, &str)] = match look.is_replica {
+            Some(true) => &[("source", SOURCE)],
+            _ => &[("replica", REPLICAS), ("slot", SLOTS)],
+        };
+        for (role, sql) in queries {
+            look.links.extend(links(role, &self.query(sql)?));
+        }
+        Ok(look)
+    }
+}
+
+fn links(role: &'static str, answer: &Answer) -> Vec<Link> {
+    let link = |row: std::collections::HashMap<&str, &str>| {
+        let number = |name| row.get(name)?.parse::<i64>().ok();
+        let flag = |name| row.get(name).map(|flag: &&str| *flag == "t");
+        let state = row.get("state").copied().unwrap_or_default();
+        Link {
+            role,
+            peer: row.get("peer").copied().unwrap_or_default().to_owned(),
+            state: state.to_owned(),
+            is_running: flag("active").or(Some(state == "streaming")),
+            is_paused: flag("paused"),
+            unsent_bytes: number("unsent"),
+            unapplied_bytes: number("unapplied"),
+            retained_bytes: number("retained"),
+            lag_seconds: row.get("lag").and_then(|text| text.parse().ok()),
+            source_position: number("position"),
+            ..Link::default()
+        }
+    };
+    answer.by_name().map(link).collect()
+}
+
+/// A message: its kind (none at the start), its length with the length's own bytes, its body.
+fn framed(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
+    let length = i32::try_from(body.len() + 4).unwrap_or(i32::MAX);
+    let mut bytes: Vec<u8> = kind.into_iter().collect();
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// The field M of an error.
+fn error_message(body: &[u8]) -> String {
+    let mut fields = Fields(body);
+    while let Ok([kind]) = fields.take(1).map(|kind| <[u8; 1]>::try_from(kind).unwrap_or_default())
+    {
+        match fields.text() {
+            Ok(text) if kind == b'M' => return text,
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    "it refuses and does not say why".to_owned()
+}
+
+fn columns(body: &[u8]) -> Result<Vec<String>, Fault> {
+    let mut fields = Fields(body);
+    let count = count(&mut fields)?;
+    let column = |_| {
+        let name = fields.text()?;
+        fields.take(18)?;
+        Ok(name)
+    };
+    (0..count).map(column).collect()
+}
+
+fn cells(body: &[u8]) -> Result<Vec<Option<String>>, Fault> {
+    let mut fields = Fields(body);
+    let count = count(&mut fields)?;
+    let cell = |_| {
+        let length = i32::from_be_bytes(fields.take(4)?.try_into().unwrap_or_default());
+        let Ok(length) = usize::try_from(length) else { return Ok(None) };
+        Ok(Some(String::from_utf8_lossy(fields.take(length)?).into_owned()))
+    };
+    (0..count).map(cell).collect()
+}
+
+fn count(fields: &mut Fields<'_>) -> Result<u16, Fault> {
+    Ok(u16::from_be_bytes(fields.take(2)?.try_into().unwrap_or_default()))
+}
+
+/// RFC 5802 §3: the client's last message, and the signature that the server must give.
+fn respond(first: &str, challenge: &str, password: &str) -> Result<(String, String), Fault> {
+    let part = |name: &str| challenge.split(',').find_map(|part| part.strip_prefix(name));
+    let (Some(nonce), Some(salt), Some(rounds)) = (part("r="), part("s="), part("i=")) else {
+        return Err(Fault::Garbled("a challenge without nonce, salt or rounds"));
+    };
+    let salt = BASE64.decode(salt).map_err(|_| Fault::Garbled("a salt that is no base64"))?;
+    let rounds = rounds.parse().ok().filter(|rounds| *rounds <= ITERATION_LIMIT);
+    let rounds = rounds.and_then(std::num::NonZeroU32::new);
+    let rounds = rounds.ok_or(Fault::Garbled("rounds that are no number up to a million"))?;
+    let own = first.split_once("r=").map_or("", |(_, own)| own);
+    if !nonce.starts_with(own) {
+        return Err(Fault::Garbled("another nonce than was sent"));
+    }
+    let mut salted = [0; digest::SHA256_OUTPUT_LEN];
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, password.as_bytes(), &mut salted);
+    let sign = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
+    let bare = format!("c=biws,r={nonce}");
+    let all = format!("{first},{challenge},{bare}");
+    let client_key = sign(&salted, b"Client Key");
+    let stored = digest::digest(&digest::SHA256, client_key.as_ref());
+    let signature = sign(stored.as_ref(), all.as_bytes());
+    let proof: Vec<u8> = client_key
+        .as_ref()
+        .iter()
+        .zip(signature.as_ref())
+        .map(|(one, other)| one ^ other)
+        .collect();
+    let server = sign(sign(&salted, b"Server Key").as_ref(), all.as_bytes());
+    Ok((format!("{bare},p={}", BASE64.encode(proof)), BASE64.encode(server)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exchange of RFC 7677 §3.
+    #[test]
+    fn login_is_that_of_the_standard() {
+        let first = "n=user,r=rOprNGfwEbeRWgbNEkqO";
+        let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        let (answer, signature) = respond(first, challenge, "pencil").unwrap();
+        assert_eq!(
+            answer,
+            "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+             p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+        );
+        assert_eq!(signature, "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+        assert!(respond(first, "r=other,s=W22Z,i=4096", "pencil").is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused_without_panic() {
+        arbtest::arbtest(|u| {
+            let bytes: Vec<u8> = u.arbitrary()?;
+            let _ = (error_message(&bytes), columns(&bytes), cells(&bytes));
+            let _ = respond("n=,r=x", &String::from_utf8_lossy(&bytes), "x");
+            Ok(())
+        });
+    }
+}

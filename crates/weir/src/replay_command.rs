@@ -1,0 +1,344 @@
+//! `weir rules replay`: when would a rule have fired, with what evidence, on the rows that a running weir holds.
+//!
+//! The rule's own queries are asked with other times for `$now`, and the engine that finds things in earnest takes in the
+//! answers. Looking at every moment of a month would take hours, so the time is walked in wide steps, and only around
+//! an answer at the rule's own pace: what is shorter than a step and lies between two looks is missed, and the report says
+//! how wide the steps were.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use serde_json::{Value, json};
+use weir_rules::{Class, Engine, OpenFinding, Rule, RuleSet, State};
+use weir_tables::{Clock, Micros};
+
+use crate::ask::unreachable_weir;
+use crate::cli::{ReplayArgs, ReplayFormat};
+use crate::client::Client;
+use crate::clock::SystemClock;
+use crate::config::place::read_token;
+use crate::failure::{EXIT_USAGE, Failure};
+use crate::terminal::{Paint, say};
+
+/// Looks that the wide steps are made for; each costs some milliseconds at the hub.
+const WIDE_LOOKS: u64 = 2_000;
+/// Most looks at the rule's own pace.
+const CLOSE_LOOKS: u64 = 20_000;
+/// Rows of one answer.
+const ROWS: usize = 10_000;
+
+/// Runs the command.
+pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
+    let Some(rule) = rules.get(&args.id) else {
+        return Err(Failure::new(format!("cannot replay `{}`: there is no such rule", args.id))
+            .hint("`weir rules` lists them; one of your own is in the directory of --rules")
+            .code(EXIT_USAGE));
+    };
+    let url = args.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
+    let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
+    let token = args.token_file.as_deref().map(read_token).transpose()?;
+    let client = Client::new(&url, token.as_deref(), Duration::from_secs(300))?;
+    let now = SystemClock.now();
+    let mut walk = Walk {
+        rule: Arc::clone(rule),
+        engine: Engine::new(&RuleSet::default()),
+        ask: |sql: &str| ask(&client, sql),
+        wide_looks: 0,
+        close_looks: 0,
+        fired: Vec::new(),
+    };
+    let step = args.step.unwrap_or_else(|| step_of(rule.every_seconds, args.since.as_secs()));
+    let whole = walk.between(now - args.since, now, step.max(rule.every_seconds))?;
+    let report = Report { rule, from: now - args.since, to: now, step, whole, walk: &walk };
+    match args.format {
+        ReplayFormat::Text => say(&report.text(Paint::for_stdout())),
+        ReplayFormat::Json => say(&report.json().to_string()),
+    }
+    Ok(())
+}
+
+/// The narrowest multiple of the rule's own pace that needs no more than [`WIDE_LOOKS`].
+fn step_of(every: u64, span: u64) -> u64 {
+    every * span.div_ceil(every * WIDE_LOOKS).max(1)
+}
+
+/// A rule on its way through the past.
+struct Walk<A> {
+    rule: Arc<Rule>,
+    engine: Engine,
+    ask: A,
+    wide_looks: u64,
+    close_looks: u64,
+    /// Findings that fired, as they were at their end or last.
+    fired: Vec<OpenFinding>,
+}
+
+impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
+    /// Walks from one moment to another; false when the looks did not suffice for all of it.
+    fn between(&mut self, from: Micros, to: Micros, step: u64) -> Result<bool, Failure> {
+        let every = self.rule.every_seconds;
+        let mut at = from;
+        while at <= to {
+            self.wide_looks += 1;
+            let answer = self.answer(at)?;
+            if step == every {
+                self.take(at, &answer);
+            } else if rows(&answer) > 0 {
+                // What begins within the step before is walked through from its begin.
+                let begin = at - Duration::from_secs(step - every);
+                at = self.closely(if begin > from { begin } else { from }, at, to)?;
+                if self.close_looks >= CLOSE_LOOKS {
+                    return Ok(false);
+                }
+            }
+            at = at + Duration::from_secs(step);
+        }
+        let open: Vec<OpenFinding> = self.engine.open().cloned().collect();
+        self.fired.extend(open.into_iter().filter(|finding| finding.state == State::Firing));
+        Ok(true)
+    }
+
+    /// At the rule's own pace until `past` is reached and nothing is open; where that was.
+    fn closely(&mut self, from: Micros, past: Micros, to: Micros) -> Result<Micros, Failure> {
+        let mut at = from;
+        loop {
+            self.close_looks += 1;
+            let answer = self.answer(at)?;
+            self.take(at, &answer);
+            let is_over = at >= past && self.engine.open().next().is_none();
+            if is_over || at >= to || self.close_looks >= CLOSE_LOOKS {
+                return Ok(at);
+            }
+            at = at + Duration::from_secs(self.rule.every_seconds);
+        }
+    }
+
+    fn take(&mut self, at: Micros, answer: &[RecordBatch]) {
+        for change in self.engine.observe(&self.rule, at, answer) {
+            if change.is_state_change() && change.finding.state == State::Resolved {
+                self.fired.extend(change.finding.fired_ts.is_some().then_some(change.finding));
+            }
+        }
+    }
+
+    /// The rule's answer: empty as soon as a query of its `when` is.
+    fn answer(&mut self, at: Micros) -> Result<Vec<RecordBatch>, Failure> {
+        let mut answer = Vec::new();
+        for sql in self.rule.queries_at(at) {
+            answer = (self.ask)(&sql)?;
+            if rows(&answer) == 0 {
+                break;
+            }
+        }
+        Ok(answer)
+    }
+}
+
+fn rows(answer: &[RecordBatch]) -> usize {
+    answer.iter().map(RecordBatch::num_rows).sum()
+}
+
+fn ask(client: &Client, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
+    let body = json!({"sql": sql, "limit": ROWS}).to_string();
+    let answer = client
+        .post("/api/sql?format=json", "application/json", body.as_bytes())
+        .map_err(|error| unreachable_weir(client, &error))?;
+    if answer.status != 200 {
+        return Err(answer.failure());
+    }
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?")
+    };
+    let answer: Value = serde_json::from_slice(&answer.body).map_err(|error| wrong(&error))?;
+    Ok(batch(&answer).map_err(|error| wrong(&error))?.into_iter().collect())
+}
+
+/// The rows of `/api/sql` as a batch; times are texts. None without a row.
+fn batch(answer: &Value) -> Result<Option<RecordBatch>, arrow_schema::ArrowError> {
+    let columns = answer["columns"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = answer["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let column = |(at, column): (usize, &Value)| {
+        let cells = rows.iter().map(|row| &row[at]);
+        let array: ArrayRef = match column["kind"].as_str() {
+            Some("integer") => Arc::new(Int64Array::from_iter(cells.map(Value::as_i64))),
+            Some("float") => Arc::new(Float64Array::from_iter(cells.map(Value::as_f64))),
+            Some("boolean") => Arc::new(BooleanArray::from_iter(cells.map(Value::as_bool))),
+            _ => Arc::new(StringArray::from_iter(cells.map(text))),
+        };
+        (column["name"].as_str().unwrap_or_default().to_owned(), array, true)
+    };
+    RecordBatch::try_from_iter_with_nullable(columns.iter().enumerate().map(column)).map(Some)
+}
+
+fn text(cell: &Value) -> Option<String> {
+    match cell {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// What is told at the end.
+struct Report<'a, A> {
+    rule: &'a Rule,
+    from: Micros,
+    to: Micros,
+    step: u64,
+    whole: bool,
+    walk: &'a Walk<A>,
+}
+
+impl<A> Report<'_, A> {
+    fn count(&self, class: Class) -> usize {
+        self.walk.fired.iter().filter(|finding| finding.highest_class() == class).count()
+    }
+
+    fn text(&self, paint: Paint) -> String {
+        let mut out = String::new();
+        for finding in &self.walk.fired {
+            let from = finding.fired_ts.unwrap_or(finding.started_ts);
+            let span = match finding.resolved_ts {
+                Some(end) => format!("for {:.0} s", end.seconds_since(from)),
+                None => "until the end".to_owned(),
+            };
+            let class = finding.highest_class().as_str();
+            let class = paint.class(class, &format!("{class:<4}"));
+            out += &format!("{from}  {class}  {span}  {}\n", finding.summary());
+        }
+        let counts = [Class::Page, Class::Mail, Class::Note]
+            .map(|class| format!("{} as {}", self.count(class), class.as_str()));
+        out += &format!(
+            "{} would have fired {} times from {} to {}: {}\n",
+            self.rule.id,
+            self.walk.fired.len(),
+            self.from,
+            self.to,
+            counts.join(", ")
+        );
+        out += &format!(
+            "looked every {} s ({} times), and every {} s where there was something ({} times)",
+            self.step, self.walk.wide_looks, self.rule.every_seconds, self.walk.close_looks
+        );
+        if self.step > self.rule.every_seconds {
+            out += "; what came and went between two looks is not in it (--step looks closer)";
+        }
+        if !self.whole {
+            out += &format!(
+                "\nstopped after {CLOSE_LOOKS} close looks: a shorter --since goes all the way"
+            );
+        }
+        out
+    }
+
+    fn json(&self) -> Value {
+        let finding = |finding: &OpenFinding| {
+            let evidence = serde_json::from_str(finding.evidence()).unwrap_or(Value::Null);
+            json!({
+                "host": finding.host,
+                "key": finding.key,
+                "class": finding.highest_class().as_str(),
+                "fired_ts": finding.fired_ts.map(|at| at.to_string()),
+                "resolved_ts": finding.resolved_ts.map(|at| at.to_string()),
+                "summary": finding.summary(),
+                "evidence": evidence,
+            })
+        };
+        json!({
+            "rule": self.rule.id,
+            "from_ts": self.from.to_string(),
+            "to_ts": self.to.to_string(),
+            "step_seconds": self.step,
+            "is_whole": self.whole,
+            "findings": self.walk.fired.iter().map(finding).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// `30d`, `12h`, `90m` or `45s`, at most 400 days.
+pub(crate) fn parse_since(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err("write it as 30d, 12h, 90m or 45s".to_owned()),
+    };
+    let seconds = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    match seconds.filter(|seconds| (1..=400 * 86_400).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => Err("it is from 1s to 400d".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: &str = "/*---\nid = \"test.replay\"\ntitle = \"t\"\ntier = \"kernel\"\nclass = \"mail\"\nfor = \"4s\"\n\
+        every = \"2s\"\nclear = \"4s\"\nkey = [\"what\"]\nsubject = \"{what}\"\nsummary = \"{n} of {what}\"\nwhy = \"w\"\n\
+        look_at = \"l\"\nsilent_when = \"s\"\nfix = \"f\"\nsource = \"x\"\n---*/\nselect $now";
+
+    /// Walks an hour in which the condition holds within these seconds.
+    fn walk(held: &'static [std::ops::Range<i64>], step: u64) -> Vec<(i64, i64)> {
+        let rule = Rule::parse("test", RULE).unwrap();
+        let begin = Micros(1_795_176_000_000_000);
+        let answer = move |sql: &str| {
+            let text = sql.split('\'').nth(1).unwrap();
+            let minute: i64 = text[14..16].parse().unwrap();
+            let second: i64 = text[17..19].parse().unwrap();
+            let at = minute * 60 + second;
+            let rows = match held.iter().any(|span| span.contains(&at)) {
+                true => json!([["web1", "x", 3]]),
+                false => json!([]),
+            };
+            let columns = json!([{"name": "host", "kind": "text"}, {"name": "what", "kind": "text"},
+                {"name": "n", "kind": "integer"}]);
+            Ok(batch(&json!({"columns": columns, "rows": rows})).unwrap().into_iter().collect())
+        };
+        let mut walk = Walk {
+            rule: Arc::new(rule),
+            engine: Engine::new(&RuleSet::default()),
+            ask: answer,
+            wide_looks: 0,
+            close_looks: 0,
+            fired: Vec::new(),
+        };
+        let end = begin + Duration::from_secs(3598);
+        assert!(walk.between(begin, end, step).unwrap());
+        let times = walk.fired.iter().map(|finding| {
+            assert_eq!(finding.summary(), "3 of x");
+            let since = |at: Option<Micros>| at.map_or(-1, |at| (at.0 - begin.0) / 1_000_000);
+            (since(finding.fired_ts), since(finding.resolved_ts))
+        });
+        times.collect()
+    }
+
+    #[test]
+    fn wide_steps_find_the_same_moments_as_every_look() {
+        let held = &[100..200, 1000..1002, 2000..2600];
+        let every = walk(held, 2);
+        assert_eq!(every, [(104, 204), (2004, 2604)]);
+        assert_eq!(walk(held, 60), every);
+    }
+
+    #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "one span of time is meant")]
+    fn what_lasts_shorter_than_a_step_may_be_missed_and_what_goes_on_has_no_end() {
+        assert_eq!(walk(&[70..90], 60), []);
+        assert_eq!(walk(&[3500..4000], 60), [(3504, -1)]);
+    }
+
+    #[test]
+    fn steps_suffice_for_a_month() {
+        assert_eq!(step_of(2, 3600), 2);
+        assert_eq!(step_of(2, 30 * 86_400), 1296);
+        assert_eq!(step_of(60, 86_400), 60);
+        assert_eq!(parse_since("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert!(parse_since("30").is_err() && parse_since("9000d").is_err());
+    }
+}

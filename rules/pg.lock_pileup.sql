@@ -1,0 +1,34 @@
+/*---
+id = "pg.lock_pileup"
+title = "Sessions of PostgreSQL wait in a row for one lock"
+tier = "db"
+class = "page"
+for = "5s"
+every = "5s"
+clear = "20s"
+key = ["server_address"]
+needs = ["db_server"]
+when = "select 1 from db_server where waiting_on_lock >= 5 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
+subject = "PostgreSQL at {server_address}"
+summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s; most of them for {blocker_text}; {connections} of {connection_limit} connections are taken"
+why = "One session holds a lock that others need, and each that comes queues behind them, with its connection: so the pool of connections runs out and the whole site stands, although the database has nothing to do."
+look_at = "`select pid, pg_blocking_pids(pid), state, xact_start, left(query, 80) from pg_stat_activity where wait_event_type = 'Lock' or pid = any(pg_blocking_pids(pid))`. A blocker that is \"idle in transaction\" is a program that forgot to commit; one that is active is a long change of the schema or a large update."
+silent_when = "Fewer than 5 sessions that wait for more than 5 s (defaults). Only servers of `[[databases]]` are asked, by a user with pg_monitor. A change of the schema in a maintenance window looks the same."
+fix = "End the blocker, {blocker_text}: `select pg_terminate_backend(PID);`. Its transaction is rolled back. So that it does not come again: `idle_in_transaction_session_timeout = '60s'` for programs that forget, `set lock_timeout = '3s'` before each ALTER TABLE, and tries in a loop. Check: waiting_on_lock is 0. Raising max_connections only makes the row longer."
+source = "fault lab F22 (5 waiters, the blocker named); PostgreSQL documentation §28.2.3, pg_blocking_pids"
+[chart]
+title = "Sessions that wait for a lock"
+unit = ""
+sql = """
+select ts, waiting_on_lock, connections from db_server
+where host = {host} and server_address = {server_address} and ts > $now - interval '15 minutes' and ts <= $now order by ts"""
+---*/
+with looks as (
+  select *, row_number() over (partition by host, server_address order by ts desc) as place
+  from db_server
+  where system = 'postgresql' and ts > $now - interval '15 seconds' and ts <= $now
+)
+select host, server_address, waiting_on_lock, connections, connection_limit,
+  coalesce(blocker, 'a session that was gone when it was looked for') as blocker_text
+from looks
+where place = 1 and waiting_on_lock >= 5

@@ -1,0 +1,50 @@
+/*---
+id = "redis.evictions"
+title = "Redis throws keys out, or refuses writes, because its memory is full"
+tier = "db"
+class = "mail"
+for = "5s"
+every = "5s"
+clear = "60s"
+key = ["server_address"]
+needs = ["db_server"]
+when = "select 1 from db_server where (evicted_keys_increase > 0 or writes_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "Redis at {server_address}"
+summary = "Redis at {server_address} {what_text} in 30 s: {memory_bytes:bytes} of {memory_limit_bytes:bytes} in use, maxmemory_policy is {eviction_policy}"
+why = "{why_text}"
+look_at = "`INFO memory` and `redis-cli --bigkeys`: what grew? Keys without a time to live (`INFO keyspace`: keys against expires) stay for ever. A replica's output buffer and fragmentation count as memory as well."
+silent_when = "Nothing was thrown out or refused within 30 s. A cache (`purpose = \"cache\"` in `[[databases]]`, or when that does not say, a policy allkeys-…) throws out by design: then it is a note, and only from 100 keys a second on."
+fix = "{fix_text} Check: evicted_keys_total and writes_refused_total of db_server stand still."
+source = "fault lab F23 (12,211 keys thrown out); redis.io, \"Key eviction\"; INFO errorstats"
+[chart]
+title = "Keys thrown out and writes refused"
+unit = ""
+sql = """
+select ts, evicted_keys_increase as thrown_out, writes_refused_increase as refused from db_server
+where host = {host} and server_address = {server_address} and ts > $now - interval '15 minutes' and ts <= $now order by ts"""
+---*/
+with sums as (
+  select host, server_address, max(purpose) as purpose, max(eviction_policy) as eviction_policy,
+    max(memory_bytes) as memory_bytes, max(memory_limit_bytes) as memory_limit_bytes,
+    coalesce(sum(evicted_keys_increase), 0) as evicted, coalesce(sum(writes_refused_increase), 0) as refused
+  from db_server
+  where system = 'redis' and ts > $now - interval '30 seconds' and ts <= $now
+  group by host, server_address
+),
+judged as (
+  select *, coalesce(purpose, case when eviction_policy like 'allkeys-%' then 'cache' else 'store' end) as used_as
+  from sums
+)
+select host, server_address, memory_bytes, memory_limit_bytes, eviction_policy, evicted, refused, used_as,
+  case when refused > 0 then concat('refused ', refused, ' writes') else concat('threw out ', evicted, ' keys') end as what_text,
+  case when refused > 0 then 'Every write of a client fails with OOM until memory is free: sessions, queues and counters stand still.'
+    when used_as = 'cache' then 'The cache is smaller than what is asked of it: what is thrown out has to be made again by the database behind it.'
+    else 'What is thrown out is gone: sessions end, jobs vanish, and no client is told.' end as why_text,
+  case when used_as = 'cache' then concat('Give it more memory: `CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ' where the host has it, and the same in redis.conf; or let entries live shorter.')
+    else concat('Give it more memory (`CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ', and the same in redis.conf) and keys that may end a time to live; keep what must not be lost in a Redis of its own with `maxmemory-policy noeviction`, so that a full memory is an error that somebody sees.') end as fix_text,
+  case when refused > 0 then 'page'
+    when used_as = 'cache' then 'note'
+    when purpose = 'store' then 'page'
+    else 'mail' end as class
+from judged
+where refused > 0 or (evicted > 0 and used_as = 'store') or evicted >= 3000
