@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_tables::TableSpec;
+use weir_tables::{Micros, TableSpec};
 
 use crate::data_file::FileMaker;
 use crate::error::StoreError;
@@ -20,14 +20,28 @@ const MERGE_BYTES_MAX: u64 = 256 << 20;
 
 /// Groups of files of one day that are to become one file each.
 pub(crate) fn plan(files: &[Arc<DataFile>], options: &StoreOptions) -> Vec<Vec<Arc<DataFile>>> {
+    small_files(files, options)
+        .into_values()
+        .filter(|small| small.len() > options.small_file_count)
+        .map(first_group)
+        .collect()
+}
+
+/// Most small files of one day.
+pub(crate) fn most_small(files: &[Arc<DataFile>], options: &StoreOptions) -> usize {
+    small_files(files, options).values().map(Vec::len).max().unwrap_or_default()
+}
+
+/// Small files by day.
+fn small_files(
+    files: &[Arc<DataFile>],
+    options: &StoreOptions,
+) -> BTreeMap<i64, Vec<Arc<DataFile>>> {
     let mut days: BTreeMap<i64, Vec<Arc<DataFile>>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.byte_count < options.small_file_bytes) {
         days.entry(file.day).or_default().push(Arc::clone(file));
     }
-    days.into_values()
-        .filter(|small| small.len() > options.small_file_count)
-        .map(first_group)
-        .collect()
+    days
 }
 
 /// The smallest files first, within the limits of one merge.
@@ -52,7 +66,8 @@ pub(crate) fn merge(
     files: &[Arc<DataFile>],
 ) -> Result<Arc<DataFile>, StoreError> {
     let day = files.iter().map(|file| file.day).min().expect("a group is not empty");
-    let mut draft = maker.draft(table, day)?;
+    let arrival = files.iter().map(|file| file.arrival_ts).max().expect("a group is not empty");
+    let mut draft = maker.draft(table, day, Micros(arrival))?;
     engine.read_sorted(table, files, |rows| draft.push(rows))?;
     draft.finish()
 }
@@ -74,6 +89,7 @@ mod tests {
             byte_count,
             min_ts: 0,
             max_ts: 0,
+            arrival_ts: 0,
             index: std::sync::OnceLock::new(),
         })
     }

@@ -50,7 +50,7 @@ impl FileMaker {
         Self { root, next_id: AtomicI64::new(next_id) }
     }
 
-    /// Sorts and writes rows of `table`; gives the files, durable, not yet in the manifest.
+    /// Sorts and writes rows of `table`, the last of which came at `arrival`; gives the files, durable, not yet in the manifest.
     ///
     /// # Errors
     /// `Full`, `Io`; files written so far are removed, or by the next start.
@@ -58,10 +58,11 @@ impl FileMaker {
         &self,
         table: &'static TableSpec,
         batches: &[RecordBatch],
+        arrival: Micros,
     ) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let mut files = Vec::new();
         for (day, order) in days(batches, &sorted_order(table, batches)) {
-            let mut draft = self.draft(table, day)?;
+            let mut draft = self.draft(table, day, arrival)?;
             let outcome = write_rows(&mut draft, batches, &order).and_then(|()| draft.finish());
             files.push(outcome.inspect_err(|_| self.discard(&files))?);
         }
@@ -69,7 +70,12 @@ impl FileMaker {
     }
 
     /// An empty file of `table` for rows in the table's order.
-    pub(crate) fn draft(&self, table: &'static TableSpec, day: i64) -> Result<Draft, StoreError> {
+    pub(crate) fn draft(
+        &self,
+        table: &'static TableSpec,
+        day: i64,
+        arrival: Micros,
+    ) -> Result<Draft, StoreError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
         let date = date.split('T').next().unwrap_or_default();
@@ -92,6 +98,7 @@ impl FileMaker {
             byte_count: 0,
             min_ts: i64::MAX,
             max_ts: i64::MIN,
+            arrival_ts: arrival.0,
             index: OnceLock::new(),
         };
         let buffered = BufWriter::with_capacity(256 << 10, file);
@@ -337,7 +344,7 @@ mod tests {
             rows.push(&Sysctl { ts: Micros(ts), host: "web1", name, ..Default::default() });
         }
         let maker = FileMaker::new(dir.path().to_owned(), 7);
-        let files = maker.write(&Sysctl::SPEC, &[rows.finish()]).unwrap();
+        let files = maker.write(&Sysctl::SPEC, &[rows.finish()], Micros(5)).unwrap();
         assert_eq!(files[0].path, "data/sysctl/1970-01-01/000000000007.parquet");
         assert_eq!((files[0].min_ts, files[0].max_ts, files[0].row_count), (1, 3, 3));
 
@@ -383,7 +390,7 @@ mod tests {
     fn file_that_is_not_finished_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let maker = FileMaker::new(dir.path().to_owned(), 1);
-        let draft = maker.draft(&Sysctl::SPEC, 0).unwrap();
+        let draft = maker.draft(&Sysctl::SPEC, 0, Micros(5)).unwrap();
         let path = draft.full_path.clone();
         assert!(path.exists());
         drop(draft);

@@ -1,5 +1,6 @@
 //! Turns DataFusion's errors into one message and one hint, with the nearest name where a name is wrong.
 
+use arrow_schema::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
@@ -32,12 +33,24 @@ pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionConte
         }
         root @ (DataFusionError::IoError(_)
         | DataFusionError::ObjectStore(_)
-        | DataFusionError::ParquetError(_)) => StoreError::new(
-            ErrorKind::Io,
-            format!("cannot read files: {}", shorten(&root.strip_backtrace())),
-        ),
+        | DataFusionError::External(_)
+        | DataFusionError::ParquetError(_)) => cannot_read(root),
+        root @ DataFusionError::ArrowError(error, _) if is_of_file(error) => cannot_read(root),
         root => bad_query(&root.strip_backtrace()),
     }
+}
+
+/// Arrow's errors are of the query (a division by zero) or of a file.
+fn is_of_file(error: &ArrowError) -> bool {
+    matches!(
+        error,
+        ArrowError::ParquetError(_) | ArrowError::IoError(..) | ArrowError::ExternalError(_)
+    )
+}
+
+fn cannot_read(error: &DataFusionError) -> StoreError {
+    let text = format!("cannot read files: {}", shorten(&error.strip_backtrace()));
+    StoreError::new(ErrorKind::Io, text)
 }
 
 fn bad_query(text: &str) -> StoreError {

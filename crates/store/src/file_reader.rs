@@ -12,6 +12,8 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder}
 use object_store::ObjectStore;
 use parquet::arrow::async_reader::AsyncFileReader;
 
+use crate::guard::Usage;
+use crate::manifest::DataFile;
 use crate::text_index::BlockCounts;
 
 /// Makes readers; `explain analyze` shows their counts beside Parquet's own.
@@ -32,6 +34,9 @@ impl ParquetFileReaderFactory for CountingReaders {
         footer_bytes: Option<usize>,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        if let Some(data_file) = file.extension::<Arc<DataFile>>() {
+            Usage::note_opened(data_file);
+        }
         if let Some(counts) = file.extension::<BlockCounts>() {
             let add = |name, count| MetricBuilder::new(metrics).counter(name, partition).add(count);
             counts.counted.call_once(|| {

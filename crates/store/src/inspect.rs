@@ -71,21 +71,21 @@ pub fn inspect(dir: &Path, is_thorough: bool) -> Result<Inspection, StoreError> 
     }
     let known: HashSet<&String> = content.paths.iter().collect();
     let waiting = Manifest::read(&manifest)?.gc_queue()?;
-    inspection.unknown_files = data_files(dir)
+    inspection.unknown_files = data_files(dir, "parquet")
         .into_iter()
-        .filter(|path| !known.contains(path) && !waiting.iter().any(|(_, gone)| gone == path))
+        .filter(|path| !known.contains(path) && !waiting.iter().any(|(_, gone, _)| gone == path))
         .collect();
     Ok(inspection)
 }
 
-/// Parquet files on the disk, as the manifest would name them.
-fn data_files(dir: &Path) -> Vec<String> {
+/// Data files on the disk whose names end so, as the manifest would name them.
+pub(crate) fn data_files(dir: &Path, end: &str) -> Vec<String> {
     let entries = |dir: PathBuf| {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         entries.map(|entry| entry.path())
     };
     let files = entries(dir.join("data")).flat_map(entries).flat_map(entries);
-    let files = files.filter(|path| path.extension().is_some_and(|end| end == "parquet"));
+    let files = files.filter(|path| path.extension().is_some_and(|found| found == end));
     let mut names: Vec<String> =
         files.filter_map(|path| Some(path.strip_prefix(dir).ok()?.to_str()?.to_owned())).collect();
     names.sort();
@@ -93,14 +93,16 @@ fn data_files(dir: &Path) -> Vec<String> {
 }
 
 /// One file being looked at.
-struct Look<'a> {
-    dir: &'a Path,
-    file: &'a DataFile,
-    is_thorough: bool,
+pub(crate) struct Look<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) file: &'a DataFile,
+    /// Whether every row is read.
+    pub(crate) is_thorough: bool,
 }
 
 impl Look<'_> {
-    fn look(&self, inspection: &mut Inspection) -> Result<(), String> {
+    /// Adds what the file costs; an error says what is wrong with it.
+    pub(crate) fn look(&self, inspection: &mut Inspection) -> Result<(), String> {
         let path = self.dir.join(&self.file.path);
         let fail = |error: &dyn std::fmt::Display| format!("cannot be read: {error}");
         let file = File::open(&path).map_err(|error| fail(&error))?;

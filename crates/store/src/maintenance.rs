@@ -6,6 +6,7 @@
 //!    └─ log and hot rows still complete       are in, the log below is skipped      the floor go at the next start
 //! ```
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -13,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use tokio::sync::oneshot;
-use weir_tables::TABLES;
+use weir_tables::{Micros, TABLES};
 
 use crate::data_file::FileMaker;
 use crate::directory::Directory;
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
+use crate::inspect::{Inspection, Look};
 use crate::manifest::{Change, DataFile, Manifest};
 use crate::options::StoreOptions;
 use crate::query::QueryEngine;
@@ -49,8 +51,30 @@ pub(crate) struct Maintenance {
     /// Files that the manifest failed to take and that nobody needs. They stay until it takes another change: a failed
     /// one may come back after a loss of power, and only what is written over it ends that.
     pub(crate) doubtful: Vec<Arc<DataFile>>,
+    /// Files that cannot be merged, since they cannot be read.
+    pub(crate) broken: HashSet<i64>,
     /// Files out of the manifest, until nobody reads them.
-    pub(crate) retired: Vec<(Arc<DataFile>, weir_tables::Micros)>,
+    pub(crate) retired: Vec<Retired>,
+}
+
+/// A file out of the manifest.
+pub(crate) struct Retired {
+    pub(crate) id: i64,
+    pub(crate) path: String,
+    pub(crate) since: Micros,
+    /// What queries of this process may still read; `None` for one of an earlier run.
+    pub(crate) file: Option<Arc<DataFile>>,
+}
+
+impl Retired {
+    fn new(file: Arc<DataFile>, since: Micros) -> Self {
+        Self { id: file.id, path: file.path.clone(), since, file: Some(file) }
+    }
+
+    fn is_due(&self, grace: Duration, now: Micros) -> bool {
+        let is_read = self.file.as_ref().is_some_and(|file| Arc::strong_count(file) > 1);
+        !is_read && self.since + grace <= now
+    }
 }
 
 /// How often sizes and ages are looked at.
@@ -66,7 +90,10 @@ impl Maintenance {
         let mut next_flush = Instant::now();
         loop {
             match self.tasks.recv_timeout(TICK.min(self.options.maintenance_interval)) {
-                Ok(Task::Flush(reply)) => drop(reply.send(self.flush())),
+                Ok(Task::Flush(reply)) => {
+                    drop(reply.send(self.flush()));
+                    self.catch_up();
+                }
                 Ok(Task::Close(reply)) => {
                     let outcome = self.flush();
                     self.end();
@@ -78,6 +105,7 @@ impl Maintenance {
             }
             if Instant::now() >= next_flush && self.is_flush_due() {
                 let is_done = self.flush().is_ok();
+                self.catch_up();
                 next_flush = Instant::now() + if is_done { Duration::ZERO } else { RETRY };
             }
             if Instant::now() >= next_round {
@@ -112,6 +140,29 @@ impl Maintenance {
         }
         self.shared.set_flush_failure(outcome.as_ref().err().map(ToString::to_string));
         outcome
+    }
+
+    /// Merges until no day has too many small files: rows that come meanwhile wait in memory, and then at the door.
+    fn catch_up(&mut self) {
+        let lag = |this: &Self| {
+            let view = this.shared.view();
+            let of = |files: &[Arc<DataFile>]| {
+                let whole = files.iter().filter(|file| !this.broken.contains(&file.id)).cloned();
+                compaction::most_small(&whole.collect::<Vec<_>>(), &this.options)
+            };
+            view.tables.iter().map(|table| of(&table.files)).max().unwrap_or_default()
+        };
+        let mut before = usize::MAX;
+        let mut now = lag(self);
+        while now > self.options.small_files_max.max(self.options.small_file_count) && now < before
+        {
+            tracing::info!("{now} small files of one table and day: merging comes first");
+            if let Err(error) = self.compact() {
+                tracing::warn!("cannot merge small files: {error}");
+                return;
+            }
+            (before, now) = (now, lag(self));
+        }
     }
 
     fn freeze(&self) -> Result<Option<Frozen>, StoreError> {
@@ -154,7 +205,9 @@ impl Maintenance {
                 table.frozen.iter().map(|batch| batch.rows.clone()).collect();
             if !batches.is_empty() {
                 files.extend(
-                    self.maker.write(spec, &batches).inspect_err(|_| self.maker.discard(&files))?,
+                    self.maker
+                        .write(spec, &batches, self.shared.now())
+                        .inspect_err(|_| self.maker.discard(&files))?,
                 );
             }
         }
@@ -187,12 +240,29 @@ impl Maintenance {
         }
         let view = self.shared.view();
         for (spec, table) in TABLES.iter().zip(&view.tables) {
-            for group in compaction::plan(&table.files, &self.options) {
-                let merged = compaction::merge(&self.engine, &self.maker, spec, &group)?;
-                self.replace("compaction", group, &[merged])?;
+            let whole = table.files.iter().filter(|file| !self.broken.contains(&file.id)).cloned();
+            for group in compaction::plan(&whole.collect::<Vec<_>>(), &self.options) {
+                match compaction::merge(&self.engine, &self.maker, spec, &group) {
+                    Ok(merged) => self.replace("compaction", group, &[merged])?,
+                    Err(error) if error.kind == ErrorKind::Full => return Err(error),
+                    Err(error) => self.leave_out_broken(&group, &error),
+                }
             }
         }
         Ok(())
+    }
+
+    /// One damaged file must not keep the others from being merged.
+    fn leave_out_broken(&mut self, group: &[Arc<DataFile>], error: &StoreError) {
+        tracing::warn!("cannot merge small files: {error}");
+        for file in group {
+            let look = Look { dir: &self.directory.root, file, is_thorough: true };
+            if let Err(why) = look.look(&mut Inspection::default()) {
+                let path = &file.path;
+                tracing::error!("`{path}` {why}\nhint: `weir store repair` sets it aside");
+                self.broken.insert(file.id);
+            }
+        }
     }
 
     /// One transaction, then the view, then the files wait for their last reader.
@@ -210,7 +280,7 @@ impl Maintenance {
         }
         self.forget_doubtful();
         self.shared.replace(&remove, add);
-        self.retired.extend(remove.into_iter().map(|file| (file, now)));
+        self.retired.extend(remove.into_iter().map(|file| Retired::new(file, now)));
         Ok(())
     }
 
@@ -219,12 +289,12 @@ impl Maintenance {
         let grace = self.options.gc_grace;
         let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retired)
             .into_iter()
-            .partition(|(file, since)| Arc::strong_count(file) == 1 && *since + grace <= now);
+            .partition(|retired| retired.is_due(grace, now));
         self.retired = kept;
         let gone: Vec<i64> = due
             .iter()
-            .filter(|(file, _)| self.delete(&file.path))
-            .map(|(file, _)| file.id)
+            .filter(|retired| self.delete(&retired.path))
+            .map(|retired| retired.id)
             .collect();
         if gone.is_empty() { Ok(()) } else { self.manifest.forget(&gone) }
     }

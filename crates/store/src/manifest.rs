@@ -26,6 +26,8 @@ pub(crate) struct DataFile {
     pub(crate) byte_count: u64,
     pub(crate) min_ts: i64,
     pub(crate) max_ts: i64,
+    /// When the last of its rows came in.
+    pub(crate) arrival_ts: i64,
     /// Its index of texts once that is known; `None` inside: it has none.
     pub(crate) index: OnceLock<Option<TextIndex>>,
 }
@@ -59,14 +61,14 @@ pub(crate) struct Manifest {
 }
 
 /// `user_version` of the schema below.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "
 CREATE TABLE snapshot (id INTEGER PRIMARY KEY AUTOINCREMENT, made_ts INTEGER NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE data_file (
   id INTEGER PRIMARY KEY, table_name TEXT NOT NULL, path TEXT NOT NULL UNIQUE, tier TEXT NOT NULL DEFAULT 'local',
   day INTEGER NOT NULL, row_count INTEGER NOT NULL, byte_count INTEGER NOT NULL,
-  min_ts INTEGER NOT NULL, max_ts INTEGER NOT NULL,
+  min_ts INTEGER NOT NULL, max_ts INTEGER NOT NULL, arrival_ts INTEGER NOT NULL DEFAULT 0,
   begin_snapshot INTEGER NOT NULL REFERENCES snapshot (id), end_snapshot INTEGER REFERENCES snapshot (id)
 );
 CREATE INDEX data_file_live ON data_file (table_name, day) WHERE end_snapshot IS NULL;
@@ -76,7 +78,14 @@ CREATE TABLE stream_position (
 CREATE TABLE gc_queue (file INTEGER PRIMARY KEY REFERENCES data_file (id), path TEXT NOT NULL, queued_ts INTEGER NOT NULL);
 CREATE TABLE setting (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO setting VALUES ('wal_floor', 0), ('next_file_id', 1);
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
+";
+
+/// From version 1: the time of the change that brought a file is when its rows came in, or soon after.
+const FROM_VERSION_1: &str = "
+ALTER TABLE data_file ADD COLUMN arrival_ts INTEGER NOT NULL DEFAULT 0;
+UPDATE data_file SET arrival_ts = (SELECT made_ts FROM snapshot WHERE id = begin_snapshot);
+PRAGMA user_version = 2;
 ";
 
 impl Manifest {
@@ -106,6 +115,7 @@ impl Manifest {
                 let made = made.and_then(|()| connection.query_row(checkpoint, [], |_| Ok(())));
                 made.map_err(|error| fail(&error, path))?;
             }
+            1 => migrate(&connection, path).map_err(|error| fail(&error, path))?,
             SCHEMA_VERSION => {}
             _ => {
                 return Err(of_other_version(path, version));
@@ -127,7 +137,7 @@ impl Manifest {
             Ok((connection, version))
         };
         match open().map_err(|error| fail(&error, path))? {
-            (connection, SCHEMA_VERSION) => Ok(Self { connection }),
+            (connection, 1 | SCHEMA_VERSION) => Ok(Self { connection }),
             (_, version) => Err(of_other_version(path, version)),
         }
     }
@@ -147,10 +157,13 @@ impl Manifest {
     }
 
     fn live_files(&self) -> rusqlite::Result<Vec<Arc<DataFile>>> {
-        let mut statement = self.connection.prepare(
-            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts FROM data_file
-             WHERE end_snapshot IS NULL ORDER BY id",
-        )?;
+        let version: i64 =
+            self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let arrival = if version == 1 { "max_ts" } else { "arrival_ts" };
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {arrival} FROM data_file
+             WHERE end_snapshot IS NULL ORDER BY id"
+        ))?;
         let rows = statement.query_map([], |row| {
             let Some(table) = weir_tables::table(&row.get::<_, String>(1)?) else {
                 return Ok(None);
@@ -164,6 +177,7 @@ impl Manifest {
                 byte_count: row.get::<_, i64>(5)?.cast_unsigned(),
                 min_ts: row.get(6)?,
                 max_ts: row.get(7)?,
+                arrival_ts: row.get(8)?,
                 index: OnceLock::new(),
             })))
         })?;
@@ -236,11 +250,14 @@ impl Manifest {
         work(&mut self.connection).map_err(|error| self.fail(&error))
     }
 
-    /// Files that wait to be deleted: id and path.
-    pub(crate) fn gc_queue(&self) -> Result<Vec<(i64, String)>, StoreError> {
+    /// Files that wait to be deleted: id, path and since when.
+    pub(crate) fn gc_queue(&self) -> Result<Vec<(i64, String, Micros)>, StoreError> {
         let load = || {
-            let mut statement = self.connection.prepare("SELECT file, path FROM gc_queue")?;
-            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()
+            let mut statement =
+                self.connection.prepare("SELECT file, path, queued_ts FROM gc_queue")?;
+            let rows = statement
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, Micros(row.get(2)?))))?;
+            rows.collect::<Result<_, _>>()
         };
         load().map_err(|error| self.fail(&error))
     }
@@ -259,10 +276,10 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
     let snapshot = transaction.last_insert_rowid();
     for file in change.add {
         transaction.execute(
-            "INSERT INTO data_file (id, table_name, path, day, row_count, byte_count, min_ts, max_ts, begin_snapshot)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO data_file (id, table_name, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts,
+             begin_snapshot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![file.id, file.table.name, file.path, file.day, file.row_count.cast_signed(),
-                file.byte_count.cast_signed(), file.min_ts, file.max_ts, snapshot],
+                file.byte_count.cast_signed(), file.min_ts, file.max_ts, file.arrival_ts, snapshot],
         )?;
         transaction.execute(
             "UPDATE setting SET value = max(value, ?1) WHERE name = 'next_file_id'",
@@ -294,6 +311,17 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
         )?;
     }
     Ok(snapshot)
+}
+
+/// Brings a manifest of version 1 to today's, after a copy of it was made beside it.
+fn migrate(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
+    let copy = path.with_added_extension("v1");
+    // Left by a migration that was killed: it may be half a copy.
+    drop(std::fs::remove_file(&copy));
+    connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()])?;
+    connection.execute_batch(&format!("BEGIN IMMEDIATE; {FROM_VERSION_1} COMMIT;"))?;
+    tracing::info!("`{}` is of version 2 now, `{}` is as before", path.display(), copy.display());
+    Ok(())
 }
 
 fn of_other_version(path: &Path, version: i64) -> StoreError {

@@ -31,7 +31,10 @@ pub struct StoreOptions {
     pub small_file_bytes: u64,
     /// More small files than this of one table and day are merged. Default 16.
     pub small_file_count: usize,
-    /// Files that no query needs any more stay this long for other readers. Default 60 s.
+    /// Rows are not written to more files while a table and day has more small ones than this: merging comes first, and
+    /// appends wait when memory is full meanwhile. Default 64.
+    pub small_files_max: usize,
+    /// Files that no query needs any more stay this long for other readers, also over a restart. Default 60 s.
     pub gc_grace: Duration,
     /// How often compaction, retention and deletion look for work. Default 60 s.
     pub maintenance_interval: Duration,
@@ -44,6 +47,9 @@ pub struct StoreOptions {
     /// Names of the copies that will go on, so that the log keeps what they need; others are forgotten. Default: all that there
     /// were are kept.
     pub copies: Option<Vec<String>>,
+    /// Rows that are further ahead of the clock than this are not in tables but in those of the schema `future`, until
+    /// their time comes. Default 1 day.
+    pub future: Duration,
     /// Threads that run queries. Default: the cores of the machine.
     pub query_threads: usize,
 }
@@ -63,18 +69,21 @@ impl StoreOptions {
             retention: Retention::default(),
             small_file_bytes: 32 << 20,
             small_file_count: 16,
+            small_files_max: 64,
             gc_grace: Duration::from_secs(60),
             maintenance_interval: Duration::from_secs(60),
             query_memory_bytes: 512 << 20,
             query_spill_bytes: 4 << 30,
             slow_query: Duration::from_secs(1),
             copies: None,
+            future: Duration::from_secs(86_400),
             query_threads: std::thread::available_parallelism().map_or(2, usize::from),
         }
     }
 }
 
-/// How long rows are kept: whole files, by the youngest row in them.
+/// How long rows are kept: whole files, by when the last row of them came in. What rows say of their time does not
+/// matter: clocks can be wrong.
 #[derive(Clone, Debug)]
 pub struct Retention {
     /// Days that rows of a table are kept. Default 30.

@@ -37,7 +37,9 @@ use crate::guard::{
     Classes, CountingStore, EndedQueries, Guarded, Limit, Metered, Running, SpillSpace, USAGE,
     Usage, watch_tasks,
 };
+use crate::horizon::{Horizon, Side};
 use crate::hot::{View, row_bytes};
+use crate::inspect::{Inspection, Look};
 use crate::manifest::DataFile;
 use crate::options::{Asker, QueryLimits, StoreOptions};
 use crate::table_provider::{FileAccess, Part, StoreTable, scan_files, sort_order};
@@ -70,6 +72,7 @@ pub(crate) struct QueryEngine {
     rules_template: SessionState,
     files: Option<FileAccess>,
     clock: Arc<dyn Clock>,
+    future: Duration,
     pub(crate) ended: Arc<EndedQueries>,
 }
 
@@ -82,7 +85,7 @@ impl QueryEngine {
     ) -> Result<Self, StoreError> {
         watch_tasks();
         let classes = Classes::new(options, spill)?;
-        let template = session_state(options.query_threads, options.query_memory_bytes / 4);
+        let template = session_state(options.query_threads, MERGE_MEMORY_BYTES);
         let files = dir.map(|dir| file_access(dir, template.runtime_env())).transpose();
         let files = files.map_err(|error| {
             StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
@@ -90,7 +93,14 @@ impl QueryEngine {
         let (clock, ended) = (Arc::clone(&options.clock), EndedQueries::new(options.slow_query));
         let mut rules_template = template.clone();
         rules_template.config_mut().options_mut().execution.target_partitions = 1;
-        Ok(Self { classes, template, rules_template, files, clock, ended })
+        let future = options.future;
+        Ok(Self { classes, template, rules_template, files, clock, future, ended })
+    }
+
+    /// What tables show now.
+    pub(crate) fn horizon(&self) -> Horizon {
+        let ahead = i64::try_from(self.future.as_micros()).unwrap_or(i64::MAX);
+        Horizon { ts: self.clock.now().0.saturating_add(ahead), side: Side::Past }
     }
 
     /// Hands the rows of sorted files, merged into one order, to `sink`. Blocks; not for threads of a runtime.
@@ -151,12 +161,42 @@ impl QueryEngine {
         let work = Metered::new(work, Arc::clone(&usage));
         let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
         let _stop_when_dropped = Stop(task.abort_handle());
-        let outcome = task.await.map_err(|error| crash(&error))?;
-        let (schema, batches, is_truncated) = outcome.map_err(|_| {
+        let outcome = match task.await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                return Err(self.damaged_file(&usage).await.unwrap_or_else(|| crash(&error)));
+            }
+        };
+        let outcome = outcome.map_err(|_| {
             usage.meet(Limit::Time);
             usage.explain(Limit::Time)
-        })??;
+        })?;
+        let (schema, batches, is_truncated) = match outcome {
+            Err(error) if error.kind == ErrorKind::Io => {
+                return Err(self.damaged_file(&usage).await.unwrap_or(error));
+            }
+            outcome => outcome?,
+        };
         Ok(QueryResult { schema, batches, is_truncated, elapsed: running.elapsed() })
+    }
+
+    /// The damaged file that a failed query met, if there is one: decoders do not say which file they read.
+    async fn damaged_file(&self, usage: &Usage) -> Option<StoreError> {
+        let dir = self.files.as_ref()?.dir.clone();
+        let opened = usage.opened();
+        let look = move || {
+            let mut left = DAMAGE_BYTES_MAX;
+            opened.into_iter().rev().find_map(|file| {
+                left = left.checked_sub(file.byte_count)?;
+                let look = Look { dir: &dir, file: &file, is_thorough: true };
+                let why = look.look(&mut Inspection::default()).err()?;
+                Some(format!("cannot answer: `{}` {why}", file.path))
+            })
+        };
+        let found = self.classes.rules().handle().ok()?.spawn_blocking(look).await.ok()??;
+        Some(StoreError::new(ErrorKind::Corrupt, found).with_hint(
+            "queries that do not need this file go on; `weir store check` lists what is damaged, `weir store repair` sets it aside",
+        ))
     }
 
     /// A condition on rows of `table`.
@@ -174,9 +214,12 @@ impl QueryEngine {
     /// Made by hand and not by DataFusion's builders, which register every function anew: a fifth of the time of a
     /// rule's condition.
     fn session(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage) -> Session {
-        let tables = Tables { view, files: self.files.clone() };
         let catalog = MemoryCatalogProvider::new();
-        catalog.register_schema(SCHEMA, Arc::new(tables)).expect("memory catalogs take schemas");
+        for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
+            let horizon = Horizon { side, ..self.horizon() };
+            let tables = Tables { view: view.clone(), files: self.files.clone(), horizon };
+            catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
+        }
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
         let template = match usage.limits.asker {
@@ -201,6 +244,7 @@ struct Session {
 struct Tables {
     view: View,
     files: Option<FileAccess>,
+    horizon: Horizon,
 }
 
 impl fmt::Debug for Tables {
@@ -219,7 +263,7 @@ impl SchemaProvider for Tables {
         let place = TABLES.iter().position(|spec| spec.name == name);
         Ok(place.map(|at| {
             let view = self.view.tables[at].clone();
-            Arc::new(StoreTable::new(TABLES[at], view, self.files.clone())) as _
+            Arc::new(StoreTable::new(TABLES[at], view, self.files.clone(), self.horizon)) as _
         }))
     }
 
@@ -228,8 +272,15 @@ impl SchemaProvider for Tables {
     }
 }
 
+/// Memory of merging: a batch of each of 64 files.
+const MERGE_MEMORY_BYTES: usize = 512 << 20;
+/// Files are looked at for damage up to so many bytes.
+const DAMAGE_BYTES_MAX: u64 = 2 << 30;
+
 const CATALOG: &str = "weir";
 const SCHEMA: &str = "public";
+/// Has the same tables, with rows that are too far ahead of the clock.
+const FUTURE_SCHEMA: &str = "future";
 
 /// What a sort keeps for merging what it spilled: it must not be most of a small memory.
 fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
@@ -281,7 +332,7 @@ fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusio
     runtime.register_object_store(url.as_ref(), Arc::clone(&store));
     let footers = runtime.cache_manager.get_file_metadata_cache();
     let reader = CountingReaders::new(Arc::clone(&store), Arc::clone(&footers));
-    Ok(FileAccess { url, store, footers, reader: Arc::new(reader) })
+    Ok(FileAccess { dir: dir.to_owned(), url, store, footers, reader: Arc::new(reader) })
 }
 
 fn broken_files(error: &DataFusionError) -> StoreError {

@@ -7,7 +7,7 @@ use weir_tables::Micros;
 use crate::manifest::DataFile;
 use crate::options::Retention;
 
-/// Files whose youngest row is past its table's days, and then the oldest until the rest fits `total_bytes`. Findings
+/// Files whose last row came in longer ago than its table's days, and then the oldest until the rest fits `total_bytes`. Findings
 /// never go for size: they are small, and they are the memory of what happened.
 pub(crate) fn expired(
     files: &[Arc<DataFile>],
@@ -16,10 +16,10 @@ pub(crate) fn expired(
 ) -> Vec<Arc<DataFile>> {
     let (mut expired, mut kept): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| {
         let days = i64::from(retention.days_of(file.table.name));
-        file.max_ts < now.0.saturating_sub(days.saturating_mul(86_400_000_000))
+        file.arrival_ts < now.0.saturating_sub(days.saturating_mul(86_400_000_000))
     });
     let mut bytes: u64 = kept.iter().map(|file| file.byte_count).sum();
-    kept.sort_by_key(|file| (file.max_ts, file.id));
+    kept.sort_by_key(|file| (file.arrival_ts, file.id));
     for file in kept.into_iter().filter(|file| file.table.name != "finding") {
         if bytes <= retention.total_bytes {
             break;
@@ -48,6 +48,7 @@ mod tests {
             byte_count,
             min_ts: max_ts,
             max_ts,
+            arrival_ts: max_ts,
             index: std::sync::OnceLock::new(),
         })
     }
@@ -67,6 +68,18 @@ mod tests {
             file(4, "finding", 500, 1),
         ];
         check(&files, &Retention::default(), &[1, 4]);
+    }
+
+    #[test]
+    fn what_rows_say_of_their_time_neither_keeps_nor_deletes_them() {
+        let of = |id, max_ts, arrival_day| {
+            let file = file(id, "log", 0, 1);
+            Arc::new(DataFile { max_ts, arrival_ts: arrival_day * DAY, ..(*file).clone() })
+        };
+        let files = [of(1, i64::MAX, 960), of(2, i64::MIN, 999), of(3, 0, 971)];
+        check(&files, &Retention::default(), &[1]);
+        let by_size = Retention { total_bytes: 1, ..Retention::default() };
+        check(&files, &by_size, &[1, 3]);
     }
 
     #[test]

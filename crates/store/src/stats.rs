@@ -2,6 +2,7 @@
 
 use weir_tables::TABLES;
 
+use crate::horizon::{Horizon, Side};
 use crate::hot::View;
 
 /// The store's own figures at one moment.
@@ -23,13 +24,15 @@ pub struct StoreStats {
     pub is_full: bool,
     /// What a person should know: why the store is full, or why the last flush failed.
     pub message: Option<String>,
+    /// Rows that are too far ahead of the clock to be shown in tables, in memory and in files.
+    pub future_rows: u64,
     /// Rows of each table, in memory and in files, in the order of [`TABLES`].
     pub row_counts: Vec<(&'static str, u64)>,
 }
 
 impl StoreStats {
     /// What a view tells; the rest stays empty.
-    pub(crate) fn of(view: &View) -> Self {
+    pub(crate) fn of(view: &View, horizon: Horizon) -> Self {
         let (hot_rows, hot_bytes) = view.hot_totals();
         let files = || view.tables.iter().flat_map(|table| &*table.files);
         let row_counts =
@@ -40,8 +43,20 @@ impl StoreStats {
             file_count: files().count() as u64,
             file_bytes: files().map(|file| file.byte_count).sum(),
             file_rows: files().map(|file| file.row_count).sum(),
+            future_rows: future_rows(view, horizon),
             row_counts: row_counts.collect(),
             ..Self::default()
         }
     }
+}
+
+/// Rows beyond the horizon, wherever it is asked from.
+fn future_rows(view: &View, horizon: Horizon) -> u64 {
+    let horizon = Horizon { side: Side::Future, ..horizon };
+    let files = view.tables.iter().flat_map(|table| table.files.iter());
+    let in_files = files.filter(|file| horizon.shows_file(file)).map(|file| file.row_count);
+    let memory = view.tables.iter().flat_map(|table| table.hot.iter().chain(&*table.frozen));
+    let ahead = memory.filter(|batch| batch.max_ts > horizon.ts);
+    let in_memory = ahead.filter_map(|batch| horizon.rows_of(batch));
+    in_files.chain(in_memory.map(|rows| rows.num_rows() as u64)).sum()
 }

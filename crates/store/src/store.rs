@@ -17,14 +17,15 @@ use crate::directory::{Directory, space};
 use crate::error::{ErrorKind, StoreError};
 use crate::guard::{EndedQuery, SpillSpace};
 use crate::hot::{View, table_index};
-use crate::maintenance::{Maintenance, Task, delete};
+use crate::inspect::data_files;
+use crate::maintenance::{Maintenance, Retired, Task, delete};
 use crate::manifest::{Content, Manifest};
 use crate::options::{QueryLimits, StoreOptions};
 use crate::query::{QueryEngine, QueryResult};
 use crate::shared::Shared;
 use crate::stats::StoreStats;
 use crate::streams::Positions;
-use crate::wal::{RECORD_BYTES_MAX, Wal};
+use crate::wal::{self, RECORD_BYTES_MAX, Wal};
 use crate::writer::{Appended, Command, Log, Request, Writer};
 
 /// Keeps rows, answers SQL. One per data directory.
@@ -62,11 +63,28 @@ impl Store {
     /// `Locked`, `NewerVersion`, `Corrupt`, `Io`, `Full`; the message says what to do.
     pub fn open(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
+        let mut manifest = Manifest::open(&directory.manifest())?;
+        refuse_older_manifest(&directory, &manifest)?;
+        let retired = clean(&options, &directory, &mut manifest)?;
+        Self::start(options, directory, manifest, retired)
+    }
+
+    /// The same, with files that the manifest does not name left where they are.
+    pub(crate) fn open_keeping(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
+        let directory = Directory::open(&options.dir)?;
         let manifest = Manifest::open(&directory.manifest())?;
-        let mut manifest = manifest;
-        clean(&directory, &mut manifest)?;
+        Self::start(options, directory, manifest, Vec::new())
+    }
+
+    fn start(
+        options: StoreOptions,
+        directory: Directory,
+        manifest: Manifest,
+        retired: Vec<Retired>,
+    ) -> Result<Arc<Self>, StoreError> {
         let content = manifest.load()?;
-        let maker = FileMaker::new(options.dir.clone(), content.next_file_id);
+        let next_id = next_file_id(&options.dir, &content);
+        let maker = FileMaker::new(options.dir.clone(), next_id);
         let copies = Copies::open(&directory, options.copies.as_deref())?;
         let (shared, wal) = recover(&options, &directory, content, &copies)?;
         let min_free_bytes =
@@ -94,9 +112,10 @@ impl Store {
             directory,
             writer: Some(writer),
             frozen: None,
+            broken: HashSet::new(),
             written: None,
             doubtful: Vec::new(),
-            retired: Vec::new(),
+            retired,
             options: options.clone(),
         };
         let last = spawn("weir-files", move || maintenance.run())?;
@@ -110,7 +129,9 @@ impl Store {
     /// # Panics
     /// When the system refuses to start threads.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Arc<Self> {
-        let options = StoreOptions::new(PathBuf::new(), clock);
+        // Rows of a replay are of any time.
+        let options =
+            StoreOptions { future: Duration::MAX, ..StoreOptions::new(PathBuf::new(), clock) };
         let engine =
             Arc::new(QueryEngine::new(&options, None, None).expect("threads can be started"));
         let shared =
@@ -256,7 +277,7 @@ impl Store {
             wal_bytes: self.shared.wal_bytes(),
             is_full: self.shared.is_full(),
             message: self.shared.message(),
-            ..StoreStats::of(&self.shared.view())
+            ..StoreStats::of(&self.shared.view(), self.engine.horizon())
         }
     }
 
@@ -315,14 +336,23 @@ fn default_reserve(dir: &Path) -> u64 {
 }
 
 /// Deletes what a killed run left: files that are out of the manifest, and files that never got into it.
-fn clean(directory: &Directory, manifest: &mut Manifest) -> Result<(), StoreError> {
-    let queue = manifest.gc_queue()?;
+/// Gives those whose grace period is not over.
+fn clean(
+    options: &StoreOptions,
+    directory: &Directory,
+    manifest: &mut Manifest,
+) -> Result<Vec<Retired>, StoreError> {
+    let now = options.clock.now();
+    let queue = manifest.gc_queue()?.into_iter();
+    let (due, kept): (Vec<_>, Vec<_>) =
+        queue.partition(|(_, _, since)| *since + options.gc_grace <= now);
     let gone: Vec<i64> =
-        queue.iter().filter(|(_, path)| delete(directory, path)).map(|(id, _)| *id).collect();
+        due.iter().filter(|(_, path, _)| delete(directory, path)).map(|(id, ..)| *id).collect();
     if !gone.is_empty() {
         manifest.forget(&gone)?;
     }
-    let known: HashSet<String> = manifest.load()?.paths.into_iter().collect();
+    let waiting = kept.iter().map(|(_, path, _)| path.clone());
+    let known: HashSet<String> = manifest.load()?.paths.into_iter().chain(waiting).collect();
     for table in weir_tables::TABLES {
         for day in entries(&directory.root.join("data").join(table.name)) {
             for file in entries(&day) {
@@ -336,7 +366,38 @@ fn clean(directory: &Directory, manifest: &mut Manifest) -> Result<(), StoreErro
             }
         }
     }
-    Ok(())
+    let retired = kept.into_iter();
+    Ok(retired.map(|(id, path, since)| Retired { id, path, since, file: None }).collect())
+}
+
+/// A manifest that is older than the log does not name the files that its segments went into: the start would delete
+/// them.
+///
+/// # Errors
+/// `Corrupt`.
+fn refuse_older_manifest(directory: &Directory, manifest: &Manifest) -> Result<(), StoreError> {
+    let floor = manifest.load()?.wal_floor;
+    let Some(first) = wal::first_from(&directory.wal(), floor)?.filter(|first| *first > floor)
+    else {
+        return Ok(());
+    };
+    let text = format!(
+        "cannot open `{}`: the manifest is of a time when the log began at segment {floor}, but it begins at {first}",
+        directory.root.display()
+    );
+    Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
+        "put the newest `manifest.sqlite` and `manifest.sqlite-wal` back, or run `weir store repair`: it takes up rows of files that the manifest does not name",
+    ))
+}
+
+/// No file on the disk has this number or a higher one, whether the manifest names it or not.
+fn next_file_id(dir: &Path, content: &Content) -> i64 {
+    let paths = ["parquet", "damaged"].into_iter().flat_map(|end| data_files(dir, end));
+    let ids = paths.filter_map(|path| {
+        let name = path.rsplit('/').next()?;
+        name.split('.').next()?.parse::<i64>().ok().filter(|id| *id < i64::MAX)
+    });
+    ids.map(|id| id + 1).fold(content.next_file_id, i64::max)
 }
 
 fn entries(dir: &Path) -> Vec<PathBuf> {

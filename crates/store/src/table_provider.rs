@@ -3,6 +3,7 @@
 //! Files and hot batches whose range of `ts` cannot match are left out here, before anything is opened; inside a file
 //! row groups and pages are skipped by Parquet's own statistics.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt64Array};
@@ -34,6 +35,8 @@ use parquet::arrow::arrow_reader::RowSelection;
 use weir_tables::TableSpec;
 
 use crate::data_file::SORT;
+use crate::guard::Usage;
+use crate::horizon::Horizon;
 use crate::hot::TableView;
 use crate::manifest::DataFile;
 use crate::text_index::{self, BlockCounts, Probe, Selected};
@@ -45,11 +48,13 @@ pub(crate) struct StoreTable {
     schema: SchemaRef,
     view: TableView,
     files: Option<FileAccess>,
+    horizon: Horizon,
 }
 
 /// How the files of a store are read.
 #[derive(Clone, Debug)]
 pub(crate) struct FileAccess {
+    pub(crate) dir: PathBuf,
     /// Stands for the data directory, so that plans and messages hold short names.
     pub(crate) url: ObjectStoreUrl,
     pub(crate) store: Arc<dyn ObjectStore>,
@@ -66,8 +71,9 @@ impl StoreTable {
         spec: &'static TableSpec,
         view: TableView,
         files: Option<FileAccess>,
+        horizon: Horizon,
     ) -> Self {
-        Self { spec, schema: spec.schema(), view, files }
+        Self { spec, schema: spec.schema(), view, files, horizon }
     }
 
     /// The predicate that tells from the range of `ts` whether a container can hold a match.
@@ -90,7 +96,7 @@ impl StoreTable {
             .iter()
             .zip(keep)
             .filter(|(_, keep)| *keep)
-            .map(|(batch, _)| batch.rows.clone())
+            .filter_map(|(batch, _)| self.horizon.rows_of(batch))
             .collect()
     }
 }
@@ -100,7 +106,9 @@ impl StoreTable {
         let files = &self.view.files;
         let keep =
             kept(pruning, files.iter().map(|file| (file.min_ts, file.max_ts, file.row_count)));
-        files.iter().zip(keep).filter(|(_, keep)| *keep).map(|(file, _)| Arc::clone(file)).collect()
+        let kept =
+            files.iter().zip(keep).filter(|(file, keep)| *keep && self.horizon.shows_file(file));
+        kept.map(|(file, _)| Arc::clone(file)).collect()
     }
 }
 
@@ -181,6 +189,7 @@ impl FileAccess {
     }
 
     async fn narrow_file(&self, file: Arc<DataFile>, probe: &Probe) -> Result<Option<Part>> {
+        Usage::note_opened(&file);
         let selected = text_index::select(&file, probe, &*self.store, &self.footers).await?;
         Ok(match selected {
             Selected::Everything => Some(Part { file, rows: None }),

@@ -211,6 +211,11 @@ pub(crate) fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:010}.wal"))
 }
 
+/// The first segment in `dir` that is not below `floor`.
+pub(crate) fn first_from(dir: &Path, floor: u64) -> Result<Option<u64>, StoreError> {
+    Ok(list(dir)?.into_iter().find(|number| *number >= floor))
+}
+
 /// Numbers of the segments in `dir`, ascending.
 fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
     let entries = std::fs::read_dir(dir).map_err(|error| StoreError::io("list", dir, &error))?;

@@ -485,7 +485,7 @@ pub(crate) struct StoreArgs {
     pub(crate) action: StoreAction,
 }
 
-/// Commands about stored files; they only read.
+/// Commands about stored files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreAction {
     /// Read every row of every file: decoding, order, times, text index, and files that nobody names.
@@ -494,6 +494,25 @@ pub(crate) enum StoreAction {
     Check {
         #[command(flatten)]
         data: DataArgs,
+    },
+    /// Set damaged files aside, take up files that the manifest does not name; the weir that has the directory must be stopped.
+    ///
+    /// What can be read of such a file and is nowhere else becomes rows again; the file moves to `lost/` below the data
+    /// directory. Nothing is deleted. Ends with 1 when rows are lost.
+    Repair {
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Write what is in the log and in memory to files now, by way of the running weir if there is one.
+    Flush {
+        #[command(flatten)]
+        data: DataArgs,
+        /// The running weir. Default: WEIR_URL, else where `api.listen` says.
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+        /// A file whose first line is its login.
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
     },
     /// What tables cost, or the columns of one.
     Stats {
@@ -509,7 +528,10 @@ impl StoreAction {
     /// The flag `--data`.
     pub(crate) fn data(&self) -> Option<&PathBuf> {
         match self {
-            Self::Check { data } | Self::Stats { data, .. } => data.data.as_ref(),
+            Self::Check { data }
+            | Self::Repair { data }
+            | Self::Flush { data, .. }
+            | Self::Stats { data, .. } => data.data.as_ref(),
         }
     }
 }

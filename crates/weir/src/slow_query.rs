@@ -3,14 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use weir_store::{Asker, EndedQuery, Store};
 use weir_tables::{Batch, Parcel, Rows, SlowQuery, SlowQueryRows};
 
 /// How often ended queries become rows.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Keeps rows until the task is ended.
-pub(crate) async fn report_always(store: Arc<Store>, host: String) {
+/// Keeps rows until it is ended.
+pub(crate) struct Reporting {
+    store: Arc<Store>,
+    host: String,
+    task: JoinHandle<()>,
+}
+
+impl Reporting {
+    pub(crate) fn start(store: &Arc<Store>, host: &str) -> Self {
+        let (store, host) = (Arc::clone(store), host.to_owned());
+        let task = tokio::spawn(report_always(Arc::clone(&store), host.clone()));
+        Self { store, host, task }
+    }
+
+    /// Keeps what is left.
+    pub(crate) async fn end(self) {
+        self.task.abort();
+        report(&self.store, &self.host).await;
+    }
+}
+
+async fn report_always(store: Arc<Store>, host: String) {
     let mut ticks = tokio::time::interval(EVERY);
     loop {
         ticks.tick().await;
@@ -19,7 +40,7 @@ pub(crate) async fn report_always(store: Arc<Store>, host: String) {
 }
 
 /// Keeps rows of the queries that ended since the last time.
-pub(crate) async fn report(store: &Store, host: &str) {
+async fn report(store: &Store, host: &str) {
     let (ended, dropped) = store.take_ended_queries();
     if dropped > 0 {
         tracing::warn!("{dropped} slow queries have no row in `slow_query`: they came too fast");

@@ -1,28 +1,37 @@
-//! `weir store check` and `weir store stats`: what a data directory holds, looked at from outside.
+//! `weir store`: what a data directory holds, looked at from outside; damage mended; rows written to files.
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
-use weir_store::{Inspection, TableCost, inspect};
+use weir_store::{ErrorKind, Inspection, Mended, Store, StoreOptions, TableCost, inspect, repair};
 
+use crate::ask::unreachable_weir;
 use crate::cli::StoreAction;
+use crate::client::Client;
+use crate::clock::SystemClock;
 use crate::config::Values;
+use crate::config::place::read_token;
 use crate::failure::{EXIT_USAGE, Failure};
 use crate::nearest::nearest;
 use crate::terminal::say;
+use crate::up::store_options;
 
 /// Runs the command; exit code 1 when something is not as it should be.
 pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Failure> {
     let dir = Path::new(&values.store.dir);
-    let look = |is_thorough| {
-        inspect(dir, is_thorough)
-            .map_err(|error| Failure::new(error.message).hint(error.hint.unwrap_or_default()))
-    };
+    let look = |is_thorough| inspect(dir, is_thorough);
     match action {
         StoreAction::Check { .. } => {
             let found = look(true)?;
             say(checked(&found).trim_end());
             Ok(if found.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        StoreAction::Repair { .. } => mend(values),
+        StoreAction::Flush { url, token_file, .. } => {
+            flush(values, url.as_deref(), token_file.as_deref())?;
+            Ok(ExitCode::SUCCESS)
         }
         StoreAction::Stats { table, .. } => {
             let found = look(false)?;
@@ -34,6 +43,76 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn mend(values: &Values) -> Result<ExitCode, Failure> {
+    inspect(&values.store.dir, false)?;
+    let mended = repair(&options(values))?;
+    let text: String = mended.iter().map(told).collect();
+    let is_lost = mended.iter().any(|file| file.rows_lost != Some(0));
+    say(&(text + &format!("{} files mended", mended.len())));
+    Ok(if is_lost { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What became of a file, with what is lost.
+fn told(file: &Mended) -> String {
+    let Mended { path, why, rows_taken, rows_known, .. } = file;
+    let mut text = format!("`{path}` {why}\n");
+    if *rows_taken > 0 {
+        text += &format!("  {rows_taken} rows were read and are kept again\n");
+    }
+    if *rows_known > 0 {
+        text += &format!("  {rows_known} rows are in other files or in the log anyway\n");
+    }
+    let times = file.times.map(|(from, to)| format!(", of the times from {from} to {to}"));
+    let of = file.table.map(|table| format!(" of `{table}`")).unwrap_or_default();
+    match file.rows_lost {
+        Some(0) => {}
+        Some(rows) => text += &format!("  lost: {rows} rows{of}{}\n", times.unwrap_or_default()),
+        None => text += &format!("  lost: an unknown number of rows{of}\n"),
+    }
+    match &file.kept_at {
+        Some(place) => text + &format!("  the file is now `{place}`\n"),
+        None => text + "  there is no file\n",
+    }
+}
+
+fn options(values: &Values) -> StoreOptions {
+    store_options(values, Arc::new(SystemClock))
+}
+
+fn flush(values: &Values, url: Option<&str>, token: Option<&Path>) -> Result<(), Failure> {
+    let dir = &values.store.dir;
+    inspect(dir, false)?;
+    let url = url.map(str::to_owned).or_else(|| std::env::var("WEIR_URL").ok());
+    if url.is_none() {
+        match Store::open(StoreOptions { copies: None, ..options(values) }) {
+            Ok(store) => return flush_here(&store),
+            Err(error) if error.kind == ErrorKind::Locked => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let token = token.or(values.api.token_file.as_deref()).map(read_token).transpose()?;
+    let url = url.unwrap_or_else(|| values.api.listen.clone());
+    let client = Client::new(&url, token.as_deref(), Duration::from_secs(300))?;
+    let answer = client
+        .post("/api/store/flush", "application/json", b"{}")
+        .map_err(|error| unreachable_weir(&client, &error))?;
+    if answer.status != 200 {
+        return Err(answer.failure());
+    }
+    say("every row is in a file");
+    Ok(())
+}
+
+/// Nobody has the directory.
+fn flush_here(store: &Store) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime =
+        runtime.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
+    runtime.block_on(store.close())?;
+    say("every row is in a file");
+    Ok(())
 }
 
 fn checked(found: &Inspection) -> String {

@@ -110,7 +110,7 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
 }
 
 /// The store's options from the configuration.
-fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
+pub(crate) fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let or_never = |limit: u64, never: u64| if limit == 0 { never } else { limit };
     let defaults = StoreOptions::new(values.store.dir.clone(), clock);
@@ -128,6 +128,7 @@ fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
         query_memory_bytes: size(values.api.query_memory_bytes),
         query_spill_bytes: size(values.api.query_spill_bytes),
         slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
+        future: Duration::from_secs(values.store.future_seconds),
         copies: Some(values.outputs.iter().map(|output| output.name.clone()).collect()),
         ..defaults
     }
@@ -199,8 +200,7 @@ impl Up<'_> {
             Arc::clone(&clock),
             every,
         ));
-        let host = values.collect.host.clone();
-        let reporting = tokio::spawn(slow_query::report_always(Arc::clone(&store), host.clone()));
+        let slow = slow_query::Reporting::start(&store, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
@@ -212,12 +212,11 @@ impl Up<'_> {
         } else {
             None
         };
-        let addresses = (address, agents_address);
         let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
         let watched = is_watching.then_some(&*status);
         let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
         let lines = (taken, &*shown.lines(), balanced);
-        say(&greeting::text(values, addresses, &self.judge, watched, lines));
+        say(&greeting::text(values, (address, agents_address), &self.judge, watched, lines));
 
         signals.wait().await;
         tracing::info!("ending");
@@ -235,8 +234,7 @@ impl Up<'_> {
         let _ = end.send(true);
         let _ = linking.await;
         let _ = serving.await;
-        reporting.abort();
-        slow_query::report(&store, &host).await;
+        slow.end().await;
         store.close().await?;
         Ok(())
     }

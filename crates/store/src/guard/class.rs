@@ -26,6 +26,9 @@ pub(crate) struct Classes {
     spill: Option<Arc<SpillSpace>>,
 }
 
+/// Threads for each partition of a query of users: joins keep a thread for seconds without a pause, and a small query is
+/// not to wait for that.
+const USERS_THREADS: usize = 4;
 /// Users yield to rules, rules to what writes.
 const USERS_NICE: i32 = 10;
 const RULES_NICE: i32 = 5;
@@ -83,7 +86,7 @@ impl Classes {
         let threads = options.query_threads.max(1);
         let memory = options.query_memory_bytes;
         Ok(Self {
-            users: Class::new("weir-query", threads, USERS_NICE, memory)?,
+            users: Class::new("weir-query", threads * USERS_THREADS, USERS_NICE, memory)?,
             rules: Class::new("weir-rules", threads, RULES_NICE, memory / 4)?,
             spill,
         })

@@ -25,6 +25,7 @@ pub(crate) use reading::CountingStore;
 pub(crate) use spill::SpillSpace;
 
 use crate::error::{ErrorKind, StoreError};
+use crate::manifest::DataFile;
 use crate::options::QueryLimits;
 
 tokio::task_local! {
@@ -57,6 +58,8 @@ pub(crate) struct Usage {
     memory_bytes: AtomicUsize,
     memory_peak: AtomicUsize,
     met: Mutex<Option<Limit>>,
+    /// Files that were opened, the last one last.
+    opened: Mutex<Vec<Arc<DataFile>>>,
 }
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
@@ -72,6 +75,7 @@ impl Usage {
             memory_bytes: AtomicUsize::new(0),
             memory_peak: AtomicUsize::new(0),
             met: Mutex::new(None),
+            opened: Mutex::default(),
         })
     }
 
@@ -104,6 +108,19 @@ impl Usage {
         }
         self.meet(Limit::Read);
         Err(Limit::Read)
+    }
+
+    /// The query whose task this is opens a file.
+    pub(crate) fn note_opened(file: &Arc<DataFile>) {
+        let note = |usage: &Arc<Self>| {
+            usage.opened.lock().expect(NO_PANIC).push(Arc::clone(file));
+        };
+        // What no query reads is not noted.
+        let _ = USAGE.try_with(note);
+    }
+
+    pub(crate) fn opened(&self) -> Vec<Arc<DataFile>> {
+        self.opened.lock().expect(NO_PANIC).clone()
     }
 
     fn grow(&self, bytes: usize) {

@@ -7,13 +7,17 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use weir_store::{QueryLimits, Retention, Store, StoreOptions};
-use weir_tables::{Batch, Micros, Parcel, Reject, RejectRows, Rows, StreamId, Sysctl, SysctlRows};
+use weir_tables::{
+    Batch, Clock, Micros, Parcel, Reject, RejectRows, Rows, StreamId, Sysctl, SysctlRows,
+};
 
-use crate::tool::{NOON, clock, number, parcel};
+use crate::tool::{NOON, number, parcel};
 
 const ROUNDS: u64 = 40;
 const STREAMS: u128 = 3;
@@ -27,8 +31,18 @@ fn tight(dir: &Path) -> StoreOptions {
         small_file_count: 3,
         gc_grace: Duration::ZERO,
         maintenance_interval: Duration::from_millis(1),
-        retention: Retention { days: 3, ..Retention::default() },
-        ..StoreOptions::new(dir, clock())
+        retention: Retention { days_by_table: vec![("reject".into(), 0)], ..Retention::default() },
+        ..StoreOptions::new(dir, Arc::new(Ticking::default()))
+    }
+}
+
+/// Goes on by a millisecond with each look, so that what came in before is old.
+#[derive(Default)]
+struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Micros {
+        Micros(NOON.0 + self.0.fetch_add(1000, Ordering::Relaxed))
     }
 }
 

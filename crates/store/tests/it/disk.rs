@@ -170,6 +170,109 @@ async fn old_rows_go_and_findings_stay() {
 }
 
 #[tokio::test]
+async fn rows_of_the_past_and_of_the_future_stay_as_long_as_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let settings = StoreOptions {
+        gc_grace: Duration::ZERO,
+        maintenance_interval: Duration::from_millis(1),
+        retention: Retention { days: 3, ..Retention::default() },
+        future: Duration::from_secs(86_400),
+        ..StoreOptions::new(dir.path(), Arc::clone(&clock) as Arc<_>)
+    };
+    let store = Store::open(settings).unwrap();
+    let day = 86_400_000;
+    let mut rows = LogRows::default();
+    for ts in [0, NOON.0, NOON.0 + 40 * 86_400_000_000] {
+        rows.push(&Log { ts: Micros(ts), host: "web1", ..Default::default() });
+    }
+    let batch = Batch { table: LogRows::SPEC, rows: rows.finish() };
+    store.append(Parcel { range: None, batches: vec![batch, numbered([day * 2])] }).await.unwrap();
+    for is_filed in [false, true] {
+        if is_filed {
+            store.flush().await.unwrap();
+        }
+        assert_eq!(number(&store, "select count(*) from log").await, 2, "in files: {is_filed}");
+        assert_eq!(number(&store, "select count(*) from future.log").await, 2);
+        assert_eq!(number(&store, "select count(distinct ts) from log").await, 2);
+        assert_eq!(store.stats().future_rows, 2);
+    }
+    // Their time comes, and all of them go when they have been here for so long.
+    clock.set(NOON + Duration::from_secs(2 * 86_400));
+    assert_eq!(number(&store, "select count(*) from log").await, 3);
+    assert_eq!(store.stats().file_rows, 4);
+    clock.set(NOON + Duration::from_secs(4 * 86_400));
+    eventually(async || store.stats().file_count == 0).await;
+}
+
+#[tokio::test]
+async fn files_do_not_grow_in_number_without_end_when_merging_lags() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = StoreOptions { small_file_count: 3, small_files_max: 6, ..options(dir.path()) };
+    let store = Store::open(settings).unwrap();
+    let mut most = 0;
+    for at in 0..40 {
+        store.append(parcel(7, at * 10, at * 10 + 10)).await.unwrap();
+        store.flush().await.unwrap();
+        most = most.max(store.stats().file_count);
+    }
+    assert!((4..=7).contains(&most), "{most} files");
+    assert_eq!(number(&store, "select count(distinct body) from log").await, 400);
+    assert_eq!(number(&store, "select count(*) from log").await, 400);
+}
+
+#[tokio::test]
+async fn files_that_others_may_read_stay_for_their_time_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let settings = || StoreOptions {
+        small_file_count: 3,
+        maintenance_interval: Duration::from_millis(5),
+        ..StoreOptions::new(dir.path(), Arc::clone(&clock) as Arc<_>)
+    };
+    let on_disk = || walk(&dir.path().join("data")).len();
+    let store = Store::open(settings()).unwrap();
+    for at in 0..4 {
+        store.append(parcel(7, at * 10, at * 10 + 10)).await.unwrap();
+        store.flush().await.unwrap();
+    }
+    eventually(async || store.stats().file_count == 1).await;
+    store.close().await.unwrap();
+    assert_eq!(on_disk(), 5);
+    let store = Store::open(settings()).unwrap();
+    assert_eq!(on_disk(), 5, "another reader may have them open by name");
+    clock.set(NOON + Duration::from_secs(61));
+    eventually(async || on_disk() == 1).await;
+    assert_eq!(number(&store, "select count(*) from log").await, 40);
+}
+
+#[tokio::test]
+async fn a_manifest_of_version_1_is_copied_and_brought_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    store.append(parcel(7, 0, 10)).await.unwrap();
+    store.close().await.unwrap();
+    let path = dir.path().join("manifest.sqlite");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch("ALTER TABLE data_file DROP COLUMN arrival_ts; PRAGMA user_version = 1")
+        .unwrap();
+    drop(connection);
+    assert_eq!(weir_store::inspect(dir.path(), true).unwrap().problems, []);
+    let store = Store::open(options(dir.path())).unwrap();
+    assert_eq!(number(&store, "select count(*) from log").await, 10);
+    drop(store);
+    let arrival = |path: &Path, sql: &str| {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(arrival(&path, "SELECT arrival_ts FROM data_file"), NOON.0);
+    let copy = dir.path().join("manifest.sqlite.v1");
+    assert_eq!(arrival(&copy, "SELECT count(*) FROM data_file"), 1);
+    assert_eq!(arrival(&copy, "PRAGMA user_version"), 1);
+}
+
+#[tokio::test]
 async fn only_files_of_the_asked_days_are_opened() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
@@ -209,9 +312,9 @@ async fn clocks_that_are_wrong_by_years_make_few_files() {
 #[tokio::test]
 async fn the_first_and_the_last_instant_are_rows_like_others() {
     let dir = tempfile::tempdir().unwrap();
-    // By this clock nothing is old.
+    // By this clock nothing is in the future.
     let settings = || StoreOptions {
-        clock: Arc::new(FixedClock::new(Micros(i64::MIN))),
+        clock: Arc::new(FixedClock::new(Micros(i64::MAX))),
         ..options(dir.path())
     };
     let store = Store::open(settings()).unwrap();

@@ -11,5 +11,6 @@ mod inspect;
 mod memory;
 mod model;
 mod refusal;
+mod repair;
 mod text_index;
 mod tool;

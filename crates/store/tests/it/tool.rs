@@ -56,6 +56,7 @@ pub(crate) async fn ask(store: &Store, sql: &str) -> String {
 pub(crate) fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
         maintenance_interval: Duration::from_secs(3600),
+        future: Duration::from_secs(1000 * 86_400),
         ..StoreOptions::new(dir, clock())
     }
 }

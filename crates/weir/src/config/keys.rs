@@ -148,10 +148,14 @@ keys! {
         /// Rows older than this are written to Parquet files although `store.hot_bytes` is not reached, so that the
         /// write-ahead log stays short.
         flush_seconds: u64 = 300, "s";
-        /// Rows older than this are deleted, by whole files. 0 keeps them for ever. Findings are kept.
+        /// Rows that came in longer ago than this are deleted, by whole files, whatever time they say of themselves. 0 keeps
+        /// them for ever. Findings are kept.
         retention_days: u64 = 30, "days";
         /// The oldest files are deleted while all files together are larger. 0 sets no limit.
         retention_bytes: u64 = 0, "B";
+        /// Rows that are further ahead of this host's clock are kept apart until their time comes: `select * from future.log`
+        /// shows those of `log`, `weir_store_future_rows` of `/metrics` counts them.
+        future_seconds: u64 = 86_400, "s";
         /// New rows are refused below this much free space, so that the disk never fills to the brim; what was
         /// acknowledged is kept, and weir goes on by itself when there is room again. 0 means 256 MiB or 1 % of the file
         /// system, whichever is smaller.

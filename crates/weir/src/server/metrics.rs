@@ -20,6 +20,11 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
     text.gauge("weir_store_file_bytes", "Bytes of Parquet files.", stats.file_bytes);
     text.gauge("weir_store_file_rows", "Rows in Parquet files.", stats.file_rows);
     text.gauge(
+        "weir_store_future_rows",
+        "Rows too far ahead of the clock to be shown in tables.",
+        stats.future_rows,
+    );
+    text.gauge(
         "weir_store_full",
         "1 while rows are refused for lack of room.",
         u64::from(stats.is_full),

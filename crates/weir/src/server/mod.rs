@@ -129,6 +129,7 @@ fn router(app: Shared) -> Router {
         .route("/api/rules", get(rules::list))
         .route("/api/tables", get(schema::list))
         .route("/api/status", get(status::status))
+        .route("/api/store/flush", post(status::flush))
         .route("/healthz", get(status::healthz))
         .route("/metrics", get(metrics::metrics))
         .route("/api/link/positions", post(link::positions))

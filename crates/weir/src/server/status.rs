@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use super::answer::Refusal;
@@ -39,6 +39,7 @@ pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Ref
             "file_count": stats.file_count,
             "file_bytes": stats.file_bytes,
             "file_rows": stats.file_rows,
+            "future_rows": stats.future_rows,
             "is_full": stats.is_full,
             "message": stats.message,
         },
@@ -54,4 +55,15 @@ pub(crate) async fn healthz(State(app): State<Shared>) -> Result<&'static str, R
     }
     app.query("select 1", 1).await?;
     Ok("ok\n")
+}
+
+/// `POST /api/store/flush`: what is in the log and in memory is in files when it answers.
+pub(crate) async fn flush(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, Refusal> {
+    super::sql::require_json(&headers)?;
+    app.store.flush().await?;
+    let stats = app.store.stats();
+    Ok(Json(json!({"file_count": stats.file_count, "file_rows": stats.file_rows})))
 }

@@ -42,3 +42,52 @@ fn files_are_checked_and_what_they_cost_is_told() {
     let nowhere = weir(&["store", "stats", "--data", "/nowhere"]);
     assert!(text(&nowhere.stderr).contains("hint: name a hub's data directory"));
 }
+
+#[test]
+fn rows_are_written_to_files_on_demand_and_damage_is_mended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, log) = (dir.path().join("data"), dir.path().join("app.log"));
+    std::fs::write(&log, "the first line\nthe second\n").expect("a directory of our own");
+    let start = || {
+        let mut command = serve("up", &data);
+        quiet(&mut command);
+        command.arg("--tail").arg(&log);
+        Weir::start(command)
+    };
+    let up = start();
+    let count = "select count(*) from log where source like '%app.log'";
+    let is_read = |up: &Weir| (up.number(count) == 2).then_some(());
+    wait_for("two lines", Duration::from_secs(20), || is_read(&up));
+    let name = data.to_str().expect("a plain name");
+    let store = |args: &[&str]| weir(&[&["store"], args, &["--data", name]].concat());
+    let refused = store(&["repair"]);
+    assert!(text(&refused.stderr).contains("has it"), "{}", text(&refused.stderr));
+    assert!(!text(&store(&["stats"]).stdout).contains("log "), "in the log only");
+    let output = store(&["flush", "--url", &up.url]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&store(&["stats"]).stdout).contains("log "), "in files");
+    up.kill();
+
+    let output = store(&["flush"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let day = std::fs::read_dir(data.join("data/log")).expect("it has files");
+    let day = day.flatten().next().expect("one day").path();
+    let file = std::fs::read_dir(day).expect("it has files").flatten().next().expect("one").path();
+    std::fs::write(&file, "PAR1").expect("it is ours");
+    let output = store(&["repair"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}{}", text(&output.stderr));
+    assert!(
+        told.contains("has 4 bytes, not") && told.contains("`log`, of the times from "),
+        "{told}"
+    );
+    assert!(told.contains("the file is now `lost/log/"), "{told}");
+    let output = store(&["repair"]);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(0), "0 files mended\n")
+    );
+    let up = start();
+    assert_eq!(up.number(count), 0, "lost is what was said to be lost");
+    assert_eq!(up.terminate(), Some(0));
+}

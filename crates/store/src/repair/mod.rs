@@ -1,0 +1,177 @@
+//! Mends a data directory that no weir has: files that cannot be read, entries without a file, files that nobody names.
+//!
+//! ```text
+//! entry, file damaged ──► file.damaged, entry out of the manifest ─┐
+//! file without entry ──────────────────────────────────────────────┤
+//!                       rows that can be read and are nowhere else ─► appended, flushed ──► file to lost/
+//! ```
+//!
+//! Nothing is deleted, and every step can be made again: killed in between, the next repair finds the same files, and
+//! of their rows those that were appended already elsewhere.
+
+mod salvage;
+
+use std::path::{Path, PathBuf};
+
+use weir_tables::{Micros, TableSpec};
+
+use crate::directory::{Directory, sync_dir};
+use crate::error::{ErrorKind, StoreError};
+use crate::inspect::{Inspection, Look, data_files};
+use crate::manifest::{DataFile, Manifest};
+use crate::options::StoreOptions;
+use crate::store::Store;
+use salvage::{Salvaged, salvage};
+
+/// What was done with one file.
+#[derive(Clone, Debug)]
+pub struct Mended {
+    /// Below the data directory.
+    pub path: String,
+    /// Its table; `None` for one that this weir does not know.
+    pub table: Option<&'static str>,
+    /// What was wrong.
+    pub why: String,
+    /// Rows that were read and are in the table again.
+    pub rows_taken: u64,
+    /// Rows that were read and are in the table anyway.
+    pub rows_known: u64,
+    /// Rows that nothing could be read of; `None` when nobody knows how many there were.
+    pub rows_lost: Option<u64>,
+    /// Times of the file's rows, as far as they are known.
+    pub times: Option<(Micros, Micros)>,
+    /// Where the file is now, below the data directory; `None` when there is none.
+    pub kept_at: Option<String>,
+}
+
+/// What a damaged file is called until its rows are read.
+const DAMAGED: &str = "damaged";
+
+/// Mends the store in `options.dir`.
+///
+/// # Errors
+/// `Locked` while a weir has it; `Io`, `Full`, `Corrupt` of the manifest or the log. What was done stays done.
+pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
+    let (mut mended, paths) = take_out(options)?;
+    let store = Store::open_keeping(options.clone())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| {
+        StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+    })?;
+    for path in &paths {
+        let salvaged = salvage(&store, &runtime, &options.dir, path)?;
+        note(&mut mended, path, salvaged);
+    }
+    runtime.block_on(store.flush())?;
+    for path in &paths {
+        let kept_at = set_aside(&options.dir, path)?;
+        if let Some(entry) = mended.iter_mut().find(|entry| is_of(entry, path)) {
+            entry.kept_at = Some(kept_at);
+        }
+    }
+    runtime.block_on(store.close())?;
+    Ok(mended)
+}
+
+/// Takes files out of the manifest that are not what it says; these, and the files to be read before the store makes new
+/// ones.
+fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreError> {
+    let directory = Directory::open(&options.dir)?;
+    let mut manifest = Manifest::open(&directory.manifest())?;
+    let mut mended = Vec::new();
+    for file in manifest.load()?.files {
+        let look = Look { dir: &options.dir, file: &file, is_thorough: true };
+        let Err(why) = look.look(&mut Inspection::default()) else { continue };
+        let path = directory.file(&file.path);
+        if path.exists() {
+            let damaged = path.with_added_extension(DAMAGED);
+            let moved = std::fs::rename(&path, &damaged);
+            moved.map_err(|error| StoreError::io("rename", &path, &error))?;
+            sync_parent(&damaged)?;
+        }
+        manifest.forget(&[file.id])?;
+        mended.push(of_entry(&file, why));
+    }
+    Ok((mended, stray_files(&options.dir, &manifest)?))
+}
+
+fn of_entry(file: &DataFile, why: String) -> Mended {
+    Mended {
+        path: file.path.clone(),
+        table: Some(file.table.name),
+        why,
+        rows_taken: 0,
+        rows_known: 0,
+        rows_lost: Some(file.row_count),
+        times: Some((Micros(file.min_ts), Micros(file.max_ts))),
+        kept_at: None,
+    }
+}
+
+/// Files that the manifest does not name, and damaged ones of this repair or one that was killed.
+fn stray_files(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, StoreError> {
+    let named = manifest.load()?.paths;
+    let waiting = manifest.gc_queue()?;
+    let is_named =
+        |path: &String| named.contains(path) || waiting.iter().any(|(_, gone, _)| gone == path);
+    let whole = data_files(dir, "parquet").into_iter().filter(|path| !is_named(path));
+    Ok(data_files(dir, DAMAGED).into_iter().chain(whole).collect())
+}
+
+fn is_of(entry: &Mended, path: &str) -> bool {
+    entry.path == path.strip_suffix(".damaged").unwrap_or(path)
+}
+
+/// Adds what became of a file's rows to what is known of it.
+fn note(mended: &mut Vec<Mended>, path: &str, salvaged: Salvaged) {
+    let Salvaged { table, taken, known, times, broken } = salvaged;
+    let table = table.map(|table: &TableSpec| table.name);
+    let at = mended.iter().position(|entry| is_of(entry, path));
+    if let Some(at) = at {
+        let entry = &mut mended[at];
+        (entry.rows_taken, entry.rows_known) = (taken, known);
+        entry.rows_lost = entry.rows_lost.map(|rows| rows.saturating_sub(taken + known));
+        return;
+    }
+    let rows_lost = broken.is_none().then_some(0);
+    let why = match broken {
+        None => "was not in the manifest".to_owned(),
+        Some(why) => format!("was not in the manifest, and {why}"),
+    };
+    let path = path.strip_suffix(".damaged").unwrap_or(path).to_owned();
+    let (rows_taken, rows_known) = (taken, known);
+    mended.push(Mended {
+        path,
+        table,
+        why,
+        rows_taken,
+        rows_known,
+        rows_lost,
+        times,
+        kept_at: None,
+    });
+}
+
+/// Moves a file below `lost/`, under a name that is free.
+fn set_aside(dir: &Path, path: &str) -> Result<String, StoreError> {
+    let from = dir.join(path);
+    let name = path.strip_prefix("data/").unwrap_or(path);
+    let place = |number: u32| match number {
+        0 => format!("lost/{name}"),
+        _ => format!("lost/{name}.{number}"),
+    };
+    let free = (0..).map(place).find(|to| !dir.join(to).exists());
+    let to = free.unwrap_or_else(|| format!("lost/{name}"));
+    let full = dir.join(&to);
+    let parent = full.parent().map(PathBuf::from).unwrap_or_default();
+    let made = std::fs::create_dir_all(&parent);
+    made.map_err(|error| StoreError::io("make", &parent, &error))?;
+    std::fs::rename(&from, &full).map_err(|error| StoreError::io("move", &from, &error))?;
+    sync_parent(&full)?;
+    sync_parent(&from)?;
+    Ok(to)
+}
+
+fn sync_parent(path: &Path) -> Result<(), StoreError> {
+    path.parent().map_or(Ok(()), sync_dir)
+}

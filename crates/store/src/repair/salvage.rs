@@ -1,0 +1,188 @@
+//! Reads what can be read of a file that is no part of a table, and appends the rows that are nowhere else.
+//!
+//! Rows are compared by 128 bits over all their columns, counted: a row that stands twice in a file and once in the table
+//! is appended once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use datafusion::common::hash_utils::{RandomState, create_hashes};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use tokio::runtime::Runtime;
+use weir_tables::{Batch, Micros, Parcel, TableSpec};
+
+use crate::error::{ErrorKind, StoreError};
+use crate::hot::{table_index, timestamps};
+use crate::store::Store;
+
+/// What became of a file's rows.
+pub(super) struct Salvaged {
+    pub(super) table: Option<&'static TableSpec>,
+    /// Rows that were appended.
+    pub(super) taken: u64,
+    /// Rows that the table has anyway.
+    pub(super) known: u64,
+    /// Times of the rows that were read.
+    pub(super) times: Option<(Micros, Micros)>,
+    /// Why not all of it could be read.
+    pub(super) broken: Option<String>,
+}
+
+type Counts = HashMap<u128, u64>;
+
+/// Appends the rows of the file at `path` that can be read and that the table does not have.
+///
+/// # Errors
+/// When the table cannot be read or rows cannot be appended.
+pub(super) fn salvage(
+    store: &Store,
+    runtime: &Runtime,
+    dir: &Path,
+    path: &str,
+) -> Result<Salvaged, StoreError> {
+    let table = path.split('/').nth(1).and_then(weir_tables::table);
+    let mut salvaged = Salvaged { table, taken: 0, known: 0, times: None, broken: None };
+    let Some(table) = table else {
+        salvaged.broken = Some("is of a table that this weir does not know".to_owned());
+        return Ok(salvaged);
+    };
+    let full = dir.join(path);
+    let mut counts = Counts::new();
+    let mut times = (i64::MAX, i64::MIN);
+    salvaged.broken = read(&full, table, |rows| {
+        hashes(rows)?.into_iter().for_each(|hash| *counts.entry(hash).or_default() += 1);
+        times = timestamps(rows).iter().fold(times, |(min, max), ts| (min.min(*ts), max.max(*ts)));
+        Ok(())
+    })?;
+    if counts.is_empty() {
+        return Ok(salvaged);
+    }
+    salvaged.times = Some((Micros(times.0), Micros(times.1)));
+    let all: u64 = counts.values().sum();
+    take_away_known(store, table, times, &mut counts)?;
+    let missing: u64 = counts.values().sum();
+    salvaged.known = all - missing;
+    if missing > 0 {
+        read(&full, table, |rows| {
+            let rows = still_missing(rows, &mut counts)?;
+            salvaged.taken += rows.num_rows() as u64;
+            append(store, runtime, Batch { table, rows })
+        })?;
+    }
+    Ok(salvaged)
+}
+
+/// Hands on every batch that can be read, row group by row group; why not all could, if so.
+fn read(
+    path: &Path,
+    table: &'static TableSpec,
+    mut take: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
+) -> Result<Option<String>, StoreError> {
+    let open = || -> Result<_, String> {
+        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+        ParquetRecordBatchReaderBuilder::try_new(file)
+            .map_err(|error| format!("cannot be read: {error}"))
+    };
+    let groups = match open() {
+        Ok(reader) => reader.metadata().num_row_groups(),
+        Err(why) => return Ok(Some(why)),
+    };
+    let mut broken = None;
+    for group in 0..groups {
+        let reader = match open().map(|reader| reader.with_row_groups(vec![group]).build()) {
+            Ok(Ok(reader)) => reader,
+            Ok(Err(error)) => {
+                broken = Some(format!("cannot be read: {error}"));
+                continue;
+            }
+            Err(why) => return Ok(Some(why)),
+        };
+        for rows in reader {
+            let rows = rows.map_err(|error| format!("cannot be read: {error}"));
+            let rows = rows.and_then(|rows| {
+                table.fit(&rows).map_err(|error| format!("has other columns: {error}"))
+            });
+            match rows {
+                Ok(rows) => take(&rows)?,
+                Err(why) => {
+                    broken = Some(why);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(broken)
+}
+
+/// Takes the rows of the table, in memory and in files, out of `counts`.
+fn take_away_known(
+    store: &Store,
+    table: &'static TableSpec,
+    (min_ts, max_ts): (i64, i64),
+    counts: &mut Counts,
+) -> Result<(), StoreError> {
+    let view = store.shared.view();
+    let view = &view.tables[table_index(table)];
+    let mut take_away = |rows: &RecordBatch| {
+        for hash in hashes(rows)? {
+            if let Some(count) = counts.get_mut(&hash) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        Ok(())
+    };
+    let is_near = |min: i64, max: i64| min <= max_ts && max >= min_ts;
+    for batch in view.hot.iter().chain(&*view.frozen) {
+        if is_near(batch.min_ts, batch.max_ts) {
+            take_away(&batch.rows)?;
+        }
+    }
+    let near = view.files.iter().filter(|file| is_near(file.min_ts, file.max_ts));
+    for file in near {
+        store.engine.read_sorted(table, std::slice::from_ref(file), &mut take_away)?;
+    }
+    Ok(())
+}
+
+fn still_missing(rows: &RecordBatch, counts: &mut Counts) -> Result<RecordBatch, StoreError> {
+    let is_missing = |hash: u128| {
+        let Some(count) = counts.get_mut(&hash).filter(|count| **count > 0) else { return false };
+        *count -= 1;
+        true
+    };
+    let keep: BooleanArray = hashes(rows)?.into_iter().map(is_missing).map(Some).collect();
+    filter_record_batch(rows, &keep).map_err(|error| failed(&error))
+}
+
+/// 128 bits for each row.
+fn hashes(rows: &RecordBatch) -> Result<Vec<u128>, StoreError> {
+    let half = |seed| {
+        let mut buffer = vec![0; rows.num_rows()];
+        let state = RandomState::with_seed(seed);
+        create_hashes(rows.columns(), &state, &mut buffer).map_err(|error| failed(&error))?;
+        Ok::<_, StoreError>(buffer)
+    };
+    let (high, low) = (half(1)?, half(2)?);
+    let whole = |(high, low): (u64, u64)| u128::from(high) << 64 | u128::from(low);
+    Ok(high.into_iter().zip(low).map(whole).collect())
+}
+
+fn append(store: &Store, runtime: &Runtime, batch: Batch) -> Result<(), StoreError> {
+    if batch.rows.num_rows() == 0 {
+        return Ok(());
+    }
+    loop {
+        let parcel = Parcel { range: None, batches: vec![batch.clone()] };
+        match runtime.block_on(store.append(parcel)) {
+            Err(error) if error.kind == ErrorKind::Busy => runtime.block_on(store.flush())?,
+            outcome => return outcome.map(drop),
+        }
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot compare rows: {error}"))
+}
