@@ -154,10 +154,7 @@ impl Write for Writer {
         self.inner.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
         self.unseen += bytes.len() as u64;
         usage.spilled_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file.write_all(bytes).map_err(|error| {
-            usage.meet(Limit::Spill);
-            error
-        })?;
+        self.file.write_all(bytes).inspect_err(|_| usage.meet(Limit::Spill))?;
         Ok(bytes.len())
     }
 
