@@ -117,6 +117,14 @@ impl Stage {
         Ok(servers)
     }
 
+    /// A `weir edge` that has answered nobody yet.
+    pub(crate) fn edge(&self) -> anyhow::Result<Server> {
+        let port = free_ports(1)?[0];
+        let edge = weir(self.dir.path(), port, &self.ports, "idle_seconds = 120\n")?;
+        wait_for_port(port)?;
+        Ok(edge)
+    }
+
     fn nginx(&self, port: u16) -> anyhow::Result<Server> {
         let dir = self.dir.path().join("nginx");
         let backends: String =
