@@ -37,6 +37,7 @@ mod rules_command;
 mod server;
 mod show;
 mod slow_query;
+mod span;
 mod store_command;
 mod terminal;
 mod time_zone;

@@ -260,18 +260,11 @@ impl<A> Report<'_, A> {
 
 /// `30d`, `12h`, `90m` or `45s`, at most 400 days.
 pub(crate) fn parse_since(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return Err("write it as 30d, 12h, 90m or 45s".to_owned()),
-    };
-    let seconds = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    match seconds.filter(|seconds| (1..=400 * 86_400).contains(seconds)) {
-        Some(seconds) => Ok(Duration::from_secs(seconds)),
-        None => Err("it is from 1s to 400d".to_owned()),
+    let span = crate::span::parse(text).ok_or("write it as 30d, 12h, 90m or 45s")?;
+    if (1..=400 * 86_400).contains(&span.as_secs()) {
+        Ok(span)
+    } else {
+        Err("it is from 1s to 400d".to_owned())
     }
 }
 

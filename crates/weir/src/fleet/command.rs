@@ -68,16 +68,7 @@ fn span(text: &str) -> Result<Duration, Failure> {
             .hint("write it as 90s, 15m, 1h or 7d")
             .code(EXIT_USAGE)
     };
-    let unit = text.chars().last().ok_or_else(bad)?;
-    let number: u64 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| bad())?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86_400,
-        _ => return Err(bad()),
-    };
-    let span = number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(bad)?;
+    let span = crate::span::parse(text).ok_or_else(bad)?;
     if span.is_zero() || span > INVITED_FOR { Err(bad()) } else { Ok(span) }
 }
 
