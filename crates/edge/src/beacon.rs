@@ -286,25 +286,8 @@ fn short(value: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
 
 /// A value of a form (URL Standard §5.1): `+` is a space, `%2F` a slash; what is no UTF-8 then is replaced.
 fn decoded(value: &str) -> String {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        bytes.push(match (first, tail) {
-            (b'+', _) => b' ',
-            (b'%', [high, low, tail @ ..]) => match digit(*high).zip(digit(*low)) {
-                Some((high, low)) => {
-                    rest = tail;
-                    high << 4 | low
-                }
-                None => b'%',
-            },
-            _ => *first,
-        });
-    }
-    String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    let pair = format!("={value}");
+    form_urlencoded::parse(pair.as_bytes()).map(|(_, value)| value).collect()
 }
 
 /// Whether a user agent says that it is a program.
