@@ -9,7 +9,22 @@ clear = "2m"
 key = ["pool", "member"]
 explained_by = ["app.down", "lb.health_flapping", "edge.backend_out", "wire.host_unreachable"]
 needs = ["request"]
-when = "select host from request where tier in ('proxy', 'edge') and coalesce(proxy_server, upstream_address) is not null and ts > $now - interval '60 seconds' and ts <= $now group by host having count(*) >= 200 and count(distinct coalesce(proxy_server, upstream_address)) >= 3 limit 1"
+when = """
+select 1 from (
+  select host, pool, member, n, cast(n as double) / sum(n) over (partition by host, pool, bin) as share
+  from (
+    select host, coalesce(nullif(proxy_backend, ''), server_address, '') as pool,
+      coalesce(nullif(proxy_server, ''), upstream_address) as member,
+      cast(floor((date_part('epoch', $now) - date_part('epoch', ts)) / 5) as bigint) as bin, count(*) as n
+    from request
+    where tier in ('proxy', 'edge') and coalesce(proxy_server, upstream_address) is not null
+      and ts > $now - interval '60 seconds' and ts <= $now
+    group by 1, 2, 3, 4
+  )
+)
+group by host, pool, member
+having avg(n) >= 8 and stddev(share) > 0.25 * avg(share)
+limit 1"""
 subject = "{member} of {pool} on {host}"
 summary = "{member} of {pool} gets between {least} and {most} requests in 5 s, in waves of about {period_seconds} s, while its {siblings} siblings are even (its share varies {times:.1} times as much as theirs)"
 why = "A balancer that prefers who answers quickest sends everything to the member that has just got quick; that makes it slow, everything goes away, it gets quick again. A changed member (a canary) that is a little quicker or slower than the others sets it off. Its times then say nothing about the change that it was to try."

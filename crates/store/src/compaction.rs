@@ -91,6 +91,7 @@ mod tests {
             max_ts: 0,
             arrival_ts: 0,
             index: std::sync::OnceLock::new(),
+            dictionaries: std::sync::OnceLock::new(),
         })
     }
 

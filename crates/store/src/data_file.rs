@@ -32,8 +32,8 @@ pub(crate) const SORT: SortOptions = SortOptions { descending: false, nulls_firs
 
 /// Rows handed to the Parquet writer at once.
 const CHUNK_ROWS: usize = 8192;
-const ROW_GROUP_ROWS: usize = 131_072;
-const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
+pub(crate) const ROW_GROUP_ROWS: usize = 131_072;
+pub(crate) const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
 /// A table's rows of one flush go to at most this many files; the last takes all later days. Clocks can be wrong, and
 /// a file per wrong day would be thousands.
 const FILES_PER_TABLE_MAX: usize = 32;
@@ -100,6 +100,7 @@ impl FileMaker {
             max_ts: i64::MIN,
             arrival_ts: arrival.0,
             index: OnceLock::new(),
+            dictionaries: OnceLock::new(),
         };
         let buffered = BufWriter::with_capacity(256 << 10, file);
         let writer = ArrowWriter::try_new(buffered, table.schema(), Some(properties(table)))

@@ -4,17 +4,39 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::physical_plan::parquet::{
     CachedParquetFileReaderFactory, ParquetFileReaderFactory,
 };
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
-use object_store::ObjectStore;
+use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::async_reader::AsyncFileReader;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use crate::guard::Usage;
 use crate::manifest::DataFile;
 use crate::text_index::BlockCounts;
+
+/// Read at once from a file's end; most footers fit.
+pub(crate) const FOOTER_BYTES_HINT: usize = 64 << 10;
+
+/// A file's footer with its page index, kept in `footers`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) async fn read_footer(
+    meta: &ObjectMeta,
+    store: &dyn ObjectStore,
+    footers: &Arc<FileMetadataCache>,
+) -> Result<Arc<ParquetMetaData>> {
+    DFParquetMetadata::new(store, meta)
+        .with_file_metadata_cache(Some(Arc::clone(footers)))
+        .with_metadata_size_hint(Some(FOOTER_BYTES_HINT))
+        .with_page_index_policy(Some(PageIndexPolicy::Optional))
+        .fetch_metadata()
+        .await
+}
 
 /// Makes readers; `explain analyze` shows their counts beside Parquet's own.
 #[derive(Debug)]

@@ -30,6 +30,8 @@ pub(crate) struct DataFile {
     pub(crate) arrival_ts: i64,
     /// Its index of texts once that is known; `None` inside: it has none.
     pub(crate) index: OnceLock<Option<TextIndex>>,
+    /// Which of its columns are stored as dictionaries, once that is known.
+    pub(crate) dictionaries: OnceLock<Vec<bool>>,
 }
 
 /// What the manifest says at start.
@@ -179,6 +181,7 @@ impl Manifest {
                 max_ts: row.get(7)?,
                 arrival_ts: row.get(8)?,
                 index: OnceLock::new(),
+                dictionaries: OnceLock::new(),
             })))
         })?;
         rows.filter_map(Result::transpose).collect()

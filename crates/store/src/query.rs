@@ -20,6 +20,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
 };
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
@@ -41,8 +42,10 @@ use crate::horizon::{Horizon, Side};
 use crate::hot::{View, row_bytes};
 use crate::inspect::{Inspection, Look};
 use crate::manifest::DataFile;
+use crate::newest_first::NewestFirst;
 use crate::options::{Asker, QueryLimits, StoreOptions};
 use crate::table_provider::{FileAccess, Part, StoreTable, scan_files, sort_order};
+use crate::unordered_groups::UnorderedGroups;
 
 /// The answer to a query.
 #[derive(Clone, Debug)]
@@ -309,10 +312,14 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         )
         .build_arc()
         .expect("nothing here touches the disk");
+    let mut rules = PhysicalOptimizer::new().rules;
+    rules.insert(0, Arc::new(UnorderedGroups));
+    rules.push(Arc::new(NewestFirst));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_physical_optimizer_rules(rules)
         .build();
     for function in functions::all() {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");

@@ -50,6 +50,7 @@ mod tests {
             max_ts,
             arrival_ts: max_ts,
             index: std::sync::OnceLock::new(),
+            dictionaries: std::sync::OnceLock::new(),
         })
     }
 

@@ -35,10 +35,12 @@ use parquet::arrow::arrow_reader::RowSelection;
 use weir_tables::TableSpec;
 
 use crate::data_file::SORT;
+use crate::file_reader::{FOOTER_BYTES_HINT, read_footer};
 use crate::guard::Usage;
 use crate::horizon::Horizon;
 use crate::hot::TableView;
 use crate::manifest::DataFile;
+use crate::per_value::{self, PerValueAdapters};
 use crate::text_index::{self, BlockCounts, Probe, Selected};
 
 /// One table in one query.
@@ -62,9 +64,6 @@ pub(crate) struct FileAccess {
     pub(crate) footers: Arc<FileMetadataCache>,
     pub(crate) reader: Arc<dyn ParquetFileReaderFactory>,
 }
-
-/// Read at once from a file's end; most footers fit.
-pub(crate) const FOOTER_BYTES_HINT: usize = 64 << 10;
 
 impl StoreTable {
     pub(crate) fn new(
@@ -132,6 +131,7 @@ pub(crate) fn scan_files(
         .with_output_ordering(sort_order(table).into_iter().collect())
         .with_projection_indices(projection)?
         .with_limit(limit)
+        .with_expr_adapter(Some(Arc::new(PerValueAdapters)))
         .build();
     Ok(DataSourceExec::from_data_source(config))
 }
@@ -151,15 +151,18 @@ pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
 pub(crate) struct Part {
     file: Arc<DataFile>,
     rows: Option<(RowSelection, BlockCounts)>,
+    /// The columns as they are read, where that is not as the table has them.
+    schema: Option<SchemaRef>,
 }
 
 impl Part {
     pub(crate) fn whole(file: &Arc<DataFile>) -> Self {
-        Self { file: Arc::clone(file), rows: None }
+        Self { file: Arc::clone(file), rows: None, schema: None }
     }
 
     fn partitioned(&self, schema: &Schema) -> PartitionedFile {
-        let file = partitioned(&self.file, schema);
+        let mut file = partitioned(&self.file, schema);
+        file.arrow_schema.clone_from(&self.schema);
         match &self.rows {
             None => file,
             Some((rows, counts)) => file
@@ -192,10 +195,53 @@ impl FileAccess {
         Usage::note_opened(&file);
         let selected = text_index::select(&file, probe, &*self.store, &self.footers).await?;
         Ok(match selected {
-            Selected::Everything => Some(Part { file, rows: None }),
+            Selected::Everything => Some(Part::whole(&file)),
             Selected::Nothing => None,
-            Selected::Rows(rows, counts) => Some(Part { file, rows: Some((rows, counts)) }),
+            Selected::Rows(rows, counts) => {
+                Some(Part { rows: Some((rows, counts)), ..Part::whole(&file) })
+            }
         })
+    }
+}
+
+impl FileAccess {
+    /// Has texts that are only asked conditions on read as dictionaries, where the files have them as such.
+    async fn read_per_value(
+        &self,
+        table: &'static TableSpec,
+        parts: &mut [Part],
+        filters: &[Expr],
+    ) -> Result<()> {
+        let texts = per_value::columns(table, filters);
+        if texts.is_empty() {
+            return Ok(());
+        }
+        let mut schemas: Vec<(Vec<usize>, SchemaRef)> = Vec::new();
+        for part in parts {
+            let stored = self.dictionaries(&part.file).await?;
+            let is_stored = |place: &usize| stored.get(*place).copied().unwrap_or_default();
+            let texts: Vec<usize> = texts.iter().copied().filter(is_stored).collect();
+            if texts.is_empty() {
+                continue;
+            }
+            let place = schemas.iter().position(|(of, _)| *of == texts).unwrap_or_else(|| {
+                let schema = per_value::schema_with(table, &texts);
+                schemas.push((texts, schema));
+                schemas.len() - 1
+            });
+            part.schema = Some(Arc::clone(&schemas[place].1));
+        }
+        Ok(())
+    }
+
+    /// Which columns of a file are dictionaries, read with its footer at the first need.
+    async fn dictionaries<'a>(&self, file: &'a DataFile) -> Result<&'a [bool]> {
+        if let Some(known) = file.dictionaries.get() {
+            return Ok(known);
+        }
+        let meta = PartitionedFile::new(file.path.clone(), file.byte_count).object_meta;
+        let footer = read_footer(&meta, &*self.store, &self.footers).await?;
+        Ok(file.dictionaries.get_or_init(|| per_value::dictionaries(file.table, &footer)))
     }
 }
 
@@ -246,10 +292,11 @@ impl TableProvider for StoreTable {
         let memory = DataSourceExec::from_data_source(memory);
         let files = self.kept_files(pruning.as_ref());
         let Some(access) = &self.files else { return Ok(memory) };
-        let files = access.narrow(self.spec, files, filters).await?;
+        let mut files = access.narrow(self.spec, files, filters).await?;
         if files.is_empty() {
             return Ok(memory);
         }
+        access.read_per_value(self.spec, &mut files, filters).await?;
         let groups = spread(files, threads);
         let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
         if parts.iter().all(Vec::is_empty) {

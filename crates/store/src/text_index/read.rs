@@ -5,15 +5,14 @@ use std::sync::{Arc, Once};
 
 use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
-use parquet::file::metadata::PageIndexPolicy;
 
 use super::ask::Probe;
 use super::key::{Key, mask};
 use super::{BLOCK_ROWS, METADATA_KEY, SHEET_BLOCKS, SLOT_BYTES, TextIndex};
+use crate::file_reader::read_footer;
 use crate::manifest::DataFile;
 
 /// How many blocks of a file are read; kept with the file in the plan, for its metrics.
@@ -79,12 +78,7 @@ async fn index_of<'a>(
     if let Some(known) = file.index.get() {
         return Ok(known.as_ref());
     }
-    let footer = DFParquetMetadata::new(store, meta)
-        .with_file_metadata_cache(Some(Arc::clone(footers)))
-        .with_metadata_size_hint(Some(crate::table_provider::FOOTER_BYTES_HINT))
-        .with_page_index_policy(Some(PageIndexPolicy::Optional))
-        .fetch_metadata()
-        .await?;
+    let footer = read_footer(meta, store, footers).await?;
     let pairs = footer.file_metadata().key_value_metadata();
     let pair = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == METADATA_KEY));
     let index = pair.and_then(|pair| TextIndex::from_text(pair.value.as_deref()?, file.row_count));

@@ -10,6 +10,7 @@ mod guard;
 mod inspect;
 mod memory;
 mod model;
+mod planning;
 mod refusal;
 mod repair;
 mod text_index;

@@ -4,7 +4,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use weir_store::Store;
 use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows};
 
-use crate::tool::{NOON, ask, clock, number, options};
+use crate::tool::{NOON, ask, clock, metric, number, options};
 
 /// Rows in files: five blocks and a bit.
 const FILED: u64 = 43_000;
@@ -128,14 +128,6 @@ fn answers_are_the_same_with_and_without_the_index() {
     .size_min(256)
     .size_max(2048);
     assert!(runs > 20 && hits > 5, "{hits} of {runs} questions found rows");
-}
-
-/// The sum of a metric over the plan that ran.
-async fn metric(store: &Store, sql: &str, name: &str) -> usize {
-    let plan = ask(store, &format!("explain analyze {sql}")).await;
-    let name = format!("{name}=");
-    let values = plan.split(&name).skip(1);
-    values.map(|rest| rest.split([',', ']']).next().unwrap().trim().parse::<usize>().unwrap()).sum()
 }
 
 #[tokio::test]

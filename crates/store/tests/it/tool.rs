@@ -77,3 +77,24 @@ pub(crate) async fn eventually(mut is_right: impl AsyncFnMut() -> bool) {
     };
     tokio::time::timeout(Duration::from_secs(20), work).await.expect("within 20 s");
 }
+
+/// The sum of a metric over the plan that ran.
+pub(crate) async fn metric(store: &Store, sql: &str, name: &str) -> usize {
+    let plan = ask(store, &format!("explain analyze {sql}")).await;
+    let name = format!("{name}=");
+    plan.split(&name).skip(1).map(|rest| count(rest.split([',', ']']).next().unwrap())).sum()
+}
+
+/// `12`, or as plans write large ones: `1.25 K`, `3.00 M`.
+fn count(text: &str) -> usize {
+    let (number, unit) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    let zeros = match unit {
+        "" => 0,
+        "K" => 3,
+        "M" => 6,
+        unit => panic!("{unit}"),
+    };
+    let digits = number.split_once('.').map_or(0, |(_, digits)| digits.len());
+    number.replace('.', "").parse::<usize>().unwrap() * 10_usize.pow(zeros)
+        / 10_usize.pow(u32::try_from(digits).unwrap())
+}
