@@ -78,6 +78,9 @@ export async function readCapture(file, keep) {
   return (await request(path, { method: 'POST', headers, body: file }, CAPTURE_TIMEOUT_MS)).json();
 }
 
+/** Gives a backend of this weir's edge another weight; 0 drains it. @param {string} backend @param {number} weight @returns {Promise<any>} */
+export const setWeight = async (backend, weight) => (await postJson('/api/edge/backend', { backend, weight })).json();
+
 const post = (sql, limit, suffix, signal) => postJson(`/api/sql${suffix}`, { sql, limit }, signal);
 
 function postJson(path, body, signal) {

@@ -9,6 +9,7 @@ import { Icon } from './parts/icon.js';
 import { Problem } from './parts/panel.js';
 import { Help } from './views/help.js';
 import { Overview } from './views/overview.js';
+import { Edge } from './views/edge.js';
 import { Findings } from './views/findings.js';
 import { Logs } from './views/logs.js';
 import { Parse } from './views/parse.js';
@@ -20,6 +21,7 @@ const VIEWS = [
   { id: 'overview', key: 'o', title: 'Overview', view: Overview },
   { id: 'findings', key: 'f', title: 'Findings', view: Findings },
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
+  { id: 'edge', key: 'e', title: 'Edge', view: Edge },
   { id: 'wire', key: 'w', title: 'Wire', view: Wire },
   { id: 'sql', key: 's', title: 'SQL', view: Sql },
   { id: 'parse', key: 'p', title: 'Parse', view: Parse },

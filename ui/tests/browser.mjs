@@ -18,13 +18,13 @@ export function cannotRun() {
  * Runs one journey in a browser of its own.
  * `allows` names console errors that the journey itself causes, such as a refused connection after it stopped the server.
  * @param {string} url @param {(page: import('playwright-core').Page) => Promise<void>} journey
- * @param {{allows?: RegExp, colorScheme?: 'dark' | 'light', viewport?: {width: number, height: number}}} [options]
+ * @param {{allows?: RegExp, colorScheme?: 'dark' | 'light', login?: {username: string, password: string}, viewport?: {width: number, height: number}}} [options]
  */
-export async function withPage(url, journey, { allows, colorScheme = 'light', viewport = { width: 1440, height: 900 } } = {}) {
+export async function withPage(url, journey, { allows, colorScheme = 'light', login, viewport = { width: 1440, height: 900 } } = {}) {
   const browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
   const complaints = [];
   try {
-    const context = await browser.newContext({ viewport, colorScheme, baseURL: url, permissions: ['clipboard-read', 'clipboard-write'] });
+    const context = await browser.newContext({ viewport, colorScheme, httpCredentials: login, baseURL: url, permissions: ['clipboard-read', 'clipboard-write'] });
     await context.addInitScript(() => addEventListener('securitypolicyviolation', e => { throw new Error(`policy: ${e.violatedDirective} ${e.blockedURI}`); }));
     const page = await context.newPage();
     page.setDefaultTimeout(15_000);

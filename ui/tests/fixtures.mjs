@@ -33,10 +33,10 @@ export async function weir() {
   return { url, logs, stop };
 }
 
-/** `weir edge` on a free port, with a store and a page of its own. @param {string[]} args @returns {Promise<{url: string, page: string, stop: () => Promise<void>}>} */
-export async function weirEdge(args) {
+/** `weir edge` on a free port, with a store and a page of its own. @param {string[]} args @param {Record<string, string>} [env] @returns {Promise<{url: string, page: string, stop: () => Promise<void>}>} */
+export async function weirEdge(args, env = {}) {
   const dir = await mkdtemp(join(tmpdir(), 'weir-ui-edge-'));
-  const child = spawn(String(process.env.WEIR_BIN), ['edge', '--listen', '127.0.0.1:0', '--page', '127.0.0.1:0', '--data', join(dir, 'data'), ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(String(process.env.WEIR_BIN), ['edge', '--listen', '127.0.0.1:0', '--page', '127.0.0.1:0', '--data', join(dir, 'data'), ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
   let said = '';
   for await (const line of createInterface({ input: child.stdout })) {
     said += `${line}\n`;

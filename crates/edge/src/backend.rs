@@ -74,8 +74,12 @@ pub(crate) struct Backend {
     pub(crate) protocol: Protocol,
     /// What its certificate is for.
     pub(crate) host: String,
+    /// The zone that it is in.
+    pub(crate) zone: String,
     pub(crate) weight: AtomicU32,
     pub(crate) totals: Totals,
+    /// Open connections, in use and at rest.
+    pub(crate) connections: AtomicU32,
     in_flight: AtomicU32,
     /// Requests sent that have no first byte of an answer yet, and since when nothing came though some wait.
     waiting: AtomicU32,
@@ -103,8 +107,10 @@ impl Backend {
             name: settings.address.to_string(),
             protocol: settings.protocol,
             host: settings.host().to_owned(),
+            zone: settings.zone.clone(),
             weight: AtomicU32::new(settings.weight),
             totals: Totals::default(),
+            connections: AtomicU32::new(0),
             in_flight: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             silent_since: AtomicU64::new(0),
@@ -126,6 +132,7 @@ impl Backend {
     pub(crate) fn is(&self, settings: &BackendSettings) -> bool {
         (self.address, self.protocol) == (settings.address, settings.protocol)
             && self.host == settings.host()
+            && self.zone == settings.zone
     }
 
     /// What it is now.
@@ -298,6 +305,13 @@ impl Backend {
         self.turn.store(turn, Relaxed);
     }
 
+    /// What another edge knows of its latency, unless it is known here.
+    pub(crate) fn know(&self, latency_ns: u64) {
+        let _ = self.latency_ns.compare_exchange(0, latency_ns, Relaxed, Relaxed);
+        // Not new: it needs no slow start.
+        self.recovered_at.store(0, Relaxed);
+    }
+
     pub(crate) fn latency_ns(&self) -> u64 {
         self.latency_ns.load(Relaxed)
     }
@@ -321,9 +335,31 @@ impl Backend {
         nanos(settings.idle).min(learnt - margin)
     }
 
+    /// How long the backend keeps idle connections, if that is known.
+    pub(crate) fn learnt_idle_ns(&self) -> Option<u64> {
+        Some(self.learnt_idle_ns.load(Relaxed)).filter(|ns| *ns < u64::MAX)
+    }
+
     /// The backend closes idle connections after `idle_ns`.
     pub(crate) fn learn_idle(&self, idle_ns: u64) {
         self.learnt_idle_ns.fetch_min(idle_ns.max(1_000_000), Relaxed);
+    }
+}
+
+/// An open connection; dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct Connected(Arc<Backend>);
+
+impl Connected {
+    pub(crate) fn new(backend: &Arc<Backend>) -> Self {
+        backend.connections.fetch_add(1, Relaxed);
+        Self(Arc::clone(backend))
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
     }
 }
 

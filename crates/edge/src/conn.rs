@@ -46,6 +46,8 @@ pub(crate) enum Phase {
     Resting,
     /// It became a tunnel, which looks after itself.
     Tunnel,
+    /// It has ended.
+    Over,
 }
 
 /// What the sweep decided.
@@ -63,7 +65,7 @@ pub(crate) enum Verdict {
     SlowClient,
 }
 
-/// Totals of a listener, all threads together.
+/// An address that is listened on.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) settings: ListenerSettings,
@@ -71,6 +73,12 @@ pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
     /// The address as rows show it.
     pub(crate) name: String,
+    pub(crate) totals: Arc<ListenerTotals>,
+}
+
+/// Totals of a listener, all threads together; they go on when its settings change.
+#[derive(Debug, Default)]
+pub(crate) struct ListenerTotals {
     pub(crate) open: AtomicU64,
     pub(crate) accepted: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -80,18 +88,12 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(settings: ListenerSettings, address: SocketAddr) -> Self {
-        Self {
-            settings,
-            address,
-            name: address.to_string(),
-            open: AtomicU64::new(0),
-            accepted: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            received_bytes: AtomicU64::new(0),
-            sent_bytes: AtomicU64::new(0),
-        }
+    pub(crate) fn new(
+        settings: ListenerSettings,
+        address: SocketAddr,
+        totals: Arc<ListenerTotals>,
+    ) -> Self {
+        Self { settings, address, name: address.to_string(), totals }
     }
 }
 
@@ -110,6 +112,8 @@ pub(crate) struct Conn {
     pub(crate) is_h2: bool,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
+    /// What of both is in the listener's totals.
+    told: (AtomicU64, AtomicU64),
     phase: AtomicU8,
     since: AtomicU64,
     /// When bytes last moved.
@@ -138,6 +142,7 @@ impl Conn {
             is_h2,
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
+            told: (AtomicU64::new(0), AtomicU64::new(0)),
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU64::new(now),
             moved: AtomicU64::new(now),
@@ -157,7 +162,8 @@ impl Conn {
             1 => Phase::Head,
             2 => Phase::Busy,
             3 => Phase::Resting,
-            _ => Phase::Tunnel,
+            4 => Phase::Tunnel,
+            _ => Phase::Over,
         }
     }
 
@@ -232,6 +238,23 @@ impl Conn {
     /// The task that verdicts wake.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+
+    /// Adds what has moved since the last time to the listener's totals.
+    pub(crate) fn tell_bytes(&self) {
+        let totals = &self.listener.totals;
+        let pairs = [
+            (&self.received, &self.told.0, &totals.received_bytes),
+            (&self.sent, &self.told.1, &totals.sent_bytes),
+        ];
+        for (now, told, total) in pairs {
+            let now = now.load(Relaxed);
+            let moved = now - told.load(Relaxed);
+            if moved > 0 {
+                told.store(now, Relaxed);
+                total.fetch_add(moved, Relaxed);
+            }
+        }
     }
 
     /// The client's address cut to its network: /24 of IPv4, /48 of IPv6.

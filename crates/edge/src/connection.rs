@@ -41,7 +41,7 @@ pub(crate) fn accept(
     stream: TcpStream,
     peer: SocketAddr,
 ) {
-    listener.accepted.fetch_add(1, Relaxed);
+    listener.totals.accepted.fetch_add(1, Relaxed);
     let live = worker.live();
     let address = peer.ip();
     if let Err(reason) = worker.shared.admit(address, &live.settings) {
@@ -51,7 +51,7 @@ pub(crate) fn accept(
         let _ = stream.set_zero_linger();
         return;
     }
-    listener.open.fetch_add(1, Relaxed);
+    listener.totals.open.fetch_add(1, Relaxed);
     let admission =
         Admission { shared: Arc::clone(&worker.shared), listener: Arc::clone(listener), address };
     let _ = stream.set_nodelay(true);
@@ -157,6 +157,7 @@ async fn serve_h1(serving: Rc<Serving>, mut io: Io) {
 
 /// Serves with hyper. Gives the socket back when the connection shall rest, `None` when it is over.
 async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
+    serving.worker.awakes(&serving.conn);
     let limits = serving.worker.live().settings.limits.clone();
     let mut builder = http1::Builder::new();
     builder.max_buf_size(limits.head_bytes.max(8 << 10));

@@ -18,6 +18,8 @@ pub struct BackendSettings {
     pub protocol: Protocol,
     /// Its share beside the others; 0 drains it.
     pub weight: u32,
+    /// The zone that it is in; empty when that is not said.
+    pub zone: String,
 }
 
 /// What is spoken with a backend.
@@ -59,7 +61,7 @@ impl Protocol {
 }
 
 impl BackendSettings {
-    /// Reads `[POOL=][PROTOCOL://]HOST:PORT[*WEIGHT]`.
+    /// Reads `[POOL=][PROTOCOL://]HOST:PORT[*WEIGHT][@ZONE]`.
     ///
     /// # Errors
     /// When it is not an address and a port, the name is not known, the weight is not from 0 to 1000, or the protocol is
@@ -77,6 +79,11 @@ impl BackendSettings {
                 (known.ok_or_else(|| failed("its protocol is not known", hint))?, rest)
             }
         };
+        let (rest, zone) = rest.rsplit_once('@').unwrap_or((rest, ""));
+        let zone = zone.trim().to_owned();
+        if zone.is_empty() && text.contains('@') {
+            return Err(failed("its zone has no name", "write it as 10.0.0.5:8080@eu-1a"));
+        }
         let (name, weight) = match rest.split_once('*') {
             Some((name, weight)) => (name.trim(), weight.trim().parse().ok()),
             None => (rest.trim(), Some(1)),
@@ -91,7 +98,7 @@ impl BackendSettings {
             )
         })?;
         let pool = pool.trim().to_owned();
-        Ok(Self { pool, name: name.to_owned(), address, protocol, weight })
+        Ok(Self { pool, name: name.to_owned(), address, protocol, weight, zone })
     }
 
     /// The host of its name: what its certificate is for.
@@ -109,7 +116,8 @@ impl fmt::Display for BackendSettings {
         if self.protocol != Protocol::Http1 {
             write!(f, "{}://", self.protocol.as_str())?;
         }
-        write!(f, "{} weight {}", self.address, self.weight)
+        write!(f, "{} weight {}", self.address, self.weight)?;
+        if self.zone.is_empty() { Ok(()) } else { write!(f, " zone {}", self.zone) }
     }
 }
 
@@ -200,6 +208,8 @@ mod tests {
         let backend = BackendSettings::parse("api=h2://localhost:8443*0").unwrap();
         assert_eq!((backend.pool.as_str(), backend.protocol), ("api", Protocol::H2));
         assert_eq!((backend.host(), backend.weight), ("localhost", 0));
+        let backend = BackendSettings::parse("127.0.0.1:80*3@eu-1a").unwrap();
+        assert_eq!((backend.weight, backend.zone.as_str()), (3, "eu-1a"));
         for wrong in [
             "127.0.0.1",
             "127.0.0.1:80*x",
@@ -208,6 +218,7 @@ mod tests {
             "127.0.0.1:99999",
             "ftp://127.0.0.1:80",
             "a=b=127.0.0.1:80",
+            "127.0.0.1:80@",
         ] {
             assert!(BackendSettings::parse(wrong).is_err(), "{wrong}");
         }

@@ -1,35 +1,52 @@
 //! The edge as its owner sees it: started, changed while it runs, ended without breaking what is under way.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
 
+use crate::backend::Backend;
 use crate::backend_tls::BackendTls;
 use crate::conn::Listener;
 use crate::error::EdgeError;
-use crate::listen::{self, Bound};
+use crate::listen::{self, Bound, Found};
 use crate::pool::Pool;
 use crate::record::Sink;
-use crate::settings::Settings;
+use crate::settings::{ListenerSettings, ProxyHeader, Settings};
+use crate::state::{self, EdgeState, Learnt};
 use crate::thread::{Order, run};
+use crate::tickets::TicketKeys;
 use crate::tls::Certificates;
 use crate::worker::{Live, Shared};
+
+/// Connections to one backend that are opened beforehand, at most.
+const WARM_MAX: u32 = 256;
 
 /// A running edge; [`Edge::end`] ends it.
 pub struct Edge {
     shared: Arc<Shared>,
     threads: Vec<Thread>,
+    /// Listeners with their sockets, which threads have copies of.
+    bound: Mutex<Vec<Bound>>,
 }
 
 struct Thread {
     orders: UnboundedSender<Order>,
     handle: JoinHandle<()>,
+}
+
+/// What an edge takes over from one whose place it takes.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// Listening sockets, by the address that they were asked to have.
+    pub sockets: Vec<(SocketAddr, TcpListener)>,
+    /// What the other one has learnt.
+    pub learnt: Learnt,
 }
 
 impl Edge {
@@ -38,11 +55,29 @@ impl Edge {
     /// # Errors
     /// When settings cannot work, an address cannot be listened on, or a certificate cannot be read.
     pub fn start(settings: Settings, clock: Arc<dyn Clock>, sink: Sink) -> Result<Self, EdgeError> {
+        Self::start_with(settings, clock, sink, Inherited::default())
+    }
+
+    /// The same with sockets that are listening already. Those for addresses that `settings` does not name are closed.
+    ///
+    /// # Errors
+    /// As [`Edge::start`].
+    pub fn start_with(
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        sink: Sink,
+        inherited: Inherited,
+    ) -> Result<Self, EdgeError> {
         settings.check()?;
         let count = thread_count(&settings);
-        let bound = settings.listeners.iter().map(|one| listen::bind(one, count));
+        let Inherited { mut sockets, learnt } = inherited;
+        let bound = settings.listeners.iter().map(|one| {
+            let sockets = listen::take(&mut sockets, one.address);
+            listen::bind(one, count, Some(Found { sockets, totals: Arc::default() }))
+        });
         let bound = bound.collect::<Result<Vec<_>, _>>()?;
-        let live = live(&settings, None)?;
+        let tickets = Arc::new(TicketKeys::new()?);
+        let live = live(&settings, None, &tickets)?;
         let shared = Arc::new(Shared {
             clock,
             sink,
@@ -51,22 +86,28 @@ impl Edge {
             open: AtomicUsize::new(0),
             addresses: Mutex::new(FxHashMap::default()),
             is_ending: AtomicBool::new(false),
+            is_gentle: AtomicBool::new(false),
+            tickets,
             listeners: Mutex::default(),
         });
         let threads = (0..count).map(|at| start_thread(&shared, at)).collect::<Result<_, _>>()?;
-        let edge = Self { shared, threads };
-        bound.into_iter().for_each(|bound| edge.listen(bound));
+        let edge = Self { shared, threads, bound: Mutex::default() };
+        edge.teach(&learnt);
+        bound.into_iter().try_for_each(|bound| edge.listen(bound))?;
         Ok(edge)
     }
 
-    fn listen(&self, bound: Bound) {
+    /// Tells the threads, each of its own sockets.
+    fn listen(&self, bound: Bound) -> Result<(), EdgeError> {
         warn_of_backlog(&bound.listener);
-        let mut listeners = self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push(Arc::clone(&bound.listener));
-        drop(listeners);
-        for (thread, socket) in self.threads.iter().zip(bound.sockets) {
+        for (at, socket) in bound.sockets.iter().enumerate() {
+            let thread = &self.threads[at % self.threads.len()];
+            let socket = socket.try_clone().map_err(cannot_copy)?;
             let _ = thread.orders.send(Order::Listen(Arc::clone(&bound.listener), socket));
         }
+        lock(&self.shared.listeners).push(Arc::clone(&bound.listener));
+        lock(&self.bound).push(bound);
+        Ok(())
     }
 
     /// The addresses that are listened on, with the ports that they really have.
@@ -79,8 +120,63 @@ impl Edge {
         self.threads.len()
     }
 
+    /// Copies of the listening sockets, each with the address that it was asked to have.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn sockets(&self) -> Result<Vec<(SocketAddr, TcpListener)>, EdgeError> {
+        let bound = lock(&self.bound);
+        let each = bound.iter().flat_map(|one| one.sockets.iter().map(move |socket| (one, socket)));
+        each.map(|(one, socket)| {
+            let copy = socket.try_clone().map_err(cannot_copy)?;
+            Ok((one.listener.settings.address, copy))
+        })
+        .collect()
+    }
+
+    /// What it is doing at this moment.
+    pub fn state(&self) -> EdgeState {
+        state::state(&self.shared.live(), &self.shared.listeners())
+    }
+
+    /// What it has learnt.
+    pub fn learnt(&self) -> Learnt {
+        let live = self.shared.live();
+        let backends = live.backends().map(|(_, backend)| state::learnt_of(backend)).collect();
+        Learnt { backends, ticket_keys: self.shared.tickets.export() }
+    }
+
+    /// Takes what another edge has learnt: latencies where none is known here, time-outs of backends, keys of tickets; and opens
+    /// as many connections as the other one had.
+    pub fn teach(&self, learnt: &Learnt) {
+        self.shared.tickets.import(&learnt.ticket_keys);
+        let live = self.shared.live();
+        for (pool, backend) in live.backends() {
+            let known = learnt.backends.iter().find(|one| one.backend == backend.name);
+            let Some(known) = known else { continue };
+            state::teach(backend, known);
+            self.warm(pool, backend, known.connections);
+        }
+    }
+
+    fn warm(&self, pool: &Arc<Pool>, backend: &Arc<Backend>, count: u32) {
+        // With a header for each client, a connection is for one client.
+        if pool.settings.proxy_header != ProxyHeader::Off {
+            return;
+        }
+        let threads = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        let missing = count.saturating_sub(backend.connections.load(Relaxed)).min(WARM_MAX);
+        for (at, thread) in (0..).zip(&self.threads) {
+            let own = missing / threads + u32::from(at < missing % threads);
+            if own > 0 {
+                let order = Order::Warm(Arc::clone(pool), Arc::clone(backend), own);
+                let _ = thread.orders.send(order);
+            }
+        }
+    }
+
     /// Changes to `settings` without closing a connection; what changed, one line each. New addresses are bound first,
-    /// so nothing changes when that fails. The number of threads stays.
+    /// so nothing changes when that fails; an address that stays keeps its sockets. The number of threads stays.
     ///
     /// # Errors
     /// As [`Edge::start`]; then everything stays as it was.
@@ -89,30 +185,53 @@ impl Edge {
         let before = self.shared.live();
         let differences = before.settings.differences(settings);
         let known = self.shared.listeners();
-        let is_known = |one: &crate::settings::ListenerSettings| {
-            known.iter().any(|listener| listener.settings == *one)
-        };
+        let is_known = |one: &ListenerSettings| known.iter().any(|old| old.settings == *one);
         let new = settings.listeners.iter().filter(|one| !is_known(one));
-        let bound = new.map(|one| listen::bind(one, self.threads.len()));
-        let bound = bound.collect::<Result<Vec<_>, _>>()?;
-        let live = live(settings, Some(&before))?;
-        *self.shared.live.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+        let bound =
+            new.map(|one| self.bind_beside(one, settings)).collect::<Result<Vec<_>, _>>()?;
+        let live = live(settings, Some(&before), &self.shared.tickets)?;
+        *lock(&self.shared.live) = Arc::new(live);
         self.shared.generation.fetch_add(1, Relaxed);
-        bound.into_iter().for_each(|bound| self.listen(bound));
-        let mut listeners = self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.retain(|listener| {
-            let stays = settings.listeners.contains(&listener.settings);
+        bound.into_iter().try_for_each(|bound| self.listen(bound))?;
+        let stays = |listener: &Listener| settings.listeners.contains(&listener.settings);
+        lock(&self.shared.listeners).retain(|listener| stays(listener));
+        lock(&self.bound).retain(|bound| {
+            let stays = stays(&bound.listener);
             for thread in self.threads.iter().filter(|_| !stays) {
-                let _ = thread.orders.send(Order::Close(Arc::clone(listener)));
+                let _ = thread.orders.send(Order::Close(Arc::clone(&bound.listener)));
             }
             stays
         });
         Ok(differences)
     }
 
+    /// Binds an address; one that is listened on with other settings keeps its sockets, and nobody in their queues is lost.
+    fn bind_beside(&self, new: &ListenerSettings, all: &Settings) -> Result<Bound, EdgeError> {
+        let bound = lock(&self.bound);
+        let goes = |old: &ListenerSettings| !all.listeners.contains(old);
+        let same = bound.iter().find(|one| {
+            let old = &one.listener.settings;
+            old.address == new.address && goes(old)
+        });
+        let found = same.map(Bound::again).transpose().map_err(cannot_copy)?;
+        listen::bind(new, self.threads.len(), found)
+    }
+
     /// Stops to listen, lets requests end for at most ten seconds, and hands over the last rows.
     pub fn end(self) {
+        self.finish(false);
+    }
+
+    /// The same when another edge has the sockets: clients are asked to come anew with their next answer, and only connections
+    /// that were idle for a second are closed unasked.
+    pub fn leave(self) {
+        self.finish(true);
+    }
+
+    fn finish(self, is_gentle: bool) {
+        self.shared.is_gentle.store(is_gentle, Relaxed);
         self.shared.is_ending.store(true, Relaxed);
+        lock(&self.bound).clear();
         for thread in &self.threads {
             let _ = thread.orders.send(Order::End);
         }
@@ -124,6 +243,15 @@ impl Edge {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn cannot_copy(error: std::io::Error) -> EdgeError {
+    EdgeError::new(format!("cannot copy a listening socket: {error}"))
+        .hint("raise the limit of open files: `ulimit -n`, `LimitNOFILE=` of systemd")
+}
+
 fn thread_count(settings: &Settings) -> usize {
     match settings.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -131,7 +259,11 @@ fn thread_count(settings: &Settings) -> usize {
     }
 }
 
-fn live(settings: &Settings, before: Option<&Live>) -> Result<Live, EdgeError> {
+fn live(
+    settings: &Settings,
+    before: Option<&Live>,
+    tickets: &Arc<TicketKeys>,
+) -> Result<Live, EdgeError> {
     let needs_tls = settings.backends.iter().any(|backend| backend.protocol.is_tls());
     let backend_tls = if needs_tls { Some(BackendTls::load(&settings.backend_tls)?) } else { None };
     let old = before.map(|live| &live.pools[..]);
@@ -154,7 +286,7 @@ fn live(settings: &Settings, before: Option<&Live>) -> Result<Live, EdgeError> {
         None if settings.certificates.is_empty() => (None, None),
         None => {
             let certificates = Certificates::load(&settings.certificates)?;
-            let acceptor = certificates.acceptor()?;
+            let acceptor = certificates.acceptor(tickets)?;
             (Some(certificates), Some(acceptor))
         }
     };

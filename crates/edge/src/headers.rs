@@ -266,7 +266,7 @@ mod tests {
 
     fn conn() -> Conn {
         let settings = ListenerSettings::parse("127.0.0.1:80", false, 1).unwrap();
-        let listener = Arc::new(Listener::new(settings.clone(), settings.address));
+        let listener = Arc::new(Listener::new(settings.clone(), settings.address, Arc::default()));
         Conn::new(listener, "192.0.2.7:5000".parse().unwrap(), false)
     }
 

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::backend::Backend;
 use crate::settings::UpstreamSettings;
 use crate::upstream::Upstream;
+use crate::worker::Live;
 
 /// Connections at rest to one backend; more are closed.
 const IDLE_MAX: usize = 512;
@@ -62,9 +63,16 @@ impl IdlePool {
     }
 
     /// Closes what rested long enough, and lets go of what the backend has closed.
-    pub(crate) fn sweep(&mut self, now: u64, settings: &UpstreamSettings) {
+    pub(crate) fn sweep(&mut self, now: u64, live: &Live) {
+        let pool_of = |address| live.backends().find(|(_, backend)| backend.address == address);
         let closed_at_age = &self.closed_at_age;
-        for idle in self.by_backend.values_mut() {
+        for (address, idle) in &mut self.by_backend {
+            // Who is in no pool any more gets no requests.
+            let Some((pool, _)) = pool_of(*address) else {
+                idle.clear();
+                continue;
+            };
+            let settings = &pool.settings;
             idle.retain_mut(|upstream| {
                 let age = now.saturating_sub(upstream.idle_since);
                 if age >= upstream.backend.idle_ns(settings) {

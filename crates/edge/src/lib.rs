@@ -30,7 +30,9 @@ mod report;
 mod service;
 mod serving;
 mod settings;
+mod state;
 mod thread;
+mod tickets;
 mod time;
 mod tls;
 mod tunnel;
@@ -40,11 +42,13 @@ mod worker;
 
 pub use beacon::SCRIPT;
 pub use destination::{BackendSettings, Protocol, RouteSettings};
-pub use edge::Edge;
+pub use edge::{Edge, Inherited};
 pub use error::EdgeError;
 pub use record::Sink;
 pub use settings::{
     BackendTlsSettings, Balance, CertificateFiles, CheckSettings, Limits, ListenerSettings,
     ProxyHeader, Settings, UpstreamSettings,
 };
+pub use state::{BackendState, EdgeState, Learnt, LearntBackend, ListenerState};
+pub use tickets::TicketKey;
 pub use tls::check_certificates;

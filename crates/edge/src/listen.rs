@@ -2,6 +2,9 @@
 //!
 //! The kernel cuts a backlog silently to `net.core.somaxconn`; that is where connections were lost that nobody missed, so
 //! it is said at the start and is a column of `edge_listener`.
+//!
+//! A socket that is closed takes with it what waits in its queue. So sockets stay while their address is listened on, whatever
+//! else changes, and an edge that takes another's place is given the very sockets (unix(7), `SCM_RIGHTS`).
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -9,27 +12,66 @@ use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::conn::Listener;
+use crate::conn::{Listener, ListenerTotals};
 use crate::error::EdgeError;
 use crate::settings::ListenerSettings;
 
-/// A listener and its sockets, one for each thread.
+/// A listener and its sockets: of a thread the one at its number, and each so many further.
 pub(crate) struct Bound {
     pub(crate) listener: Arc<Listener>,
     pub(crate) sockets: Vec<TcpListener>,
 }
 
-/// Binds an address `threads` times.
-pub(crate) fn bind(settings: &ListenerSettings, threads: usize) -> Result<Bound, EdgeError> {
-    let first = socket(settings, settings.address)
-        .map_err(|error| cannot_listen(settings.address, &error))?;
-    let address = first.local_addr().map_err(|error| cannot_listen(settings.address, &error))?;
-    let mut sockets = vec![first];
+/// Sockets that are there already.
+pub(crate) struct Found {
+    pub(crate) sockets: Vec<TcpListener>,
+    pub(crate) totals: Arc<ListenerTotals>,
+}
+
+impl Bound {
+    /// The same sockets once more, for other settings of the same address.
+    pub(crate) fn again(&self) -> std::io::Result<Found> {
+        let sockets = self.sockets.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
+        Ok(Found { sockets, totals: Arc::clone(&self.listener.totals) })
+    }
+}
+
+/// Takes those that were asked to be at `asked`, of one real address: port 0 may have been asked for twice.
+pub(crate) fn take(
+    sockets: &mut Vec<(SocketAddr, TcpListener)>,
+    asked: SocketAddr,
+) -> Vec<TcpListener> {
+    let real = |socket: &TcpListener| socket.local_addr().ok();
+    let Some((_, first)) = sockets.iter().find(|(address, _)| *address == asked) else {
+        return Vec::new();
+    };
+    let first = real(first);
+    let own = sockets.extract_if(.., |(address, one)| *address == asked && real(one) == first);
+    own.map(|(_, socket)| socket).collect()
+}
+
+/// Binds an address as often as there are `threads`; what was `found` is used, and bound anew is what is missing.
+pub(crate) fn bind(
+    settings: &ListenerSettings,
+    threads: usize,
+    found: Option<Found>,
+) -> Result<Bound, EdgeError> {
+    let (mut sockets, totals) =
+        found.map_or_else(Default::default, |found| (found.sockets, found.totals));
+    for known in &sockets {
+        listen(known, settings).map_err(|error| cannot_listen(settings.address, &error))?;
+    }
+    if sockets.is_empty() {
+        let first = socket(settings, settings.address);
+        sockets.push(first.map_err(|error| cannot_listen(settings.address, &error))?);
+    }
+    let address =
+        sockets[0].local_addr().map_err(|error| cannot_listen(settings.address, &error))?;
     while sockets.len() < threads {
         let next = socket(settings, address).map_err(|error| cannot_listen(address, &error))?;
         sockets.push(next);
     }
-    let listener = Arc::new(Listener::new(settings.clone(), address));
+    let listener = Arc::new(Listener::new(settings.clone(), address, totals));
     Ok(Bound { listener, sockets })
 }
 
@@ -40,16 +82,24 @@ fn socket(settings: &ListenerSettings, address: SocketAddr) -> std::io::Result<T
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
-    rustix::net::listen(&socket, i32::try_from(settings.backlog).unwrap_or(i32::MAX))?;
-    Ok(socket.into())
+    let socket = socket.into();
+    listen(&socket, settings)?;
+    Ok(socket)
+}
+
+/// Called again, it changes the backlog and nothing else.
+fn listen(socket: &TcpListener, settings: &ListenerSettings) -> std::io::Result<()> {
+    let backlog = i32::try_from(settings.backlog).unwrap_or(i32::MAX);
+    Ok(rustix::net::listen(socket, backlog)?)
 }
 
 fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> EdgeError {
     let failure = EdgeError::new(format!("cannot listen on `{address}`: {error}"));
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            failure.hint("another program listens there: `ss -ltnp` tells which")
-        }
+        std::io::ErrorKind::AddrInUse => failure.hint(
+            "another program listens there: `ss -ltnp` tells which; \
+             `weir edge --replace` takes the place of an edge",
+        ),
         std::io::ErrorKind::PermissionDenied => {
             failure.hint("ports below 1024 need root, or CAP_NET_BIND_SERVICE")
         }

@@ -21,11 +21,16 @@ const RETRIES_SAVED: i64 = 100 * 100;
 /// All backends of one configuration. A new configuration makes a new pool that shares the backends that stay.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    pub(crate) name: String,
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) settings: UpstreamSettings,
     /// For backends with TLS.
     pub(crate) tls: Option<Arc<BackendTls>>,
     balance: Balance,
+    /// The zone whose backends are preferred.
+    zone: Option<String>,
+    /// Whether enough of them are up.
+    is_zone_whole: AtomicBool,
     /// The furthest that any backend's turns have come.
     front: AtomicU64,
     is_panicking: AtomicBool,
@@ -73,11 +78,18 @@ impl Pool {
             }
             Arc::new(new)
         });
+        let mut upstream = settings.upstream.clone();
+        if let Some((_, idle)) = settings.pool_idle.iter().find(|(pool, _)| pool == name) {
+            upstream.idle = *idle;
+        }
         Self {
+            name: name.to_owned(),
             backends: backends.collect(),
-            settings: settings.upstream.clone(),
+            settings: upstream,
             tls,
             balance: settings.balance,
+            zone: settings.zone.clone(),
+            is_zone_whole: AtomicBool::new(true),
             front: AtomicU64::new(front),
             is_panicking: AtomicBool::new(false),
             budget: AtomicI64::new(RETRIES_SAVED),
@@ -111,15 +123,39 @@ impl Pool {
             }
             Ok(())
         };
-        let chosen = match self.balance {
-            Balance::TwoChoices => self.choose_of_two(now, random, &fits),
-            Balance::LeastConnections => self.least(&fits, |one| self.rank(one, now)),
-            Balance::RoundRobin => self.least(&fits, |one| (0, one.turn())),
-            Balance::Hash => self.least(&fits, |one| (draw(one, client), 0)),
+        let near = self.zone.as_deref().filter(|_| self.is_zone_whole.load(Relaxed));
+        let chosen = match near {
+            None => self.choose_among(now, random, client, &fits),
+            Some(zone) => {
+                let fits_near = |backend: &Backend| {
+                    if backend.zone == zone { fits(backend) } else { Err(NoBackend::None) }
+                };
+                let near = self.choose_among(now, random, client, &fits_near);
+                // Full, ill or tried: another zone is better than no answer.
+                near.or_else(|_| self.choose_among(now, random, client, &fits))
+            }
         }?;
         chosen.take(chosen.effective_weight(now, &self.settings), &self.front);
         self.earn();
         Ok(Place { backend: Arc::clone(chosen), pool: Arc::clone(self) })
+    }
+
+    fn choose_among<F>(
+        &self,
+        now: u64,
+        random: u64,
+        client: std::net::IpAddr,
+        fits: &F,
+    ) -> Result<&Arc<Backend>, NoBackend>
+    where
+        F: Fn(&Backend) -> Result<(), NoBackend>,
+    {
+        match self.balance {
+            Balance::TwoChoices => self.choose_of_two(now, random, fits),
+            Balance::LeastConnections => self.least(fits, |one| self.rank(one, now)),
+            Balance::RoundRobin => self.least(fits, |one| (0, one.turn())),
+            Balance::Hash => self.least(fits, |one| (draw(one, client), 0)),
+        }
     }
 
     fn rank(&self, backend: &Backend, now: u64) -> (u64, u64) {
@@ -235,6 +271,28 @@ impl Pool {
         let is_panic = ill * 100 > all * self.settings.panic_percent;
         if self.is_panicking.swap(is_panic, Relaxed) != is_panic {
             tell_of_panic(is_panic, ill, all);
+        }
+        self.look_at_zone(now);
+    }
+
+    /// While half of the zone's backends are up, or more, they can carry its requests; with fewer, all zones share them.
+    fn look_at_zone(&self, now: u64) {
+        let Some(zone) = &self.zone else { return };
+        let near = self.backends.iter().filter(|one| one.zone == *zone);
+        let near = near.filter(|one| one.weight.load(Relaxed) > 0);
+        let (all, up) = near.fold((0, 0), |(all, up), one| {
+            (all + 1, up + u32::from(one.state(now, &self.settings).is_up()))
+        });
+        let is_whole = all > 0 && up * 2 >= all;
+        if self.is_zone_whole.swap(is_whole, Relaxed) == is_whole {
+            return;
+        }
+        if is_whole {
+            tracing::info!("the backends of zone `{zone}` get its requests again");
+        } else {
+            tracing::warn!(
+                "{up} of {all} backends of zone `{zone}` are up: all zones get requests"
+            );
         }
     }
 }
@@ -454,6 +512,36 @@ mod tests {
         pool.look(SECOND + 1, &mut looked);
         assert!(pool.is_panicking());
         assert!(shares(&pool, SECOND + 1, 1_000, 4).iter().all(|share| *share > 200));
+    }
+
+    #[test]
+    fn a_zone_keeps_its_requests_until_most_of_it_is_lost() {
+        let texts =
+            ["127.0.0.1:1@a", "127.0.0.1:2@a", "127.0.0.1:3@a", "127.0.0.1:4@b", "127.0.0.1:5@b"];
+        for balance in [Balance::TwoChoices, Balance::LeastConnections, Balance::RoundRobin] {
+            let backends = texts.iter().map(|text| BackendSettings::parse(text).unwrap());
+            let settings = Settings {
+                backends: backends.collect(),
+                zone: Some("a".into()),
+                balance,
+                ..Settings::default()
+            };
+            let pool = Arc::new(Pool::new("", &settings, None, None));
+            let mut looked = Looked::default();
+            pool.look(SECOND, &mut looked);
+            let near = shares(&pool, SECOND, 3_000, 8);
+            assert_eq!(near[3..], [0, 0], "{balance:?}");
+            assert!(near[..3].iter().all(|share| (950..1050).contains(share)), "{near:?}");
+            (0..3).for_each(|_| _ = pool.backends[0].failed(SECOND, &pool.settings));
+            pool.look(SECOND + 1, &mut looked);
+            let near = shares(&pool, SECOND + 1, 3_000, 8);
+            assert_eq!([near[0], near[3], near[4]], [0, 0, 0], "{balance:?}");
+            (0..3).for_each(|_| _ = pool.backends[1].failed(SECOND + 1, &pool.settings));
+            pool.look(SECOND + 2, &mut looked);
+            let all = shares(&pool, SECOND + 2, 3_000, 8);
+            assert_eq!(all[..2], [0, 0], "{balance:?}");
+            assert!(all[3..].iter().all(|share| *share > 900), "{all:?}");
+        }
     }
 
     #[test]

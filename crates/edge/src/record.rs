@@ -166,7 +166,7 @@ impl Recorder {
     pub(crate) fn finished(&mut self, record: &Record, now: u64) {
         let ts = self.at(now);
         let (conn, is_beacon) = (&record.conn, record.is_beacon);
-        conn.listener.requests.fetch_add(1, Relaxed);
+        conn.listener.totals.requests.fetch_add(1, Relaxed);
         let upstream = record.upstream.as_ref();
         let spent = |ns: Option<u64>| ns.map(|ns| seconds(0, ns));
         // Streams of one HTTP/2 connection share its bytes.
@@ -253,7 +253,7 @@ impl Recorder {
         (received, sent): (u64, u64),
         detail: Option<String>,
     ) {
-        listener.refused.fetch_add(1, Relaxed);
+        listener.totals.refused.fetch_add(1, Relaxed);
         let ts = self.at(now_ns());
         let is_room = self.refusals.len() < REFUSED_ADDRESSES_MAX;
         let at = Arc::as_ptr(listener).addr();

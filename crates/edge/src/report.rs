@@ -67,7 +67,7 @@ fn tell(backend: &Backend, before: Option<State>, state: State) {
     }
 }
 
-fn reason(state: State) -> Option<&'static str> {
+pub(crate) fn reason(state: State) -> Option<&'static str> {
     match state {
         State::Up => None,
         State::SlowStart => Some("it has just come back"),
@@ -91,6 +91,7 @@ fn push(
         ts,
         host,
         backend: &backend.name,
+        pool: Some(pool.name.as_str()).filter(|name| !name.is_empty()),
         state: state.as_str(),
         reason: reason(state),
         is_believed: !pool.is_panicking(),
@@ -117,12 +118,12 @@ fn listeners(ts: Micros, live: &Live, listeners: &[Arc<Listener>]) -> EdgeListen
             host: &live.settings.host,
             listener: &listener.name,
             is_tls: listener.settings.is_tls,
-            connections: int(listener.open.load(Relaxed)),
-            accepted_total: int(listener.accepted.load(Relaxed)),
-            refused_total: int(listener.refused.load(Relaxed)),
-            requests_total: int(listener.requests.load(Relaxed)),
-            received_bytes_total: int(listener.received_bytes.load(Relaxed)),
-            sent_bytes_total: int(listener.sent_bytes.load(Relaxed)),
+            connections: int(listener.totals.open.load(Relaxed)),
+            accepted_total: int(listener.totals.accepted.load(Relaxed)),
+            refused_total: int(listener.totals.refused.load(Relaxed)),
+            requests_total: int(listener.totals.requests.load(Relaxed)),
+            received_bytes_total: int(listener.totals.received_bytes.load(Relaxed)),
+            sent_bytes_total: int(listener.totals.sent_bytes.load(Relaxed)),
             backlog: listener.settings.backlog.into(),
             backlog_limit,
         });

@@ -30,7 +30,7 @@ pub(crate) struct Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         self.shared.dismiss(self.address);
-        self.listener.open.fetch_sub(1, Relaxed);
+        self.listener.totals.open.fetch_sub(1, Relaxed);
     }
 }
 
@@ -185,9 +185,7 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.worker.forget(self.key);
-        let listener = &self.conn.listener;
-        listener.received_bytes.fetch_add(self.conn.received.load(Relaxed), Relaxed);
-        listener.sent_bytes.fetch_add(self.conn.sent.load(Relaxed), Relaxed);
+        self.conn.tell_bytes();
     }
 }
 

@@ -31,10 +31,14 @@ pub struct Settings {
     pub backend_tls: BackendTlsSettings,
     /// How a backend is chosen.
     pub balance: Balance,
+    /// The zone that this edge is in: its backends are preferred. `None`: all zones alike.
+    pub zone: Option<String>,
     /// Limits of clients' connections and requests.
     pub limits: Limits,
     /// Limits of connections to backends.
     pub upstream: UpstreamSettings,
+    /// What [`UpstreamSettings::idle`] is for single pools, by name.
+    pub pool_idle: Vec<(String, Duration)>,
     /// The check that asks each backend; `None`: only what happens to requests tells.
     pub check: Option<CheckSettings>,
     /// The path that takes beacons.
@@ -108,6 +112,8 @@ pub struct Limits {
     pub head: Duration,
     /// An idle connection is closed after that; the keep-alive of clients.
     pub idle: Duration,
+    /// The same for single listeners, by the address that they are asked to have.
+    pub listener_idle: Vec<(SocketAddr, Duration)>,
     /// Longest pause of a client that sends a body, or takes an answer.
     pub client_pause: Duration,
     /// Longest pause of a connection that became a tunnel (WebSocket).
@@ -182,8 +188,10 @@ impl Default for Settings {
             routes: Vec::new(),
             backend_tls: BackendTlsSettings::default(),
             balance: Balance::TwoChoices,
+            zone: None,
             limits: Limits::default(),
             upstream: UpstreamSettings::default(),
+            pool_idle: Vec::new(),
             check: None,
             beacon: None,
         }
@@ -208,6 +216,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(15),
+            listener_idle: Vec::new(),
             client_pause: Duration::from_secs(30),
             tunnel_idle: Duration::from_secs(600),
         }
@@ -263,6 +272,14 @@ impl FromStr for Balance {
     }
 }
 
+impl Limits {
+    /// After how long an idle connection of the listener that was asked to be at `address` is closed.
+    pub fn idle_of(&self, address: SocketAddr) -> Duration {
+        let own = self.listener_idle.iter().find(|(one, _)| *one == address);
+        own.map_or(self.idle, |(_, idle)| *idle)
+    }
+}
+
 impl FromStr for ProxyHeader {
     type Err = EdgeError;
 
@@ -309,6 +326,12 @@ impl Settings {
             ))
             .hint(format!("`edge.backends = [\"{}=10.0.0.5:8080\"]`", route.pool)));
         }
+        if let Some((pool, _)) = self.pool_idle.iter().find(|(pool, _)| !has_backend(pool)) {
+            return Err(EdgeError::new(format!(
+                "cannot set the keep-alive of the pool `{pool}`: no backend is in it"
+            ))
+            .hint("`edge.pool_idle_seconds` names pools of `edge.backends`; the one without a name is `=4`"));
+        }
         let is_named = |pool: &str| self.routes.iter().any(|route| route.pool == pool);
         let idle = self.backends.iter().find(|one| !one.pool.is_empty() && !is_named(&one.pool));
         if let Some(backend) = idle {
@@ -318,6 +341,14 @@ impl Settings {
                 backend.address
             ))
             .hint(format!("`edge.routes = [\"/{pool}/={pool}\"]`")));
+        }
+        if let Some(zone) = &self.zone
+            && !self.backends.iter().any(|backend| backend.zone == *zone)
+        {
+            return Err(EdgeError::new(format!(
+                "cannot prefer the zone `{zone}`: no backend is in it"
+            ))
+            .hint(format!("`edge.backends = [\"10.0.0.5:8080@{zone}\"]`")));
         }
         if let Some(path) = &self.beacon
             && !path.starts_with('/')
@@ -333,8 +364,9 @@ impl Settings {
         let mut lines = Vec::new();
         let name = |listener: &ListenerSettings| {
             format!(
-                "listen {}{}{}{}",
+                "listen {} backlog {}{}{}{}",
                 listener.address,
+                listener.backlog,
                 if listener.is_tls { " tls" } else { "" },
                 if listener.is_h2c { " h2c" } else { "" },
                 if listener.has_proxy_header { " proxy-header" } else { "" }
@@ -348,10 +380,12 @@ impl Settings {
         });
         one(&mut lines, "tls to backends", &self.backend_tls, &new.backend_tls);
         one(&mut lines, "balance", &self.balance, &new.balance);
+        one(&mut lines, "zone", &self.zone, &new.zone);
         one(&mut lines, "beacon", &self.beacon, &new.beacon);
         one(&mut lines, "check", &self.check, &new.check);
         one(&mut lines, "limits", &self.limits, &new.limits);
         one(&mut lines, "upstream", &self.upstream, &new.upstream);
+        one(&mut lines, "keep-alive of pools", &self.pool_idle, &new.pool_idle);
         one(&mut lines, "threads (at the next start)", &self.threads, &new.threads);
         lines
     }

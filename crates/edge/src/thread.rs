@@ -13,9 +13,13 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
+use crate::backend::Backend;
 use crate::check::check_always;
 use crate::conn::Listener;
 use crate::connection::accept;
+use crate::pool::Pool;
+use crate::time::now_ns;
+use crate::upstream::Upstream;
 use crate::worker::{Shared, Worker};
 
 /// How long requests may take to end.
@@ -27,8 +31,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) enum Order {
     Listen(Arc<Listener>, TcpListener),
     Close(Arc<Listener>),
+    /// Open so many connections to a backend, for requests to come.
+    Warm(Arc<Pool>, Arc<Backend>, u32),
     End,
 }
+
+/// What ends the accepting on a socket, and the task that does it.
+type Accepting = (Rc<Notify>, JoinHandle<()>);
 
 /// Serves until the end.
 pub(crate) fn run(shared: Arc<Shared>, is_first: bool, orders: UnboundedReceiver<Order>) {
@@ -47,7 +56,7 @@ async fn serve(shared: Arc<Shared>, is_first: bool, mut orders: UnboundedReceive
     if is_first {
         tokio::task::spawn_local(check_always(Rc::clone(&worker)));
     }
-    let mut open: FxHashMap<usize, (Rc<Notify>, JoinHandle<()>)> = FxHashMap::default();
+    let mut open: FxHashMap<usize, Vec<Accepting>> = FxHashMap::default();
     while let Some(order) = orders.recv().await {
         worker.renew();
         match order {
@@ -55,17 +64,23 @@ async fn serve(shared: Arc<Shared>, is_first: bool, mut orders: UnboundedReceive
                 let (key, close) = (Arc::as_ptr(&listener).addr(), Rc::new(Notify::new()));
                 let accepting =
                     accept_always(Rc::clone(&worker), listener, socket, Rc::clone(&close));
-                open.insert(key, (close, tokio::task::spawn_local(accepting)));
+                let accepting = tokio::task::spawn_local(accepting);
+                open.entry(key).or_default().push((close, accepting));
             }
             Order::Close(listener) => {
-                if let Some((close, _)) = open.remove(&Arc::as_ptr(&listener).addr()) {
-                    close.notify_one();
+                let accepting = open.remove(&Arc::as_ptr(&listener).addr());
+                accepting.into_iter().flatten().for_each(|(close, _)| close.notify_one());
+            }
+            Order::Warm(pool, backend, count) => {
+                for _ in 0..count {
+                    let (pool, backend) = (Arc::clone(&pool), Arc::clone(&backend));
+                    tokio::task::spawn_local(warm(Rc::clone(&worker), pool, backend));
                 }
             }
             Order::End => break,
         }
     }
-    for (_, (close, accepting)) in open {
+    for (close, accepting) in open.into_values().flatten() {
         close.notify_one();
         let _ = accepting.await;
     }
@@ -73,6 +88,15 @@ async fn serve(shared: Arc<Shared>, is_first: bool, mut orders: UnboundedReceive
     let _ = tokio::time::timeout(GRACE, nothing_open(&worker)).await;
     sweeping.abort();
     worker.report(true);
+}
+
+/// A connection for requests to come. One that cannot be made is the matter of the request that needs it.
+async fn warm(worker: Rc<Worker>, pool: Arc<Pool>, backend: Arc<Backend>) {
+    let live = worker.live();
+    let connecting = Upstream::connect(&backend, &pool, &live.settings.limits, Vec::new());
+    if let Ok(upstream) = connecting.await {
+        worker.rest(upstream, now_ns());
+    }
 }
 
 async fn nothing_open(worker: &Worker) {

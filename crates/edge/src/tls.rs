@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::backend_tls::BackendTls;
 use crate::error::EdgeError;
 use crate::settings::{CertificateFiles, Settings};
+use crate::tickets::TicketKeys;
 
 /// Certificates that follow their files.
 pub(crate) struct Certificates {
@@ -48,7 +49,10 @@ impl Certificates {
     }
 
     /// An acceptor of connections with these certificates.
-    pub(crate) fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, EdgeError> {
+    pub(crate) fn acceptor(
+        self: &Arc<Self>,
+        tickets: &Arc<TicketKeys>,
+    ) -> Result<TlsAcceptor, EdgeError> {
         let failed = |error: rustls::Error| EdgeError::new(format!("cannot use TLS: {error}"));
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -57,7 +61,7 @@ impl Certificates {
             .with_cert_resolver(Arc::clone(self) as _);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // Stateless, so that any thread resumes what another began.
-        config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(failed)?;
+        config.ticketer = Arc::clone(tickets) as _;
         config.send_tls13_tickets = 1;
         Ok(TlsAcceptor::from(Arc::new(config)))
     }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Connected};
 use crate::body::RequestBody;
 use crate::conn::write_pieces;
 use crate::connection::ThisThread;
@@ -32,6 +32,7 @@ pub(crate) struct Upstream {
     pub(crate) requests: u32,
     pub(crate) idle_since: u64,
     is_over: bool,
+    _connected: Connected,
 }
 
 type Io = TokioIo<UpstreamIo>;
@@ -70,8 +71,14 @@ impl Upstream {
             let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
             Http::One(sender, connection)
         };
-        let backend = Arc::clone(backend);
-        Ok(Box::new(Self { http, backend, requests: 0, idle_since: now_ns(), is_over: false }))
+        Ok(Box::new(Self {
+            http,
+            backend: Arc::clone(backend),
+            requests: 0,
+            idle_since: now_ns(),
+            is_over: false,
+            _connected: Connected::new(backend),
+        }))
     }
 
     /// Sends a request; whoever waits for the answer has to [`Upstream::drive`].

@@ -26,6 +26,7 @@ use crate::pool::{Looked, Pool};
 use crate::record::{Recorder, Sink};
 use crate::report::Reporter;
 use crate::settings::{Settings, UpstreamSettings};
+use crate::tickets::TicketKeys;
 use crate::time::{nanos, now_ns};
 use crate::tls::Certificates;
 use crate::upstream::Upstream;
@@ -37,6 +38,14 @@ const TICK: Duration = Duration::from_millis(50);
 const SWEEP_TICKS: u32 = 10;
 /// Ticks between two looks at the files of certificates: five seconds.
 const CERTIFICATE_TICKS: u32 = 100;
+/// Ticks between two looks for connections to park in a crowd.
+const PARK_TICKS: u32 = 2;
+/// From so many connections of a thread on, idle ones are parked sooner.
+const CROWD: usize = 1000;
+/// How soon.
+const PARK_CROWD_AFTER_NS: u64 = 150_000_000;
+/// A client that sent nothing for that long is not about to, mostly: its connection is closed when another edge takes over.
+const GENTLE_IDLE_NS: u64 = 1_000_000_000;
 /// An idle connection gives its buffers back after that.
 const PARK_AFTER_NS: u64 = 1_000_000_000;
 
@@ -78,7 +87,11 @@ pub(crate) struct Shared {
     pub(crate) generation: AtomicU64,
     pub(crate) open: AtomicUsize,
     pub(crate) addresses: Mutex<FxHashMap<IpAddr, usize>>,
+    /// It takes no connection any more, and ends those that are open.
     pub(crate) is_ending: AtomicBool,
+    /// Idle connections are not ended at once: another edge has taken this one's place, nobody waits for the end.
+    pub(crate) is_gentle: AtomicBool,
+    pub(crate) tickets: Arc<TicketKeys>,
     pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
 }
 
@@ -127,6 +140,8 @@ pub(crate) struct Worker {
     generation: Cell<u64>,
     pub(crate) recorder: RefCell<Recorder>,
     conns: RefCell<Slab<Arc<Conn>>>,
+    /// Those of them that may have HTTP buffers.
+    awake: RefCell<Vec<Arc<Conn>>>,
     pub(crate) waits: Rc<Waits>,
     idle: RefCell<IdlePool>,
     random: Cell<u64>,
@@ -148,6 +163,7 @@ impl Worker {
             generation: Cell::new(shared.generation.load(Relaxed)),
             shared,
             conns: RefCell::default(),
+            awake: RefCell::default(),
             waits: Rc::default(),
             idle: RefCell::default(),
             random: Cell::new(seed.hash_one(1) | 1),
@@ -189,7 +205,28 @@ impl Worker {
     }
 
     pub(crate) fn forget(&self, key: usize) {
-        self.conns.borrow_mut().remove(key);
+        self.conns.borrow_mut().remove(key).set_phase(Phase::Over);
+    }
+
+    /// A connection begins to use HTTP buffers.
+    pub(crate) fn awakes(&self, conn: &Arc<Conn>) {
+        self.awake.borrow_mut().push(Arc::clone(conn));
+    }
+
+    /// Lets connections that are idle give their buffers back soon, when there are so many that it matters: what one gives
+    /// back the next one uses, before the allocator has to have more.
+    fn park_many(&self, now: u64) {
+        let is_crowded = self.conns.borrow().len() > CROWD;
+        let mut parked = Vec::new();
+        self.awake.borrow_mut().retain(|conn| match conn.phase() {
+            Phase::Idle if is_crowded && now.saturating_sub(conn.since()) > PARK_CROWD_AFTER_NS => {
+                parked.push(Arc::clone(conn));
+                false
+            }
+            Phase::Resting | Phase::Tunnel | Phase::Over => false,
+            _ => true,
+        });
+        parked.iter().for_each(|conn| conn.judge(Verdict::Park));
     }
 
     pub(crate) fn open(&self) -> usize {
@@ -236,6 +273,7 @@ impl Worker {
                     && let Some(certificates) = &live.certificates
                 {
                     certificates.reload_changed();
+                    self.shared.tickets.rotate(now);
                 }
             }
             let is_stalled = |address| {
@@ -249,8 +287,11 @@ impl Worker {
                     self.idle.borrow_mut().close(backend.address);
                 }
             }
+            if count.is_multiple_of(PARK_TICKS) {
+                self.park_many(now);
+            }
             if count.is_multiple_of(SWEEP_TICKS) {
-                self.idle.borrow_mut().sweep(now, upstream);
+                self.idle.borrow_mut().sweep(now, &live);
                 self.sweep_connections(&live, now);
                 self.recorder.borrow_mut().hand_over();
             }
@@ -274,10 +315,15 @@ impl Worker {
     }
 
     fn sweep_connections(&self, live: &Live, now: u64) {
-        let is_ending = self.shared.is_ending.load(Relaxed);
+        let ending = match self.shared.is_ending.load(Relaxed) {
+            false => None,
+            true if self.shared.is_gentle.load(Relaxed) => Some(GENTLE_IDLE_NS),
+            true => Some(0),
+        };
         let conns: Vec<(Arc<Conn>, Verdict)> = {
             let conns = self.conns.borrow();
-            let judged = conns.iter().map(|(_, conn)| (conn, judge(conn, live, now, is_ending)));
+            conns.iter().for_each(|(_, conn)| conn.tell_bytes());
+            let judged = conns.iter().map(|(_, conn)| (conn, judge(conn, live, now, ending)));
             let told = judged.filter(|(_, verdict)| *verdict != Verdict::None);
             told.map(|(conn, verdict)| (Arc::clone(conn), verdict)).collect()
         };
@@ -293,15 +339,23 @@ impl Worker {
     }
 }
 
-fn judge(conn: &Conn, live: &Live, now: u64, is_ending: bool) -> Verdict {
+/// `ending` is after how long of idleness a connection is closed when the edge ends.
+fn judge(conn: &Conn, live: &Live, now: u64, ending: Option<u64>) -> Verdict {
     let limits = &live.settings.limits;
     if !matches!(conn.verdict(), Verdict::None | Verdict::Park) {
         return Verdict::None;
     }
+    // HTTP/2 can be told to send nothing more while what is under way goes on.
+    if ending.is_some() && conn.is_h2 {
+        return Verdict::Close;
+    }
     let age = now.saturating_sub(conn.since());
+    let idle = || {
+        let idle = nanos(limits.idle_of(conn.listener.settings.address));
+        ending.map_or(idle, |ending| ending.min(idle))
+    };
     match conn.phase() {
-        Phase::Idle if is_ending || age > nanos(limits.idle) => Verdict::Close,
-        Phase::Resting if is_ending || age > nanos(limits.idle) => Verdict::Close,
+        Phase::Idle | Phase::Resting if age >= idle() => Verdict::Close,
         Phase::Idle if age > PARK_AFTER_NS && !conn.is_h2 => Verdict::Park,
         Phase::Head if age > nanos(limits.head) => Verdict::SlowHead,
         Phase::Busy => {

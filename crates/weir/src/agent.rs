@@ -45,7 +45,7 @@ pub(crate) fn run(
     config: &Config,
     token: Option<&str>,
     role: Role,
-    reload: &edge::Reload,
+    startup: &edge::Startup,
 ) -> Result<(), Failure> {
     let values = &memory_cap::within(&config.values);
     own_limits::raise_open_files();
@@ -54,14 +54,14 @@ pub(crate) fn run(
         own_limits::lower(values.agent.nice, values.agent.idle_io);
     }
     match values.agent.hubs.as_slice() {
-        [url] if url.contains("://") => over_http(values, url, role, reload),
+        [url] if url.contains("://") => over_http(values, url, role, startup),
         hubs => {
             if let Some(url) = hubs.iter().find(|hub| hub.contains("://")) {
                 return Err(Failure::new(format!("cannot use `{url}` beside other hubs"))
                     .hint("write hubs as host:port; the agent moves on between those it has joined")
                     .code(EXIT_CONFIG));
             }
-            over_link(values, token, role, reload)
+            over_link(values, token, role, startup)
         }
     }
 }
@@ -75,14 +75,14 @@ struct Parts {
 }
 
 impl Parts {
-    fn new() -> Result<Self, Failure> {
+    fn new(startup: &edge::Startup) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::new(format!("cannot start: {error}")))?;
         Ok(Self {
             clock: Arc::new(SystemClock),
-            meter: Arc::default(),
+            meter: Arc::clone(&startup.meter),
             status: Arc::default(),
             runtime,
         })
@@ -92,9 +92,9 @@ impl Parts {
         &self,
         values: &Values,
         destination: &Arc<dyn Destination>,
-        reload: &edge::Reload,
+        startup: &edge::Startup,
     ) -> Result<Option<edge::Running>, Failure> {
-        edge::Running::start(values, destination, &self.clock, &self.meter, reload)
+        edge::Running::start(values, destination, &self.clock, startup)
     }
 
     /// `None` for an edge that does not watch its host.
@@ -131,7 +131,7 @@ fn over_link(
     values: &Values,
     token: Option<&str>,
     role: Role,
-    reload: &edge::Reload,
+    startup: &edge::Startup,
 ) -> Result<(), Failure> {
     let agent = &values.agent;
     if let Some(token) = token {
@@ -149,7 +149,7 @@ fn over_link(
         [] => identities.iter().flat_map(|known| known.addresses.clone()).collect(),
         hubs => hubs.to_vec(),
     };
-    let parts = Parts::new()?;
+    let parts = Parts::new(startup)?;
     let (handle, courier) = Courier::new(CourierOptions {
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
@@ -165,10 +165,10 @@ fn over_link(
     parts.runtime.block_on(async {
         let signals = Signals::new()?;
         let delivering = tokio::spawn(courier.run());
-        let edge = parts.edge(values, &destination, reload)?;
+        let edge = parts.edge(values, &destination, startup)?;
         let watch = parts.watch(values, role, &destination)?;
         parts.greet(values, &hubs.join(", "), edge.as_ref());
-        signals.wait().await;
+        signals.wait(edge.as_ref()).await;
         tracing::info!("ending");
         edge::end(edge).await;
         // First the courier: whoever waits for it is let go when it is gone.
@@ -195,7 +195,12 @@ fn join_once(values: &Values, token: &str) -> Result<(), Failure> {
     fleet::command::join(values, token)
 }
 
-fn over_http(values: &Values, url: &str, role: Role, reload: &edge::Reload) -> Result<(), Failure> {
+fn over_http(
+    values: &Values,
+    url: &str,
+    role: Role,
+    startup: &edge::Startup,
+) -> Result<(), Failure> {
     if !role.is_insecure && !is_local(url) {
         return Err(Failure::new(format!(
             "cannot send to `{url}`: it is another host, and everybody between can read and change what is sent"
@@ -205,7 +210,7 @@ fn over_http(values: &Values, url: &str, role: Role, reload: &edge::Reload) -> R
     }
     let token = values.agent.token_file.as_deref().map(read_token).transpose()?;
     let client = Client::new(url, token.as_deref(), ANSWER_WITHIN)?;
-    let parts = Parts::new()?;
+    let parts = Parts::new(startup)?;
     let buffer_bytes = usize::try_from(values.agent.buffer_bytes).unwrap_or(usize::MAX);
     let remote = Arc::new(Remote::new(client, Arc::clone(&parts.meter), buffer_bytes));
     parts.runtime.block_on(async {
@@ -216,10 +221,10 @@ fn over_http(values: &Values, url: &str, role: Role, reload: &edge::Reload) -> R
             .spawn(move || sender.send_always())
             .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
         let destination: Arc<dyn Destination> = Arc::clone(&remote) as _;
-        let edge = parts.edge(values, &destination, reload)?;
+        let edge = parts.edge(values, &destination, startup)?;
         let watch = parts.watch(values, role, &destination)?;
         parts.greet(values, url, edge.as_ref());
-        signals.wait().await;
+        signals.wait(edge.as_ref()).await;
         tracing::info!("ending");
         edge::end(edge).await;
         remote.close();

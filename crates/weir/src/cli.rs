@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use crate::edge::args::{EdgeAction, EdgeArgs};
+
 use crate::capture::CaptureArgs;
 use crate::wire::ModelArgs;
 use crate::wire_compat::CompatArgs;
@@ -186,49 +188,6 @@ impl AgentArgs {
         ];
         flags.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
     }
-}
-
-/// Balance requests over backends, collect beacons, and keep a row of each request.
-///
-/// Without --hub the rows are kept here and the page shows them; with it they go to a hub, as an agent's. Everything else
-/// is set in the section `[edge]` of the configuration, which SIGHUP reads again without closing a connection.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:
-  weir edge --listen 0.0.0.0:80 --backend 10.0.0.5:8080 --backend 10.0.0.6:8080*2
-  weir edge --listen 0.0.0.0:80 --beacon /ping               answers and keeps beacons, passes nothing on
-  weir edge --listen 0.0.0.0:80 --backend 10.0.0.5:8080 --hub hub.example.net:4771
-  weir edge --dry-run --config new.toml --against /etc/weir/weir.toml    what would change; changes nothing")]
-pub(crate) struct EdgeArgs {
-    /// Where clients connect; may be given more than once.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) listen: Vec<String>,
-    /// Where requests go, with a weight after `*`; may be given more than once.
-    #[arg(long, value_name = "ADDRESS:PORT[*WEIGHT]")]
-    pub(crate) backend: Vec<String>,
-    /// The path that takes beacons.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) beacon: Option<String>,
-    /// The path that each backend is asked for to see whether it is well.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) check: Option<String>,
-    /// Send rows to this hub instead of keeping them; `weir agent join` must have been done. http://… is for a hub on this host.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) hub: Vec<String>,
-    /// Where rows are kept when there is no hub.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Where the page and the API are served when there is no hub.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) page: Option<String>,
-    /// The name of this host in every row.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) host: Option<String>,
-    /// Check the configuration, read the certificates, print what is set, and end.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// With --dry-run: print what differs from this configuration file.
-    #[arg(long, value_name = "FILE", requires = "dry_run")]
-    pub(crate) against: Option<PathBuf>,
 }
 
 /// What an agent can do besides watching.

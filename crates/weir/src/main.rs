@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let reload = |args| edge::reload_of(load, cli.config.clone(), args);
+    let startup = |args| edge::Startup::new(edge::reload_of(load, cli.config.clone(), args));
     let load = || load(cli.config.as_deref(), cli.log_level.as_ref());
     match cli.command {
         Command::Up(args) => {
@@ -89,7 +89,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_watch(&args.watch);
             start_log(&config.values.log.level)?;
             start_lean(Freed::Kept);
-            up::run(&config, true, &reload(None))?;
+            up::run(&config, true, &startup(None))?;
         }
         Command::Hub(args) => {
             let mut config = load()?;
@@ -101,7 +101,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 fleet::command::hub(&config.values, action)?;
             } else {
                 start_lean(Freed::Kept);
-                up::run(&config, false, &reload(None))?;
+                up::run(&config, false, &startup(None))?;
             }
         }
         Command::Agent(args) => {
@@ -121,10 +121,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             } else {
                 start_lean(Freed::Returned);
                 let role = agent::Role { is_watching: true, is_insecure: args.insecure };
-                agent::run(&config, args.join.as_deref(), role, &reload(None))?;
+                agent::run(&config, args.join.as_deref(), role, &startup(None))?;
             }
         }
-        Command::Edge(args) => return serve_edge(&args, load()?, &reload(Some(args.clone()))),
+        Command::Edge(args) => return serve_edge(&args, load()?, &startup(Some(args.clone()))),
         Command::Doctor(args) => {
             start_log(cli.log_level.as_deref().unwrap_or("error"))?;
             return doctor::run(&args);
@@ -151,8 +151,12 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
 fn serve_edge(
     args: &cli::EdgeArgs,
     mut config: Config,
-    reload: &edge::Reload,
+    startup: &edge::Startup,
 ) -> Result<ExitCode, Failure> {
+    if let Some(action) = &args.action {
+        edge::command(action, &mut config)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     config.apply_edge(args);
     start_log(&config.values.log.level)?;
     if args.dry_run {
@@ -160,11 +164,15 @@ fn serve_edge(
     }
     edge::settings(&config.values)?;
     start_lean(Freed::Kept);
+    if args.replace {
+        own_limits::raise_open_files();
+        edge::take_over(startup, &config.values)?;
+    }
     if args.hub.is_empty() {
-        up::run(&config, false, reload)?;
+        up::run(&config, false, startup)?;
     } else {
         let role = agent::Role { is_watching: false, is_insecure: false };
-        agent::run(&config, None, role, reload)?;
+        agent::run(&config, None, role, startup)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -63,7 +63,7 @@ fn described(spec: &TableSpec, paint: Paint) -> String {
 }
 
 /// Cells in columns as wide as their widest cell; the first one bold, the last one as it is.
-fn aligned<'a, const N: usize>(
+pub(crate) fn aligned<'a, const N: usize>(
     rows: impl Iterator<Item = [&'a str; N]> + Clone,
     paint: Paint,
 ) -> String {

@@ -5,7 +5,7 @@
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -33,7 +33,7 @@ const THREADS: usize = 2;
 pub(crate) fn run(
     config: &Config,
     is_watching: bool,
-    reload: &edge::Reload,
+    startup: &edge::Startup,
 ) -> Result<(), Failure> {
     let values = &config.values;
     crate::own_limits::raise_open_files();
@@ -50,7 +50,7 @@ pub(crate) fn run(
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
     let doors = Doors { page: socket, agents: listening, intake, outputs };
-    runtime.block_on(async { Up { values, token, judge, reload }.run(doors, is_watching).await })
+    runtime.block_on(async { Up { values, token, judge, startup }.run(doors, is_watching).await })
 }
 
 fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
@@ -164,7 +164,7 @@ struct Up<'a> {
     values: &'a Values,
     token: Option<String>,
     judge: Arc<Judge>,
-    reload: &'a edge::Reload,
+    startup: &'a edge::Startup,
 }
 
 impl Up<'_> {
@@ -176,7 +176,7 @@ impl Up<'_> {
         let store = tokio::task::spawn_blocking(move || Store::open(options))
             .await
             .map_err(|error| Failure::new(format!("cannot open the store: {error}")))??;
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::clone(&self.startup.meter);
         let (local, delivery) = Local::new(Arc::clone(&store), Arc::clone(&meter));
         let delivery = tokio::spawn(delivery);
         let status = Arc::new(WatchStatus::default());
@@ -192,7 +192,7 @@ impl Up<'_> {
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
-        let serving = tokio::spawn(server::serve(socket, app, ended));
+        let serving = tokio::spawn(server::serve(socket, Arc::clone(&app), ended));
         let every = Duration::from_secs(values.rules.every_seconds.max(1));
         let judging = tokio::spawn(judge_always(
             Arc::clone(&self.judge),
@@ -205,7 +205,7 @@ impl Up<'_> {
         let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
         let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
-        let edge = edge::Running::start(values, &destination, &clock, &meter, self.reload)?;
+        let edge = self.edge(&destination, &clock, &app)?;
         let watching = if is_watching {
             let context = context(values, Arc::clone(&destination), &clock, &meter, &status);
             Some(start_watch(context, values.clone()).await?)
@@ -218,7 +218,7 @@ impl Up<'_> {
         let lines = (taken, &*shown.lines(), balanced);
         say(&greeting::text(values, (address, agents_address), &self.judge, watched, lines));
 
-        signals.wait().await;
+        signals.wait(edge.as_ref()).await;
         tracing::info!("ending");
         edge::end(edge).await;
         end_watch(watching, &local).await;
@@ -228,7 +228,7 @@ impl Up<'_> {
         if let Some(outputs) = outputs {
             outputs.end().await;
         }
-        drop((local, destination));
+        drop((local, destination, app));
         let _ = delivery.await;
         judging.abort();
         let _ = end.send(true);
@@ -237,6 +237,20 @@ impl Up<'_> {
         slow.end().await;
         store.close().await?;
         Ok(())
+    }
+
+    /// Starts the edge, which the page can reach from then on.
+    fn edge(
+        &self,
+        destination: &Arc<dyn Destination>,
+        clock: &Arc<dyn Clock>,
+        app: &server::Shared,
+    ) -> Result<Option<edge::Running>, Failure> {
+        let edge = edge::Running::start(self.values, destination, clock, self.startup)?;
+        if let Some(edge) = &edge {
+            let _ = app.edge.set(Arc::clone(edge.control()));
+        }
+        Ok(edge)
     }
 
     fn app(
@@ -265,6 +279,7 @@ impl Up<'_> {
             meter: Arc::clone(meter),
             fleet: Arc::clone(fleet),
             outputs: Arc::clone(outputs),
+            edge: OnceLock::new(),
             role: if watch.is_some() { "up" } else { "hub" },
             watch,
             host_names: api.host_names.iter().cloned().chain([host.clone()]).collect(),
@@ -338,11 +353,12 @@ impl Signals {
         })
     }
 
-    /// Returns at the first of them.
-    pub(crate) async fn wait(mut self) {
+    /// Returns at the first of them, or when another weir has taken the place of `edge`.
+    pub(crate) async fn wait(mut self, edge: Option<&edge::Running>) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = edge::replaced(edge) => {}
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Changes while requests are under way: nothing is refused, nothing breaks.
 
 use std::io::{BufReader, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use weir_edge::{BackendSettings, ListenerSettings};
+use weir_edge::{BackendSettings, Inherited, Limits, ListenerSettings, Settings};
 
 use crate::lab::{Lab, backend, connect, nobody, read_answer, settings, wait_until};
 
@@ -79,16 +82,148 @@ fn wrong_changes_change_nothing() {
 #[test]
 fn the_end_waits_for_requests_and_hands_over_every_row() {
     let app = backend(|asked| {
-        std::thread::park_timeout(std::time::Duration::from_millis(500));
+        std::thread::park_timeout(Duration::from_millis(500));
         asked.ok("late")
     });
     let mut lab = Lab::start(settings(&[app]));
     let mut reader = BufReader::new(lab.connect());
     reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
-    std::thread::park_timeout(std::time::Duration::from_millis(100));
+    std::thread::park_timeout(Duration::from_millis(100));
     lab.edge.take().expect("it runs").end();
     assert!(read_answer(&mut reader).ends_with("late"));
     let rows = lab.rows("request", 1);
     assert!(!rows[0].contains_key("failure"), "{rows:#?}");
     assert_eq!(lab.rows("edge_listener", 1).last().expect("one")["requests_total"], "1");
+}
+
+/// Clients that send one request after the other until told; every second one on a connection of its own each time.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<u64>>,
+}
+
+impl Load {
+    fn start(address: SocketAddr) -> Self {
+        let is_over = Arc::<AtomicBool>::default();
+        let client = |at: usize| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(connect(address));
+                let mut count = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+                    reader.get_mut().write_all(request).expect("it is open");
+                    let answer = read_answer(&mut reader);
+                    assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+                    count += 1;
+                    if at.is_multiple_of(2) || answer.contains("connection: close") {
+                        reader = BufReader::new(connect(address));
+                    }
+                }
+                count
+            })
+        };
+        let clients = (0..4).map(client).collect();
+        Self { is_over, clients }
+    }
+
+    /// How many requests there were; none failed.
+    fn end(self) -> usize {
+        self.is_over.store(true, Ordering::Relaxed);
+        let counts = self.clients.into_iter().map(|one| one.join().expect("no request failed"));
+        usize::try_from(counts.sum::<u64>()).expect("a count")
+    }
+}
+
+#[test]
+fn another_edge_takes_the_sockets_and_no_client_notices() {
+    let app = backend(|asked| asked.ok("x"));
+    let with_threads = |threads| Settings { threads, ..settings(&[app]) };
+    let mut lab = Lab::start(with_threads(3));
+    let load = Load::start(lab.address);
+    let requests_of = |lab: &Lab| lab.edge.as_ref().expect("it runs").state().listeners[0].requests;
+    let mut before = Vec::new();
+    // With fewer threads than sockets, and with more.
+    for threads in [1, 4] {
+        wait_until("requests", || requests_of(&lab) > 100);
+        let old = lab.edge.take().expect("it runs");
+        let inherited = Inherited { sockets: old.sockets().expect("copies"), learnt: old.learnt() };
+        assert_eq!(inherited.learnt.backends[0].backend, app.to_string());
+        assert!(!inherited.learnt.backends[0].latency.is_zero());
+        let new = Lab::start_with(with_threads(threads), inherited);
+        assert_eq!(new.address, lab.address);
+        let began = Instant::now();
+        old.leave();
+        assert!(began.elapsed() < Duration::from_secs(9), "connections were waited for in vain");
+        before.extend(std::mem::replace(&mut lab, new).rows("request", 1));
+    }
+    wait_until("requests", || requests_of(&lab) > 100);
+    let count = load.end();
+    before.extend(lab.end("request"));
+    assert_eq!(before.len(), count);
+    assert!(before.iter().all(|row| !row.contains_key("failure")));
+}
+
+#[test]
+fn a_listener_with_other_settings_keeps_its_sockets_and_its_totals() {
+    let app = backend(|asked| asked.ok("x"));
+    let mut settings = settings(&[app]);
+    let lab = Lab::start(settings.clone());
+    let edge = lab.edge.as_ref().expect("it runs");
+    let load = Load::start(lab.address);
+    for backlog in 1..=40 {
+        settings.listeners[0].backlog = 128 + backlog;
+        edge.change(&settings).expect("good settings");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    assert_eq!(edge.addresses(), [lab.address]);
+    let count = load.end();
+    wait_until("all requests", || usize::try_from(edge.state().listeners[0].requests) == Ok(count));
+}
+
+#[test]
+fn keep_alive_is_set_for_one_listener_and_changes_while_connections_idle() {
+    let app = backend(|asked| asked.ok("x"));
+    let mut settings = settings(&[app]);
+    let lab = Lab::start(settings.clone());
+    let edge = lab.edge.as_ref().expect("it runs");
+    let mut reader = BufReader::new(lab.connect());
+    reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+    assert!(read_answer(&mut reader).ends_with('x'));
+    let asked = settings.listeners[0].address;
+    let listener_idle = vec![(asked, Duration::from_secs(1))];
+    settings.limits = Limits { listener_idle, ..settings.limits };
+    settings.pool_idle = vec![(String::new(), Duration::from_millis(1500))];
+    edge.change(&settings).expect("good settings");
+    let state = edge.state();
+    assert_eq!(state.listeners[0].idle, Duration::from_secs(1));
+    assert_eq!(state.backends[0].idle_timeout_seconds, 1.5);
+    let began = Instant::now();
+    assert_eq!(read_answer(&mut reader), "", "the edge closes it");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    wait_until("the backend's connection is closed too", || {
+        edge.state().backends[0].connections == 0
+    });
+    settings.pool_idle[0].0 = "other".into();
+    let error = edge.change(&settings).expect_err("no such pool").to_string();
+    assert!(error.contains("keep-alive of the pool `other`"), "{error}");
+}
+
+#[test]
+fn what_was_learnt_is_taken_with_connections_opened_beforehand() {
+    let app = backend(|asked| asked.ok("x"));
+    let one = Lab::start(settings(&[app]));
+    assert!(one.get("/").ends_with('x'));
+    let mut learnt = one.edge.as_ref().expect("it runs").learnt();
+    learnt.backends[0].connections = 5;
+    learnt.backends[0].keeps_idle = Some(Duration::from_secs(2));
+    let other = Lab::start(Settings { threads: 2, ..settings(&[app]) });
+    let edge = other.edge.as_ref().expect("it runs");
+    assert_eq!(edge.state().backends[0].latency_seconds, None);
+    edge.teach(&learnt);
+    wait_until("connections", || edge.state().backends[0].connections == 5);
+    let state = &edge.state().backends[0];
+    assert!(state.latency_seconds.is_some());
+    assert_eq!(state.idle_timeout_seconds, 1.6);
+    assert_eq!(edge.learnt().ticket_keys[0].name, learnt.ticket_keys[0].name);
 }

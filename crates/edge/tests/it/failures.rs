@@ -1,9 +1,12 @@
 //! Backends that fail in every way: what the client gets, whether another backend was asked, and the reason in the row.
 
 use std::io::{BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use weir_edge::{BackendSettings, Settings};
 
 use crate::lab::{Asked, Lab, Row, backend, nobody, read_answer, settings, wait_until};
 
@@ -104,7 +107,7 @@ fn what_may_not_be_repeated_is_not() {
     assert_eq!(lab.request()["upstream_tries"], "1");
 }
 
-fn bad_twin() -> std::net::SocketAddr {
+fn bad_twin() -> SocketAddr {
     backend(|_| false)
 }
 
@@ -264,4 +267,24 @@ fn who_waits_for_a_place_has_the_time_in_the_row() {
         text.is_some_and(|text| text.parse::<f64>().expect("a number") > 0.0)
     };
     assert_eq!(rows.iter().filter(is_queued).count(), 1, "{rows:#?}");
+}
+
+#[test]
+fn a_zone_that_is_lost_costs_no_request() {
+    let (near, far) = (backend(|asked| asked.ok("near")), backend(|asked| asked.ok("far")));
+    let zoned = |near: SocketAddr| {
+        let texts = [format!("{near}@a"), format!("{far}@b")];
+        let backends = texts.iter().map(|text| BackendSettings::parse(text).expect("an address"));
+        Settings { backends: backends.collect(), zone: Some("a".into()), ..settings(&[]) }
+    };
+    let lab = Lab::start(zoned(near));
+    assert!((0..20).all(|_| lab.get("/").ends_with("near")));
+    // The zone's backend is gone: its requests go to the other zone, the first of them after a try.
+    let lost = Lab::start(zoned(nobody()));
+    assert!((0..20).all(|_| lost.get("/").ends_with("far")));
+    let rows = lost.end("request");
+    assert_eq!(rows.len(), 20);
+    assert!(rows.iter().all(|row| !row.contains_key("failure")), "{rows:#?}");
+    assert_eq!(rows[0]["upstream_tries"], "2");
+    assert_eq!(rows[19]["upstream_tries"], "1");
 }

@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use weir_edge::{BackendSettings, Edge, ListenerSettings, Settings, Sink};
+use weir_edge::{BackendSettings, Edge, Inherited, ListenerSettings, Settings, Sink};
 use weir_tables::{Batch, FixedClock, Micros};
 
 /// How long something may take that must come.
@@ -47,6 +47,10 @@ pub(crate) fn settings(backends: &[SocketAddr]) -> Settings {
 
 impl Lab {
     pub(crate) fn start(settings: Settings) -> Self {
+        Self::start_with(settings, Inherited::default())
+    }
+
+    pub(crate) fn start_with(settings: Settings, inherited: Inherited) -> Self {
         let kept = Arc::<Kept>::default();
         let keeper = Arc::clone(&kept);
         let sink: Sink = Arc::new(move |batches| {
@@ -54,7 +58,8 @@ impl Lab {
             keeper.changed.notify_all();
         });
         let clock = Arc::new(FixedClock::new(Micros(1_700_000_000_000_000)));
-        let edge = Edge::start(settings, clock, sink).unwrap_or_else(|error| panic!("{error}"));
+        let edge = Edge::start_with(settings, clock, sink, inherited);
+        let edge = edge.unwrap_or_else(|error| panic!("{error}"));
         let address = edge.addresses()[0];
         Self { edge: Some(edge), address, kept }
     }

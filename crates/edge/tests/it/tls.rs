@@ -1,8 +1,14 @@
 //! TLS: certificates by name, read again when they change, HTTP/2 in front of a backend that speaks HTTP/1.1.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use weir_edge::{CertificateFiles, Settings};
 
 use crate::lab::{Lab, backend, settings, wait_until};
@@ -81,4 +87,41 @@ fn a_certificate_that_changes_is_in_use_without_a_restart() {
     write_certificate(dir.path(), "a.example");
     wait_until("the new certificate", || curl(&lab, "a.example", &file, "--http1.1").is_some());
     assert!(curl(&lab, "a.example", &old, "--http1.1").is_none());
+}
+
+#[test]
+fn sessions_are_resumed_at_the_edge_that_took_the_keys() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let app = backend(|asked| asked.ok("x"));
+    let settings = with_tls(dir.path(), app);
+    let certificate = &settings.certificates[0].certificate;
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificate).expect("PEM")).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    let visit = |lab: &Lab| {
+        let name = ServerName::try_from("a.example").expect("a name");
+        let session = ClientConnection::new(Arc::clone(&config), name).expect("a session");
+        let socket = TcpStream::connect(lab.address).expect("it listens");
+        let mut stream = StreamOwned::new(session, socket);
+        let request = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        let _ = stream.read_to_end(&mut Vec::new());
+        stream.conn.handshake_kind()
+    };
+    let first = Lab::start(settings.clone());
+    assert_eq!(visit(&first), Some(HandshakeKind::Full));
+    assert_eq!(visit(&first), Some(HandshakeKind::Resumed));
+    let stranger = Lab::start(settings.clone());
+    assert_eq!(visit(&stranger), Some(HandshakeKind::Full));
+    // The stranger's ticket is the newest: back to one of the first.
+    assert_eq!(visit(&first), Some(HandshakeKind::Full));
+    let learnt = first.edge.as_ref().expect("it runs").learnt();
+    stranger.edge.as_ref().expect("it runs").teach(&learnt);
+    assert_eq!(visit(&stranger), Some(HandshakeKind::Resumed));
 }

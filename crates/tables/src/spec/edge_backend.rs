@@ -23,4 +23,5 @@ table! {
     15 idle_timeout_seconds: Float = "After how long the edge closes an idle connection to it; set, or learnt from its `Keep-Alive` header and from what it closed.";
     16 received_bytes_total: Int = "Bytes received from it.";
     17 sent_bytes_total: Int = "Bytes sent to it.";
+    18 pool: OptText = "The pool that it is in; NULL for the one that takes what no route names.";
 }

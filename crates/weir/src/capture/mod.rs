@@ -87,7 +87,7 @@ pub(crate) fn end_at_signal() -> Result<Arc<AtomicBool>, Failure> {
     let signals = runtime.block_on(async { crate::up::Signals::new() })?;
     let told = Arc::clone(&is_over);
     std::thread::spawn(move || {
-        runtime.block_on(signals.wait());
+        runtime.block_on(signals.wait(None));
         told.store(true, Ordering::Relaxed);
     });
     Ok(is_over)

@@ -353,7 +353,7 @@ keys! {
         tls_certificate_files: Vec<String> = Vec::new(), "";
         /// Their private keys (PEM), in the same order.
         tls_key_files: Vec<String> = Vec::new(), "";
-        /// Where requests go: `10.0.0.5:8080`, or `10.0.0.5:8080*3` with a weight; weight 0 drains it. Before the address may
+        /// Where requests go: `10.0.0.5:8080`, or `10.0.0.5:8080*3` with a weight; weight 0 drains it; at its end may stand its zone, `@eu-1a`. Before the address may
         /// stand a pool, `api=10.0.0.7:8080`, and what is spoken there: `https://app.internal:8443`, `h2://…` for HTTP/2 over
         /// TLS, `h2c://…` for HTTP/2 without.
         backends: Vec<String> = Vec::new(), "address:port";
@@ -368,8 +368,14 @@ keys! {
         backend_key_file: Option<PathBuf> = None, "";
         /// two_choices, least_connections, round_robin, or hash by the client's address.
         balance: String = "two_choices".into(), "";
+        /// The zone that this edge is in. Requests stay with the backends of it (`10.0.0.5:8080@eu-1a`) as long as half of those are up; one
+        /// that finds none there goes to another zone. Empty: zones do not matter.
+        zone: String = String::new(), "";
         /// The path that takes beacons, such as `/ping`; the script for pages is at `/ping/weir.js`. Empty takes none.
         beacon: String = String::new(), "";
+        /// Where `weir edge show`, `change`, `export` and `--replace` reach the edge; its user and root may. Default: `edge.sock` in
+        /// `store.dir`.
+        control_socket: Option<PathBuf> = None, "";
         /// Threads, each with listening sockets of its own. 0 takes one for each processor.
         threads: u64 = 0, "";
         /// Length asked for each accept queue. The kernel cuts it to `net.core.somaxconn`, which is told when it does.
@@ -392,6 +398,8 @@ keys! {
         head_seconds: u64 = 10, "s";
         /// An idle connection of a client is closed after that: the keep-alive time-out. An idle one costs little (docs/edge.md).
         idle_seconds: u64 = 15, "s";
+        /// The same for single addresses: `0.0.0.0:80=5`. Beacons that come every 15 s want more than that, or less.
+        listener_idle_seconds: Vec<String> = Vec::new(), "address:port=s";
         /// Longest pause of a client that sends a body or takes an answer.
         client_pause_seconds: u64 = 30, "s";
         /// Longest silence of a WebSocket, or what else a connection became.
@@ -404,6 +412,8 @@ keys! {
         /// sent into connections that are being closed; the edge goes below it by itself where the backend tells (`Keep-Alive:
         /// timeout=5`) or shows its time-out. Four seconds are below the defaults of Node.js and Apache (5) and nginx (75).
         upstream_idle_seconds: u64 = 4, "s";
+        /// The same for single pools: `api=30`; `=30` is for the backends without a pool.
+        pool_idle_seconds: Vec<String> = Vec::new(), "pool=s";
         /// Requests under way at one backend; more wait. 0 sets no limit.
         in_flight: u64 = 0, "requests";
         /// Requests that may wait for a backend with room; more get 503.

@@ -49,6 +49,13 @@ impl Config {
         Ok(config)
     }
 
+    /// Defaults and `text`; messages call it `name`.
+    pub(crate) fn read(name: &str, text: &str) -> Result<Self, Failure> {
+        let mut config = Self::default();
+        config.apply_file(Path::new(name), text)?;
+        Ok(config)
+    }
+
     /// Where the value of a key comes from.
     pub(crate) fn origin(&self, key: &Key) -> &str {
         self.origins.get(&(key.section, key.name)).map_or("default", String::as_str)

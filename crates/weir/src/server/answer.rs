@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use weir_store::{ErrorKind, StoreError};
 
+use crate::failure::Failure;
+
 /// A refusal.
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -25,6 +27,13 @@ impl Refusal {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        let (message, hint) = failure.into_parts();
+        Self { status: StatusCode::BAD_REQUEST, message, hint, expected: None }
     }
 }
 

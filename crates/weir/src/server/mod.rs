@@ -3,6 +3,7 @@
 mod answer;
 mod caller;
 mod connection;
+mod edge;
 mod findings;
 mod guard;
 mod link;
@@ -17,7 +18,7 @@ mod wire;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -30,12 +31,13 @@ use weir_store::{QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
 
 use crate::cells::Cells;
+use crate::edge::Control;
 use crate::fleet::Fleet;
 use crate::judge::Judge;
 use crate::meter::Meter;
 use crate::outputs::Outputs;
 use crate::watch::WatchStatus;
-use answer::Refusal;
+pub(crate) use answer::Refusal;
 pub(crate) use caller::Callers;
 
 /// Bodies of requests that are no parcels.
@@ -55,6 +57,8 @@ pub(crate) struct App {
     pub(crate) fleet: Arc<Fleet>,
     /// What is copied to other systems.
     pub(crate) outputs: Arc<Outputs>,
+    /// The edge of this process, once it runs.
+    pub(crate) edge: OnceLock<Arc<Control>>,
     pub(crate) role: &'static str,
     pub(crate) host: String,
     pub(crate) data_dir: String,
@@ -128,6 +132,9 @@ fn router(app: Shared) -> Router {
         .route("/api/findings/{finding_id}", get(findings::one))
         .route("/api/rules", get(rules::list))
         .route("/api/tables", get(schema::list))
+        .route("/api/edge", get(edge::state))
+        .route("/api/edge/config", get(edge::config).put(edge::change))
+        .route("/api/edge/backend", post(edge::weigh))
         .route("/api/status", get(status::status))
         .route("/api/store/flush", post(status::flush))
         .route("/healthz", get(status::healthz))

@@ -12,13 +12,13 @@ use crate::harness::{WEIR, Weir, can_run, pause, request, serve, text, wait_for,
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A real nginx on free ports; killed when dropped.
-struct Backends {
+pub(crate) struct Backends {
     child: Child,
-    ports: Vec<u16>,
+    pub(crate) ports: Vec<u16>,
 }
 
 impl Backends {
-    fn start(dir: &Path, count: usize) -> Option<Self> {
+    pub(crate) fn start(dir: &Path, count: usize) -> Option<Self> {
         let program = Path::new("/usr/sbin/nginx");
         let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
         let port =
@@ -59,13 +59,13 @@ impl Drop for Backends {
 }
 
 /// The address of the edge in what weir said at start.
-fn address_of(weir: &Weir) -> String {
+pub(crate) fn address_of(weir: &Weir) -> String {
     let line = weir.greeting.lines().find_map(|line| line.trim().strip_prefix("edge    "));
     let line = line.unwrap_or_else(|| panic!("no edge in: {}", weir.greeting));
     line.split_whitespace().next().expect("an address").to_owned()
 }
 
-fn edge(data: &Path, args: &[&str]) -> Command {
+pub(crate) fn edge(data: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(WEIR);
     command.arg("edge").arg("--data").arg(data).args(["--page", "127.0.0.1:0"]).args(args);
     command.env("XDG_CONFIG_HOME", "/nonexistent").env("WEIR_COLLECT_HOST", "edge1");
@@ -173,7 +173,7 @@ fn the_configuration_is_read_again_at_sighup() {
     assert_eq!(output, "- balance RoundRobin\n+ balance Hash\n");
 }
 
-fn weir_of(args: &[&str]) -> String {
+pub(crate) fn weir_of(args: &[&str]) -> String {
     let output = weir(args);
     text(&output.stdout) + &text(&output.stderr)
 }

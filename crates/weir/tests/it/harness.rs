@@ -71,9 +71,14 @@ impl Weir {
     }
 
     /// SIGTERM; the exit code.
-    pub(crate) fn terminate(mut self) -> Option<i32> {
+    pub(crate) fn terminate(self) -> Option<i32> {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+        self.wait()
+    }
+
+    /// Waits until it ends; the exit code.
+    pub(crate) fn wait(mut self) -> Option<i32> {
         let end = Instant::now() + START;
         while Instant::now() < end {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
@@ -81,7 +86,7 @@ impl Weir {
             }
             pause(Duration::from_millis(20));
         }
-        panic!("weir did not end {START:?} after SIGTERM");
+        panic!("weir did not end within {START:?}");
     }
 
     /// The process id.

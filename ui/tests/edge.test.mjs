@@ -1,0 +1,109 @@
+// The Edge view: backends with share and health, a drain that is confirmed, visitors, and one request from the browser down.
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { chromium } from 'playwright-core';
+import { CHROMIUM, FLAGS, cannotRun, shot, withPage } from './browser.mjs';
+import { noWeir, weirEdge } from './fixtures.mjs';
+import { parts } from '../views/edge_request.js';
+
+const skip = cannotRun() || (process.env.WEIR_BIN ? false : noWeir() || 'no weir to start: set WEIR_BIN');
+const VISITOR = 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36';
+const LOGIN = { username: 'me', password: 'a-login-of-enough-letters' };
+const PATIENT = { timeout: 30_000 };
+/** @type {Awaited<ReturnType<typeof weirEdge>>} */
+let edge;
+/** @type {import('node:http').Server[]} */
+let shops = [];
+let dir = '';
+const portOf = server => /** @type {import('node:net').AddressInfo} */ (server.address()).port;
+before(async () => {
+  if (skip) return;
+  dir = await mkdtemp(join(tmpdir(), 'weir-ui-edge-login-'));
+  await writeFile(join(dir, 'token'), `${LOGIN.password}\n`, { mode: 0o600 });
+  shops = [1, 2].map(() => createServer((request, response) => {
+    response.setHeader('content-type', 'text/html');
+    setTimeout(() => response.end('<!doctype html><title>shop</title><script src="/ping/weir.js" data-site="shop.example" defer></script>'), 40);
+  }));
+  await Promise.all(shops.map(shop => new Promise(resolve => shop.listen(0, '127.0.0.1', () => resolve(undefined)))));
+  const backends = shops.flatMap(shop => ['--backend', `127.0.0.1:${portOf(shop)}`]);
+  edge = await weirEdge([...backends, '--beacon', '/ping'], { WEIR_API_TOKEN_FILE: join(dir, 'token') });
+});
+after(async () => {
+  await edge?.stop();
+  shops.forEach(shop => { shop.close(); shop.closeAllConnections(); });
+  if (dir) await rm(dir, { recursive: true, force: true });
+});
+
+/** A visitor whose page stays open, moved by hand, while `journey` looks. @param {string} path @param {() => Promise<void>} journey */
+async function whileVisited(path, journey) {
+  const browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
+  try {
+    const page = await (await browser.newContext({ userAgent: VISITOR, baseURL: edge.url })).newPage();
+    const sent = page.waitForResponse(response => response.url().endsWith('/ping') && response.ok());
+    await page.goto(path);
+    await sent;
+    await journey();
+  } finally {
+    await browser.close();
+  }
+}
+
+test('backends_show_their_share_and_a_confirmed_drain_takes_one_out', { skip }, async () => {
+  for (let i = 0; i < 40; i += 1) await (await fetch(`${edge.url}/load`)).text();
+  await withPage(edge.page, async page => {
+    await page.goto('/#/edge');
+    const name = `127.0.0.1:${portOf(shops[0])}`;
+    const row = page.locator(`tr[data-backend="${name}"]`);
+    await row.getByText('up', { exact: true }).waitFor(PATIENT);
+    assert.equal(await page.locator('tr[data-backend]').count(), 2);
+    await page.locator('tr[data-backend] .edge-health i').first().waitFor(PATIENT);
+    await row.getByRole('button', { name: 'Drain' }).click();
+    await page.getByText(`Drain ${name}?`).waitFor();
+    await shot(page, 'edge-confirm');
+    await page.getByRole('button', { name: 'No' }).click();
+    assert.equal(await row.getByRole('spinbutton').inputValue(), '1', 'nothing happens without a yes');
+    await row.getByRole('button', { name: 'Drain' }).click();
+    await page.getByRole('button', { name: 'Yes' }).click();
+    await row.getByText('draining').waitFor(PATIENT);
+    const of = async () => (await (await fetch(`${edge.page}/api/edge`, { headers: { authorization: `Bearer ${LOGIN.password}` } })).json()).backends.find(b => b.backend === name);
+    const before = (await of()).requests_total;
+    for (let i = 0; i < 10; i += 1) await (await fetch(`${edge.url}/load`)).text();
+    assert.equal((await of()).requests_total, before, 'a drained backend gets nothing');
+    await row.getByRole('button', { name: 'Take back' }).click();
+    await page.getByRole('button', { name: 'Yes' }).click();
+    await row.getByText('up', { exact: true }).waitFor(PATIENT);
+    await page.getByRole('button', { name: 'dark or light' }).click();
+    await shot(page, 'edge-dark');
+  }, { login: LOGIN, allows: /401/ });
+});
+
+test('who_visits_is_there_within_seconds_and_his_request_goes_from_the_browser_down', { skip }, async () => {
+  await withPage(edge.page, async page => {
+    await whileVisited('/basket', async () => {
+      await page.goto('/#/edge');
+      const visitor = page.locator('.visitors tbody tr', { hasText: '/basket' });
+      await visitor.waitFor(PATIENT);
+      assert.match((await visitor.innerText()).replace(/\s+/g, ' '), /shop\.example \/basket 1 1/);
+      await page.locator('.joined tbody tr', { hasText: '/basket' }).first().click(PATIENT);
+      await page.locator('.waterfall-tier[data-tier="edge"]').waitFor(PATIENT);
+      assert.deepEqual(await page.locator('.waterfall-tier').evaluateAll(all => all.map(one => one.getAttribute('data-tier'))), ['client', 'edge']);
+      const text = (await page.locator('.waterfall-tier[data-tier="edge"]').innerText()).replace(/\s+/g, ' ');
+      assert.match(text, /first byte of the backend [\d.]+ m?s/);
+      await shot(page, 'edge-waterfall');
+    });
+    await page.locator('.visitors').waitFor({ state: 'detached', ...PATIENT });
+    await page.getByText('no beacon came in the last 15 s').waitFor(PATIENT);
+  }, { login: LOGIN, allows: /401/ });
+});
+
+test('the_parts_of_a_tiers_time_are_its_whole_time', () => {
+  const row = { tier: 'edge', duration_seconds: 1, request_read_seconds: 0, queue_seconds: 0.1, upstream_connect_seconds: 0.2, upstream_header_seconds: 0.5, upstream_response_seconds: 0.6 };
+  const seconds = parts(row).map(([name, , s]) => [name, Math.round(s * 1e3)]);
+  assert.deepEqual(seconds, [['queue', 100], ['connect', 200], ['app', 300], ['body', 100], ['client', 300]]);
+  const bare = { ...row, queue_seconds: null, upstream_connect_seconds: null, upstream_header_seconds: null, upstream_response_seconds: null };
+  assert.deepEqual(parts(bare).map(([name]) => name), ['client']);
+});
