@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::slice;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::vec::Drain;
@@ -28,6 +28,9 @@ use crate::packet::Packet;
 const FLIGHTS_MAX: usize = 3;
 /// Groups for each thread: who is done early finds something to do.
 const GROUPS_A_THREAD: usize = 8;
+/// Groups that a thread takes at once of those that it worked on last, and of others.
+const OWN_AT_ONCE: usize = 4;
+const OTHERS_AT_ONCE: usize = 1;
 /// The number of the caller's thread.
 const CALLER: usize = 0;
 
@@ -45,7 +48,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// There are jobs, or there will be no more.
     has_jobs: Condvar,
-    /// A job is done.
+    /// A job is done, and the caller waits for it.
     has_done: Condvar,
     /// Shard `n` is in group `n % groups.len()`, behind those of smaller numbers.
     groups: Vec<Mutex<Vec<Shard>>>,
@@ -56,24 +59,28 @@ struct Shared {
 
 /// What a thread does next.
 enum Job {
-    /// The packets of a group in a block.
-    Group(Arc<Flight>, usize),
+    /// The packets of some groups in a block: one bit each.
+    Groups(Arc<Flight>, u32),
     /// The events of a block.
     Ledger(Arc<Flight>),
 }
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<(Arc<Flight>, usize)>,
+    /// Blocks with groups that nobody has begun, one bit each; the oldest first.
+    jobs: VecDeque<(Arc<Flight>, u32)>,
     /// Blocks that the ledger does not have yet, the oldest first.
     flights: VecDeque<Arc<Flight>>,
     /// One bit for each group that somebody works on.
     busy: u32,
-    /// Of each group, the thread that worked on it last.
-    owners: Vec<usize>,
+    /// Of each thread, the groups that it was the last to work on.
+    owned: Vec<u32>,
     /// Somebody keeps the ledger, and who did so last.
     is_kept: bool,
     keeper: usize,
+    /// Threads that wait for jobs, and whether the caller waits for one that is done.
+    waiting: usize,
+    is_caller_waiting: bool,
     is_over: bool,
     /// A thread panicked: nobody may wait for it.
     is_broken: bool,
@@ -82,7 +89,8 @@ struct Queue {
 /// A block in work.
 struct Flight {
     batch: Batch,
-    left: AtomicUsize,
+    /// Groups that are not done.
+    left: AtomicU32,
 }
 
 /// A block: its packets by group, each group's in order.
@@ -181,29 +189,40 @@ impl Part {
 }
 
 impl Shared {
-    fn run(&self, job: Job) {
+    /// Does a job, with the queue open to others meanwhile.
+    fn run<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, job: Job) -> MutexGuard<'a, Queue> {
+        drop(queue);
         match job {
-            Job::Group(flight, group) => {
-                let batch = &flight.batch;
-                let mut outputs = lock(&batch.outputs[group]);
-                batch.parts[group].run(batch, group, &mut lock(&self.groups[group]), &mut outputs);
-                drop(outputs);
-                flight.left.fetch_sub(1, Ordering::AcqRel);
+            Job::Groups(flight, groups) => {
+                for group in (0..self.groups.len()).filter(|group| groups >> group & 1 == 1) {
+                    let batch = &flight.batch;
+                    let mut outputs = lock(&batch.outputs[group]);
+                    let mut shards = lock(&self.groups[group]);
+                    batch.parts[group].run(batch, group, &mut shards, &mut outputs);
+                }
+                queue = lock(&self.queue);
+                queue.busy &= !groups;
+                // Whoever keeps the ledger next finds a block that nobody else has.
+                flight.left.fetch_sub(groups.count_ones(), Ordering::AcqRel);
                 drop(flight);
-                lock(&self.queue).busy &= !(1 << group);
             }
             Job::Ledger(flight) => {
                 if let Some(ledger) = lock(&self.ledger).as_mut() {
                     flight.take_in(ledger);
                 }
-                if let Some(mut flight) = Arc::into_inner(flight) {
-                    flight.batch.clear();
-                    lock(&self.spare).push(flight.batch);
+                let batch = Arc::into_inner(flight).map(|flight| flight.batch);
+                if let Some(mut batch) = batch {
+                    batch.clear();
+                    lock(&self.spare).push(batch);
                 }
-                lock(&self.queue).is_kept = false;
+                queue = lock(&self.queue);
+                queue.is_kept = false;
             }
         }
-        self.has_done.notify_one();
+        if queue.is_caller_waiting {
+            self.has_done.notify_one();
+        }
+        queue
     }
 
     /// What the thread with this number does until there is nothing more to do.
@@ -212,14 +231,12 @@ impl Shared {
         let mut queue = lock(&self.queue);
         loop {
             match queue.take(me) {
-                Some(job) => {
-                    drop(queue);
-                    self.run(job);
-                    queue = lock(&self.queue);
-                }
+                Some(job) => queue = self.run(queue, job),
                 None if queue.is_over => return,
                 None => {
+                    queue.waiting += 1;
                     queue = self.has_jobs.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    queue.waiting -= 1;
                 }
             }
         }
@@ -247,16 +264,35 @@ impl Queue {
         if has_events && self.keeper == me {
             return self.take_ledger(me);
         }
-        let free = |(_, group): &(Arc<Flight>, usize)| self.busy >> group & 1 == 0;
-        let own = self.jobs.iter().position(|job| free(job) && self.owners[job.1] == me);
-        if own.is_none() && has_events {
+        let own = self.owned[me];
+        if let Some(job) = self.take_groups(me, own, OWN_AT_ONCE) {
+            return Some(job);
+        }
+        if has_events {
             return self.take_ledger(me);
         }
-        let at = own.or_else(|| self.jobs.iter().position(free))?;
-        let (flight, group) = self.jobs.remove(at)?;
-        self.busy |= 1 << group;
-        self.owners[group] = me;
-        Some(Job::Group(flight, group))
+        self.take_groups(me, u32::MAX, OTHERS_AT_ONCE)
+    }
+
+    /// Some of the `wanted` groups of the oldest block that has any on which nobody works.
+    fn take_groups(&mut self, me: usize, wanted: u32, at_most: usize) -> Option<Job> {
+        let free = wanted & !self.busy;
+        let at = self.jobs.iter().position(|(_, left)| left & free != 0)?;
+        let (flight, left) = &mut self.jobs[at];
+        let mut rest = *left & free;
+        for _ in 0..at_most {
+            rest &= rest.wrapping_sub(1);
+        }
+        let taken = (*left & free) & !rest;
+        *left &= !taken;
+        let flight = Arc::clone(flight);
+        if *left == 0 {
+            self.jobs.remove(at);
+        }
+        self.busy |= taken;
+        self.owned.iter_mut().for_each(|owned| *owned &= !taken);
+        self.owned[me] |= taken;
+        Some(Job::Groups(flight, taken))
     }
 
     fn take_ledger(&mut self, me: usize) -> Option<Job> {
@@ -313,7 +349,7 @@ impl Crew {
         }
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {
-                owners: (0..count).map(|group| group % (helpers + 1)).collect(),
+                owned: vec![0; helpers + 1],
                 ..Queue::default()
             }),
             has_jobs: Condvar::new(),
@@ -372,14 +408,20 @@ impl Crew {
         let mut batch = std::mem::replace(&mut self.batch, next);
         (batch.now, batch.slice) = (now, slice);
         batch.start_ns = start_ns;
-        let jobs: Vec<usize> = (0..count).filter(|group| batch.parts[*group].shards != 0).collect();
-        let left = AtomicUsize::new(jobs.len());
+        let used = |group: &usize| batch.parts[*group].shards != 0;
+        let groups = (0..count).filter(used).fold(0_u32, |groups, group| groups | 1 << group);
+        let left = AtomicU32::new(groups.count_ones());
         let flight = Arc::new(Flight { batch, left });
         let mut queue = lock(&self.shared.queue);
-        queue.jobs.extend(jobs.into_iter().map(|group| (Arc::clone(&flight), group)));
+        if groups != 0 {
+            queue.jobs.push_back((Arc::clone(&flight), groups));
+        }
         queue.flights.push_back(flight);
+        let is_awaited = queue.waiting > 0;
         drop(queue);
-        self.shared.has_jobs.notify_all();
+        if is_awaited {
+            self.shared.has_jobs.notify_all();
+        }
         self.land(FLIGHTS_MAX);
     }
 
@@ -389,12 +431,14 @@ impl Crew {
         while queue.in_flight() > limit {
             assert!(!queue.is_broken, "a thread that worked on the capture panicked");
             queue = match queue.take(CALLER) {
-                Some(job) => {
-                    drop(queue);
-                    self.shared.run(job);
-                    lock(&self.shared.queue)
+                Some(job) => self.shared.run(queue, job),
+                None => {
+                    queue.is_caller_waiting = true;
+                    let done = self.shared.has_done.wait(queue);
+                    queue = done.unwrap_or_else(PoisonError::into_inner);
+                    queue.is_caller_waiting = false;
+                    queue
                 }
-                None => self.shared.has_done.wait(queue).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }

@@ -26,6 +26,9 @@ pub type Zone = Box<dyn Fn(LocalMinute) -> Option<i64> + Send>;
 /// Bytes of `YYYY-MM-DD HH:MM`.
 pub(crate) const MINUTE: usize = 16;
 
+/// Digits of the seconds since 1970, from 2001 to 2286.
+const SECOND: usize = 10;
+
 const SECOND_NS: i64 = 1_000_000_000;
 const DAY_NS: i64 = 86_400 * SECOND_NS;
 
@@ -62,10 +65,11 @@ pub(super) enum NoTime {
     NoSuchTime,
 }
 
-/// Reads stamps; remembers the minute and the time of day that it read last.
+/// Reads stamps; remembers the minute, the second since 1970 and the time of day that it read last.
 pub(super) struct Clock {
     zone: Zone,
     minute: ([u8; MINUTE], Option<i64>),
+    second: ([u8; SECOND], i64),
     /// When the day of times without a date began, in nanoseconds, and the last time of day.
     day: i64,
     last: Option<i64>,
@@ -75,11 +79,23 @@ impl Clock {
     /// `day` is when the day of times without a date began: seconds since 1970.
     pub(super) fn new(zone: Zone, day: i64) -> Self {
         let day = day.saturating_mul(SECOND_NS);
-        Self { zone, minute: ([0; MINUTE], None), day, last: None }
+        // No line has a line end in it.
+        Self { zone, minute: ([0; MINUTE], None), second: ([b'\n'; SECOND], 0), day, last: None }
     }
 
     /// Nanoseconds since 1970, and the line after the stamp and its space.
+    #[inline]
     pub(super) fn read<'a>(&mut self, line: &'a [u8]) -> Result<(i64, &'a [u8]), NoTime> {
+        if let Some((second, rest)) = line.split_first_chunk()
+            && *second == self.second.0
+            && let Some((part, rest)) = fraction(rest)
+        {
+            return Ok((self.second.1.saturating_add(part), rest));
+        }
+        self.read_anew(line)
+    }
+
+    fn read_anew<'a>(&mut self, line: &'a [u8]) -> Result<(i64, &'a [u8]), NoTime> {
         if line.get(4) == Some(&b'-') {
             let (minute, rest) = line.split_first_chunk::<MINUTE>().ok_or(NoTime::NoStamp)?;
             let (seconds, rest) = second(rest).ok_or(NoTime::NoStamp)?;
@@ -100,7 +116,11 @@ impl Clock {
         let (whole, rest) = digits(line, 12).ok_or(NoTime::NoStamp)?;
         let (part, rest) = fraction(rest).ok_or(NoTime::NoStamp)?;
         let at = i64::try_from(whole).ok().and_then(|whole| whole.checked_mul(SECOND_NS));
-        at.map(|at| (at.saturating_add(part), rest)).ok_or(NoTime::NoSuchTime)
+        let at = at.ok_or(NoTime::NoSuchTime)?;
+        if let Some((second, [b'.', ..])) = line.split_first_chunk() {
+            self.second = (*second, at);
+        }
+        Ok((at.saturating_add(part), rest))
     }
 
     fn begin_of(&mut self, text: &[u8; MINUTE]) -> Result<i64, NoTime> {

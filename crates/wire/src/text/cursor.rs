@@ -21,8 +21,8 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub(super) fn number(&mut self) -> Option<u32> {
         let (number, count) = digits(self.0);
-        let number = u32::try_from(number).ok().filter(|_| count > 0)?;
-        self.0 = &self.0[count..];
+        let Ok(number) = u32::try_from(number) else { return None };
+        self.0 = self.0.get(count..).filter(|_| count > 0)?;
         Some(number)
     }
 
@@ -51,24 +51,26 @@ impl<'a> Cursor<'a> {
 /// The number that `text` begins with, and how many digits it has. Of more than nineteen, the rest is not looked at.
 #[inline(always)]
 pub(super) fn digits(text: &[u8]) -> (u64, usize) {
-    match text.first_chunk().map(|eight| digits_of_eight(*eight)) {
-        Some((number, count)) if count < 8 => (number, count),
-        Some((number, _)) => long_digits(text, number),
-        None => more_digits(text, 0, 0),
-    }
+    let Some(eight) = text.first_chunk() else { return more_digits(text, 0, 0) };
+    let (number, count) = digits_of_eight(*eight);
+    if count < 8 { (number, count) } else { long_digits(text, number) }
 }
 
 /// The same when there are eight of them at least: clocks and absolute numbers have up to ten.
-#[inline]
+#[inline(always)]
 fn long_digits(text: &[u8], first: u64) -> (u64, usize) {
     const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
-    match text.get(8..).and_then(|rest| rest.first_chunk()).map(|next| digits_of_eight(*next)) {
-        Some((number, count)) if count < 8 => (first * POWERS[count] + number, 8 + count),
+    let Some(next) = text.get(8..).and_then(<[u8]>::first_chunk) else {
+        return more_digits(text, first, 8);
+    };
+    match digits_of_eight(*next) {
+        (number, count) if count < 8 => (first * POWERS[count] + number, 8 + count),
         _ => more_digits(text, first, 8),
     }
 }
 
 /// The same one by one, behind those that are known.
+#[cold]
 fn more_digits(text: &[u8], mut number: u64, mut count: usize) -> (u64, usize) {
     for byte in text.iter().take(DIGITS_MAX).skip(count) {
         let digit = byte.wrapping_sub(b'0');

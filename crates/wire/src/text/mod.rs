@@ -6,6 +6,7 @@
 
 mod clock;
 mod cursor;
+mod ends;
 mod lines;
 mod link;
 mod port_name;
@@ -20,6 +21,7 @@ pub use lines::{LINE_BYTES_MAX, Lines};
 
 use clock::{Clock, NoTime};
 use cursor::Cursor;
+use ends::{Ends, KnownEnds};
 use link::Head;
 use segment::Segment;
 use sequence::{Numbers, Sequences};
@@ -122,6 +124,7 @@ impl Names {
 pub struct TextReader {
     clock: Clock,
     names: Names,
+    ends: KnownEnds,
     sequences: Sequences,
     /// The first line of a packet by `-v`, whose addresses stand on the next.
     begun: Option<(i64, Head)>,
@@ -135,6 +138,7 @@ impl TextReader {
         Self {
             clock: Clock::new(zone, day),
             names: Names::default(),
+            ends: KnownEnds::new(),
             sequences: Sequences::new(seed),
             begun: None,
             skipped: [0; Skip::ALL.len()],
@@ -232,8 +236,8 @@ impl TextReader {
         sink: &mut impl FnMut(&Packet<'a>),
     ) -> Result<(), Skip> {
         let mut inside = 0;
-        let (from, to) = loop {
-            let ends = segment::addresses(&mut line);
+        let ends = loop {
+            let ends = self.ends.read(&mut line);
             let is_tunnel = line.0.starts_with(b"IP ") || line.0.starts_with(b"GREv");
             if !is_tunnel || inside == TUNNELS_MAX {
                 break ends?;
@@ -242,7 +246,9 @@ impl TextReader {
             inside += 1;
         };
         let segment = segment::read(line)?;
-        let numbers = self.sequences.of(from, to, segment.printed);
+        let Ends { from, to, place, .. } = ends;
+        let (from, to) = (*from, *to);
+        let numbers = self.sequences.of(from, to, place, segment.printed);
         let Numbers { seq, ack, ack_base } =
             numbers.unwrap_or(Numbers { seq: 0, ack: 0, ack_base: 0 });
         let Segment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =

@@ -16,7 +16,7 @@ use rustc_hash::FxSeededState;
 
 use crate::packet::{Endpoint, Flags};
 
-/// Conversations remembered at once, 64 bytes each. Those beyond have no sequence numbers.
+/// Conversations remembered at once, 100 bytes each. Those beyond have no sequence numbers.
 pub(super) const CONVERSATIONS_MAX: usize = 4 << 20;
 
 /// Relative numbers are below this, and absolute ones are near their base by less than this.
@@ -57,18 +57,30 @@ enum Style {
 
 /// All conversations of a text.
 pub(super) struct Sequences {
-    conversations: HashMap<(Endpoint, Endpoint), Conversation, FxSeededState>,
+    places: HashMap<(Endpoint, Endpoint), u32, FxSeededState>,
+    conversations: Vec<Conversation>,
     style: Style,
 }
 
+/// Which conversation two ends have; whoever has just asked knows it for the next time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place(Option<u32>);
+
 impl Sequences {
     pub(super) fn new(seed: usize) -> Self {
-        let conversations = HashMap::with_hasher(FxSeededState::with_seed(seed));
-        Self { conversations, style: Style::Unknown }
+        let places = HashMap::with_hasher(FxSeededState::with_seed(seed));
+        Self { places, conversations: Vec::new(), style: Style::Unknown }
     }
 
     /// The numbers of the next packet; `None` when text has none, or when there are too many conversations.
-    pub(super) fn of(&mut self, from: Endpoint, to: Endpoint, printed: Printed) -> Option<Numbers> {
+    #[inline]
+    pub(super) fn of(
+        &mut self,
+        from: Endpoint,
+        to: Endpoint,
+        place: &mut Place,
+        printed: Printed,
+    ) -> Option<Numbers> {
         if printed.seq.is_none() && printed.ack.is_none() {
             return None;
         }
@@ -76,15 +88,14 @@ impl Sequences {
             return Some(Numbers { seq: printed.seq?, ack: 0, ack_base: 0 });
         }
         let own = usize::from(from > to);
-        let key = if own == 0 { (from, to) } else { (to, from) };
-        let is_full = self.conversations.len() >= CONVERSATIONS_MAX;
-        let known = self.conversations.get_mut(&key);
-        let is_new = known.is_none() || printed.flags.has(Flags::SYN);
-        let conversation = match known {
-            Some(known) => known,
-            None if is_full => return None,
-            None => self.conversations.entry(key).or_default(),
+        let before = self.conversations.len();
+        let at = match place.0 {
+            Some(at) => at,
+            None => self.place(if own == 0 { (from, to) } else { (to, from) })?,
         };
+        place.0 = Some(at);
+        let is_new = self.conversations.len() > before || printed.flags.has(Flags::SYN);
+        let conversation = &mut self.conversations[at as usize];
         let base = if is_new {
             let ack = printed.ack.unwrap_or(0);
             conversation.base[own] = printed.seq.unwrap_or(0);
@@ -107,6 +118,20 @@ impl Sequences {
         }
         let ack_base = base[1 - own];
         Some(Numbers { seq, ack: printed.ack.unwrap_or(0).wrapping_add(ack_base), ack_base })
+    }
+
+    /// Where a conversation stands, made when there is room and none; the smaller end comes first.
+    fn place(&mut self, key: (Endpoint, Endpoint)) -> Option<u32> {
+        if let Some(at) = self.places.get(&key) {
+            return Some(*at);
+        }
+        if self.conversations.len() >= CONVERSATIONS_MAX {
+            return None;
+        }
+        let at = u32::try_from(self.conversations.len()).ok()?;
+        self.conversations.push(Conversation::default());
+        self.places.insert(key, at);
+        Some(at)
     }
 }
 
@@ -144,7 +169,9 @@ mod tests {
     }
 
     fn of(all: &mut Sequences, ports: (u16, u16), printed: Printed) -> (u32, u32) {
-        let numbers = all.of(end(ports.0), end(ports.1), printed).expect("it has numbers");
+        let (from, to) = (end(ports.0), end(ports.1));
+        let mut place = Place::default();
+        let numbers = all.of(from, to, &mut place, printed).expect("it has numbers");
         (numbers.seq, numbers.ack)
     }
 
@@ -207,6 +234,6 @@ mod tests {
             of(&mut all, (9, 80), printed(Flags::ACK, Some(100), Some(8), 1)),
             (500_000_100, 900_000_007)
         );
-        assert_eq!(all.of(end(1), end(2), Printed::default()), None);
+        assert_eq!(all.of(end(1), end(2), &mut Place::default(), Printed::default()), None);
     }
 }
