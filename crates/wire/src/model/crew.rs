@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::vec::Drain;
 
 use super::SHARDS;
-use super::entry::Entry;
+use super::entry::{Entry, Rare, Spot};
 use super::event::{Ask, Closed, Done, Out, Told};
 use super::gate::Pass;
 use super::ledger::Ledger;
@@ -102,6 +102,8 @@ struct Batch {
     /// The shard of each packet.
     order: Vec<u8>,
     now: i64,
+    /// The slice of the first packet, and that of the last.
+    first_slice: u32,
     slice: u32,
     start_ns: i64,
 }
@@ -110,6 +112,7 @@ struct Batch {
 #[derive(Default)]
 struct Part {
     entries: Vec<Entry>,
+    rares: Vec<Rare>,
     /// Where payloads are that the reader has in buffers of its own, and what had to be copied.
     buffers: Vec<Arc<Vec<u8>>>,
     bytes: Vec<u8>,
@@ -134,6 +137,7 @@ impl Batch {
         self.order.clear();
         for part in &mut self.parts {
             part.entries.clear();
+            part.rares.clear();
             part.bytes.clear();
             part.buffers.clear();
             part.shards = 0;
@@ -175,7 +179,9 @@ impl Part {
             let from = entry.offset as usize;
             let payload = &buffer[from..from + entry.captured()];
             let shard = &mut shards[entry.shard() / step];
-            shard.packet(entry.at, &entry.packet(payload), entry.pass(), batch.start_ns);
+            let packet = entry.packet(payload, &self.rares);
+            let pass = entry.pass(batch.first_slice, &self.rares);
+            shard.packet(entry.at(), &packet, pass, batch.start_ns);
         }
         let numbers = (group..).step_by(step);
         for ((number, shard), output) in numbers.zip(shards).zip(outputs) {
@@ -388,7 +394,10 @@ impl Crew {
         pass: Pass,
         buffer: Option<&Arc<Vec<u8>>>,
     ) {
-        let Batch { parts, order, .. } = &mut self.batch;
+        let Batch { parts, order, first_slice, .. } = &mut self.batch;
+        if order.is_empty() {
+            *first_slice = pass.slice;
+        }
         let count = parts.len();
         let part = &mut parts[shard % count];
         part.shards |= 1 << shard;
@@ -396,7 +405,8 @@ impl Crew {
         let at = u32::try_from(order.len()).expect("blocks are smaller");
         let number = u8::try_from(shard).expect("there are few shards");
         order.push(number);
-        let mut entry = Entry::new(packet, pass, at, number);
+        let spot = Spot { at, shard: number, slice: *first_slice };
+        let mut entry = Entry::new(packet, pass, spot, &mut part.rares);
         (entry.buffer, entry.offset) = (buffer, offset);
         part.entries.push(entry);
     }
