@@ -132,6 +132,14 @@ impl Rule {
         self.when.iter().map(|sql| at(sql, now)).chain([self.sql_at(now)]).collect()
     }
 
+    /// Where to look next for a finding with these evidence rows: its columns are filled in.
+    pub fn look_at_of(&self, evidence: &[crate::Row]) -> String {
+        match evidence.first() {
+            Some(row) => crate::template::render(&self.look_at, row),
+            None => self.look_at.clone(),
+        }
+    }
+
     /// The chart's query at `now` for a finding with these evidence rows, or `None` without a chart.
     pub fn chart_sql_at(&self, now: Micros, evidence: &[crate::Row]) -> Option<String> {
         let chart = self.chart.as_ref()?;

@@ -128,7 +128,7 @@ fn add_rule(app: &Shared, finding: &mut Map<String, Value>) {
         let sql = rule.chart_sql_at(at, &evidence)?;
         Some(json!({"sql": sql, "title": chart.title, "unit": chart.unit}))
     });
-    finding.insert("look_at".into(), rule.look_at.clone().into());
+    finding.insert("look_at".into(), rule.look_at_of(&evidence).into());
     finding.insert("silent_when".into(), rule.silent_when.clone().into());
     finding.insert("source".into(), rule.source.clone().into());
     finding.insert("sql".into(), rule.sql_at(at).into());

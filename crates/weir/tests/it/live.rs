@@ -1,8 +1,13 @@
 //! The live tap against a real nginx and real visitors: nothing twice, nothing missing, and what is missing is said.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -234,6 +239,58 @@ fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
         let again = super::harness::weir(&["capture", "1s", "-i", "lo", "--out", path]);
         assert!(text(&again.stderr).contains("--out"), "what exists is not written over");
     }
+}
+
+/// Forty visitors who all ask at once, then pause, again and again until the end; their connections stay.
+fn bursts(netns: &Netns, is_ended: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let is_ended = Arc::clone(is_ended);
+    netns.spawn(move || {
+        let connect = |_| TcpStream::connect("127.0.0.1:8080").expect("nginx listens");
+        let mut visitors: Vec<TcpStream> = (0..40).map(connect).collect();
+        let mut answer = [0; 4096];
+        while !is_ended.load(Ordering::Relaxed) {
+            for visitor in &mut visitors {
+                visitor.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+            }
+            for visitor in &mut visitors {
+                // The answer is one segment.
+                assert!(visitor.read(&mut answer).expect("nginx answers") > 0);
+            }
+            super::harness::pause(Duration::from_secs(1));
+        }
+    })
+}
+
+/// The command that a finding names makes a file that shows the same, although its connections are older than the file
+/// and it holds headers only.
+#[test]
+fn a_finding_names_the_command_whose_file_proves_it() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let Some(scene) = Scene::set("live-jag") else { return };
+    let weir = scene.watch("lo");
+    let is_ended = Arc::new(AtomicBool::new(false));
+    let visitors = bursts(&scene.server, &is_ended);
+    let finding = wait_for("wire.jagged_arrivals", PATIENCE, || {
+        let open = weir.findings("wire.jagged_arrivals").into_iter();
+        open.into_iter().find(|finding| finding["state"] == "firing")
+    });
+    assert_eq!(finding["subject"], "those who send before port 8080 of testhost");
+    let id = finding["finding_id"].as_str().expect("it has one");
+    let whole = weir.get(&format!("/api/findings/{id}"));
+    let look_at = whole["look_at"].as_str().expect("text");
+    let command = look_at.split('`').find(|part| part.starts_with("weir capture"));
+    assert_eq!(command, Some("weir capture 10s --port 8080"), "{look_at}");
+    let file = scene.dir.path().join("proof.pcapng");
+    let path = file.to_str().expect("text");
+    let place = format!("{}/lo", scene.server.name);
+    let args = ["capture", "10s", "--port", "8080", "-i", &place, "--out", path];
+    let output = super::harness::weir(&args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    is_ended.store(true, Ordering::Relaxed);
+    visitors.join().expect("no visitor failed");
+    let wire = super::harness::weir(&["wire", path, "--slice", "100ms", "--format", "json"]);
+    let answer: Value = serde_json::from_slice(&wire.stdout).expect("an object");
+    assert_eq!(answer["verdict"], "sender_bursts", "{}", answer["why"]);
 }
 
 #[test]

@@ -354,10 +354,7 @@ impl Crew {
             groups[number % count].push(shard);
         }
         let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue {
-                owned: vec![0; helpers + 1],
-                ..Queue::default()
-            }),
+            queue: Mutex::new(Queue { owned: vec![0; helpers + 1], ..Queue::default() }),
             has_jobs: Condvar::new(),
             has_done: Condvar::new(),
             groups: groups.into_iter().map(Mutex::new).collect(),

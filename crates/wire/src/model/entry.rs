@@ -63,6 +63,7 @@ const SENDER_READABLE: u16 = 64;
 const RECEIVER_READABLE: u16 = 128;
 const IS_IN: u16 = 256;
 const IS_OUT: u16 = 512;
+const IS_MUTE: u16 = 1024;
 
 /// The upper bits of an IPv4 address that is mapped into IPv6.
 const MAPPED: u128 = 0xffff_0000_0000;
@@ -108,6 +109,7 @@ impl Entry {
                 | bit(pass.is_from_server, IS_FROM_SERVER)
                 | bit(pass.is_readable[0], SENDER_READABLE)
                 | bit(pass.is_readable[1], RECEIVER_READABLE)
+                | bit(pass.is_mute, IS_MUTE)
                 | bit(packet.direction == Direction::In, IS_IN)
                 | bit(packet.direction == Direction::Out, IS_OUT),
             at: u16::try_from(spot.at).expect("blocks are smaller"),
@@ -196,6 +198,7 @@ impl Entry {
             slice: self.rare(rares).map_or(slice, |rare| rare.slice),
             is_from_server: self.has(IS_FROM_SERVER),
             is_readable: [self.has(SENDER_READABLE), self.has(RECEIVER_READABLE)],
+            is_mute: self.has(IS_MUTE),
         }
     }
 }
@@ -262,6 +265,7 @@ mod tests {
                 slice: u.arbitrary()?,
                 is_from_server: u.arbitrary()?,
                 is_readable: u.arbitrary()?,
+                is_mute: u.arbitrary()?,
             };
             let slice = if u.arbitrary()? { pass.slice } else { u.arbitrary()? };
             let mut rares = Vec::new();

@@ -21,6 +21,8 @@ pub(crate) struct Pass {
     pub(crate) is_from_server: bool,
     /// Whether readable requests were seen at the port of the sender, and of the receiver.
     pub(crate) is_readable: [bool; 2],
+    /// Whether headers are all that the capture has.
+    pub(crate) is_mute: bool,
 }
 
 pub(crate) struct Gate {
@@ -39,7 +41,13 @@ pub(crate) struct Gate {
     /// Ports at which something answers, and those where requests are readable.
     answering: Ports,
     readable: Ports,
+    /// Packets whose payload was not captured, until there is one whose is.
+    mute: u32,
+    has_payload: bool,
 }
+
+/// So many packets without a byte of their payload, and none with, are those of a capture of headers.
+const MUTE_PACKETS: u32 = 32;
 
 /// A set of ports.
 struct Ports(Box<[u64; 1024]>);
@@ -95,6 +103,8 @@ impl Gate {
             servers: HashSet::default(),
             answering: Ports::new(),
             readable: Ports::new(),
+            mute: 0,
+            has_payload: false,
         }
     }
 
@@ -119,7 +129,12 @@ impl Gate {
             self.learn_language(packet, is_from_server);
             is_readable = readable(self);
         }
-        Some(Pass { slice: self.slice, is_from_server, is_readable })
+        if !self.has_payload && packet.payload_length > 0 {
+            self.has_payload = !packet.payload.is_empty();
+            self.mute = self.mute.saturating_add(1);
+        }
+        let is_mute = !self.has_payload && self.mute > MUTE_PACKETS;
+        Some(Pass { slice: self.slice, is_from_server, is_readable, is_mute })
     }
 
     fn is_asked_for(&self, packet: &Packet<'_>) -> bool {

@@ -52,8 +52,9 @@ pub(super) fn greet(
             }
         }
         None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
-        // In the middle of a connection this may be anybody's body.
+        // In the middle of a connection this may be anybody's body; without payload nobody ever will tell.
         None if !is_whole
+            && !(world.pass.is_mute && bytes.is_empty())
             && (is_http_port(connection, world, side)
                 || database::has_port(connection.server().port)) => {}
         None => connection.protocol = Protocol::Opaque,

@@ -247,3 +247,22 @@ fn an_answer_to_half_a_command_ends_its_request_once() {
     let commands: Vec<_> = rows.databases.iter().map(|(command, _)| command.as_str()).collect();
     assert_eq!(commands, ["", "INFO"]);
 }
+
+#[test]
+fn headers_alone_of_a_connection_that_is_older_than_the_capture_are_requests_by_turn() {
+    let mut play = Play::default();
+    let line = &mut play.line(80);
+    for at in 0..50 {
+        play.exchange(line, 1000 * at, "/a", 200);
+    }
+    for packet in &mut play.packets {
+        packet.captured = 0;
+    }
+    let (report, _) = play.run(Options::default());
+    let tier = &report.tiers[0];
+    // It takes 32 packets with payload to see that none of it was captured.
+    assert!((32..=34).contains(&tier.requests), "{}", tier.requests);
+    assert_eq!(tier.requests, tier.responses);
+    let think = tier.think.expect("requests were answered");
+    assert!((199_000..=202_000).contains(&think.p50), "{think:?}");
+}
