@@ -24,6 +24,7 @@ mod searchable;
 mod tail_many;
 mod weir;
 mod wire;
+mod wire_threads;
 
 use std::path::PathBuf;
 use std::time::Duration;

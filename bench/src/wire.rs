@@ -4,16 +4,15 @@
 //! memory. tshark keeps the state of all packets, so it gets the first 300,000.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
-use crate::caches::round_trip_ns;
 use crate::capture::{self, Format, Link, Recipe, Story};
-use crate::{meter, report};
+use crate::{meter, report, wire_threads};
 
 /// Packets that tshark gets.
 const TSHARK_PACKETS: u32 = 300_000;
@@ -31,17 +30,24 @@ pub(crate) fn run(seconds: u32, runs: u32) -> anyhow::Result<()> {
         "`weir wire FILE --format json`: the full model, with connections, requests, slices and verdicts. Medians \
          of {runs} runs: CPU-seconds of user and system, and seconds on the clock; the capture is in the page cache."
     ));
+    let text = dir.path().join("bulk.nn.txt");
+    let mut files = Vec::new();
     for story in [Story::Bulk, Story::Churn] {
         let path = dir.path().join(format!("{}.pcap", story.as_str()));
         let rate = if story == Story::Bulk { 20_000 } else { 5_000 };
         let packets = make(&path, Recipe { seconds, rate, ..Recipe::of(story) })?;
         measure(&mut page, story, &path, packets, runs)?;
+        files.push((format!("`{}`", story.as_str()), path.clone(), packets));
         if story == Story::Bulk {
             text_of(&mut page, &path, packets, runs)?;
             piped(&mut page, &path)?;
+            files.push(("text of `bulk`, `-nn -tt`".to_owned(), text.clone(), packets));
         }
     }
     flows(&mut page)?;
+    let start = median(runs.max(3), &weir(), &["wire", first_packet(dir.path())?.as_str()])?.wall;
+    wire_threads::measure(&mut page, &weir(), &files)?;
+    page.text(&format!("Of each run of weir {:.0} ms are its start and its end: a capture of one packet takes so long.", start * 1e3));
     page.text(
         "Bars: 4 million packets/s and 1 GB/s of file per core on keep-alive traffic (`bulk`); two threads 1.7 times as fast \
          as one; 5 million lines of text/s; 400 bytes a live connection; bounded memory on 10 GB.",
@@ -63,7 +69,7 @@ fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> a
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for style in ["-nnq", "-nn"] {
-        let text = path.with_extension("txt");
+        let text = path.with_extension(format!("{}.txt", &style[1..]));
         let file = path.to_str().context("paths of temporary files are text")?;
         let status = Command::new("tcpdump")
             .args([style, "-tt", "-r", file])
@@ -91,6 +97,23 @@ fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> a
     page.text("### tcpdump's text of `bulk` through the full model");
     page.table(&rows);
     Ok(())
+}
+
+/// A capture of the first packet of `bulk`.
+fn first_packet(dir: &Path) -> anyhow::Result<String> {
+    let capture = File::open(dir.join("bulk.pcap"))?;
+    let path = dir.join("one.pcap");
+    let mut begin = Vec::new();
+    capture.take(PCAP_HEADER_BYTES as u64 + 16).read_to_end(&mut begin)?;
+    let length = begin.get(PCAP_HEADER_BYTES + 8..).and_then(<[u8]>::first_chunk);
+    let length = u32::from_le_bytes(*length.context("a capture has a packet")?);
+    let mut whole = Vec::new();
+    let bytes = begin.len() as u64 + u64::from(length);
+    File::open(dir.join("bulk.pcap"))?.take(bytes).read_to_end(&mut whole)?;
+    std::fs::write(&path, whole)?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|_| anyhow::anyhow!("paths of temporary files are text"))
 }
 
 /// The same capture again and again through a pipe: memory must not grow with what was read.
@@ -221,7 +244,8 @@ fn tools(file: &str, packets: u64) -> [Tool; 6] {
         weir("weir wire, two threads", "--format json --threads 2"),
         weir("weir wire, rows of connections", "--format csv --table tcp_conn --threads 1"),
         (tcpdump.0, tcpdump.1.to_owned(), tcpdump.2, packets),
-        ("tcptrace (`-q`)", "tcptrace".to_owned(), format!("-q {file}"), packets),
+        // With `-n` it asks no name server.
+        ("tcptrace (`-n -q`)", "tcptrace".to_owned(), format!("-n -q {file}"), packets),
         ("tshark, fields of responses", "tshark".to_owned(), tshark, few_packets),
     ]
 }
@@ -248,7 +272,6 @@ fn measure(
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let mut weir_cost = None;
-    let apart = round_trip_ns();
     for (name, program, args, packets) in tools(file, packets) {
         // Paths of temporary files have no spaces.
         let args: Vec<&str> = args.split(' ').collect();
@@ -276,12 +299,6 @@ fn measure(
     }
     page.text(&format!("### `{}`: {packets} packets, {} MiB", story.as_str(), bytes >> 20));
     page.table(&rows);
-    if let Some(ns) = apart {
-        page.text(&format!(
-            "A cache line went from one processor to the other and back in {ns:.0} ns when this began: about 60 when they \
-             share a cache; where it is several times as much, a second thread is worth little."
-        ));
-    }
     Ok(())
 }
 
