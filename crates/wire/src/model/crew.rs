@@ -9,19 +9,16 @@
 //! them from another's costs more than the work. Blocks in flight are bounded: the caller waits when there are too many.
 
 use std::collections::VecDeque;
-use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::vec::Drain;
 
 use super::SHARDS;
 use super::entry::{Entry, Rare, Spot};
-use super::event::{Ask, Closed, Done, Out, Told};
 use super::gate::Pass;
 use super::ledger::Ledger;
-use super::shard::{AT_END, Shard};
-use super::slice::Slice;
+use super::output::{Output, tell_block};
+use super::shard::Shard;
 use crate::packet::Packet;
 
 /// Blocks that are worked on at once.
@@ -118,13 +115,6 @@ struct Part {
     bytes: Vec<u8>,
     /// One bit for each shard that has a packet in it.
     shards: u32,
-}
-
-/// What came of a shard; its room is used again.
-#[derive(Default)]
-struct Output {
-    out: Out,
-    slices: Vec<(u16, u32, Box<Slice>)>,
 }
 
 /// A panic of another thread is passed on where the job is missed; a lock alone is always whole.
@@ -321,24 +311,8 @@ impl Flight {
         for (number, output) in outputs.iter_mut().enumerate() {
             *output = std::mem::take(&mut lock(&batch.outputs[number % step])[number / step]);
         }
-        ledger.start_ns = batch.start_ns;
-        let mut readers = outputs.each_mut().map(Reader::new);
-        let mut next_at = readers.each_ref().map(Reader::next_at);
-        for (at, number) in (0..).zip(&batch.order) {
-            let number = usize::from(*number) % SHARDS;
-            if next_at[number] == at {
-                next_at[number] = readers[number].tell(ledger, number, at);
-            }
-        }
-        for (number, mut reader) in readers.into_iter().enumerate() {
-            ledger.slice = batch.slice;
-            reader.tell(ledger, number, AT_END);
-            ledger.add_slices(number, reader.slices.drain(..));
-        }
-        ledger.end_block(batch.slice);
-        for (number, mut output) in outputs.into_iter().enumerate() {
-            output.out.events.clear();
-            output.out.text.clear();
+        tell_block(ledger, &batch.order, &mut outputs, batch.start_ns, batch.slice);
+        for (number, output) in outputs.into_iter().enumerate() {
             lock(&batch.outputs[number % step])[number / step] = output;
         }
     }
@@ -482,45 +456,5 @@ impl Drop for Crew {
         queue.flights.clear();
         drop(queue);
         self.stop();
-    }
-}
-
-/// Reads one shard's events of a block, packet by packet.
-struct Reader<'a> {
-    events: slice::Iter<'a, Told>,
-    asks: Drain<'a, Ask>,
-    dones: Drain<'a, Done>,
-    closed: Drain<'a, Closed>,
-    text: &'a [u8],
-    slices: &'a mut Vec<(u16, u32, Box<Slice>)>,
-}
-
-impl<'a> Reader<'a> {
-    fn new(output: &'a mut Output) -> Self {
-        let Output { out: Out { events, asks, dones, closed, text }, slices } = output;
-        let (asks, dones, closed) = (asks.drain(..), dones.drain(..), closed.drain(..));
-        Self { events: events.iter(), asks, dones, closed, text, slices }
-    }
-
-    /// The packet that the next event belongs to.
-    fn next_at(&self) -> u32 {
-        self.events.as_slice().first().map_or(AT_END, |told| told.at)
-    }
-
-    /// Takes in the events of the packet `at`; which packet the next one belongs to.
-    #[inline]
-    fn tell(&mut self, ledger: &mut Ledger, shard: usize, at: u32) -> u32 {
-        let Self { events, asks, dones, closed, text, .. } = self;
-        while let Some(told) = events.as_slice().first() {
-            if told.at != at {
-                return told.at;
-            }
-            if at != AT_END {
-                ledger.slice = told.slice;
-            }
-            ledger.event(shard, told.event, asks, dones, closed, text);
-            events.next();
-        }
-        AT_END
     }
 }

@@ -15,6 +15,7 @@ mod event;
 mod exchange;
 mod gate;
 mod ledger;
+mod output;
 mod pair;
 mod ripe;
 mod seen;
