@@ -158,7 +158,7 @@ const SCALES: [i64; 10] =
     [0, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
 
 /// `.fraction ` in nanoseconds.
-#[inline]
+#[inline(always)]
 fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let (part, rest) = digits(text.strip_prefix(b".")?, 9)?;
     let count = text.len() - 1 - rest.len();
@@ -172,7 +172,7 @@ fn pair(tens: u8, ones: u8) -> Option<i64> {
 }
 
 /// A number of at most `most` digits.
-#[inline]
+#[inline(always)]
 fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
     let (number, count) = cursor::digits(text);
     (1..=most).contains(&count).then(|| (number, &text[count..]))
