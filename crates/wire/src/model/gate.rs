@@ -129,7 +129,8 @@ impl Gate {
             self.learn_language(packet, is_from_server);
             is_readable = readable(self);
         }
-        if !self.has_payload && packet.payload_length > 0 {
+        // `tcpdump -q` has no payload either, but not enough beside it to tell turns.
+        if !self.has_payload && packet.payload_length > 0 && packet.is_sequence_known {
             self.has_payload = !packet.payload.is_empty();
             self.mute = self.mute.saturating_add(1);
         }
