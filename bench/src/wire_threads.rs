@@ -15,7 +15,7 @@ use crate::{meter, report};
 
 /// Each kind runs so often that it takes so long.
 const SECONDS_EACH: f64 = 5.0;
-const ROUNDS_MAX: u32 = 40;
+const ROUNDS_MAX: usize = 40;
 
 /// Seconds on the clock of one round, and the state of the processors before it.
 struct Round {
@@ -77,7 +77,7 @@ fn row(
 ) -> anyhow::Result<Vec<String>> {
     let mut rounds = Vec::new();
     let mut spent = [0.0_f64; 2];
-    while (rounds.len() as u32) < ROUNDS_MAX && spent.iter().any(|spent| *spent < SECONDS_EACH) {
+    while rounds.len() < ROUNDS_MAX && spent.iter().any(|spent| *spent < SECONDS_EACH) {
         let round = round(page, weir, path)?;
         spent = [spent[0] + round.one, spent[1] + round.two];
         rounds.push(round);

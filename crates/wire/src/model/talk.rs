@@ -40,6 +40,9 @@ pub(super) fn greet(
     let found = speaker.map(|speaker| (Protocol::Http, speaker)).or_else(|| {
         database::recognise(bytes, packet.payload_length, connection.server().port, side)
     });
+    let may_tell = !bytes.is_empty() || !world.pass.is_mute;
+    let has_known_port =
+        is_http_port(connection, world, side) || database::has_port(connection.server().port);
     match found {
         Some((protocol, speaker)) => {
             connection.protocol = protocol;
@@ -53,10 +56,7 @@ pub(super) fn greet(
         }
         None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
         // In the middle of a connection this may be anybody's body; without payload nobody ever will tell.
-        None if !is_whole
-            && !(world.pass.is_mute && bytes.is_empty())
-            && (is_http_port(connection, world, side)
-                || database::has_port(connection.server().port)) => {}
+        None if !is_whole && may_tell && has_known_port => {}
         None => connection.protocol = Protocol::Opaque,
     }
 }
