@@ -69,6 +69,7 @@ const FOR_TESTS: &[Package] = &[
         "postgresql",
         "its requests on the wire, counted by pgbench",
     ),
+    package("postgresql-client", &["psql"], "asks weir over PostgreSQL's protocol"),
     daemon("mariadb-server", &["mariadbd"], "mariadb", "its requests on the wire, and its own log"),
     package("mariadb-client", &["mariadb-slap"], "asks that MariaDB"),
     daemon("redis-server", &["redis-server"], "redis-server", "its requests on the wire"),

@@ -53,7 +53,15 @@ impl Directory {
     }
 }
 
+/// In a directory that a restore has not finished.
+pub(crate) const RESTORING: &str = "RESTORING";
+
 fn check_version(root: &Path) -> Result<(), StoreError> {
+    if root.join(RESTORING).exists() {
+        let text = format!("cannot open `{}`: a restore into it did not end", root.display());
+        return Err(StoreError::new(ErrorKind::Corrupt, text)
+            .with_hint("run `weir restore` again, which goes on in the same directory"));
+    }
     let path = root.join("VERSION");
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,

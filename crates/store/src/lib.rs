@@ -1,6 +1,7 @@
 //! Keeps rows, answers SQL: write-ahead log, hot rows, Parquet, manifest.
 
 mod adapt;
+mod backup;
 mod compaction;
 mod condition;
 mod copies;
@@ -23,6 +24,7 @@ mod objects;
 mod options;
 mod parquet_file;
 mod per_value;
+mod postgres;
 mod query;
 mod repair;
 mod retention;
@@ -37,6 +39,9 @@ mod unordered_groups;
 mod wal;
 mod writer;
 
+pub use backup::{
+    BackedUp, BackupSnapshot, Restored, Verified, backup, backup_snapshots, restore, verify_backup,
+};
 pub use copies::CopyOptions;
 pub use copy::Copy;
 pub use error::{ErrorKind, StoreError};
@@ -45,6 +50,7 @@ pub use inspect::{Inspection, TableCost, inspect};
 pub use objects::{Bucket, BucketOptions, parquet_file};
 pub use options::{Asker, QueryLimits, Retention, StoreOptions};
 pub use parquet_file::{ParquetFile, write_parquet};
+pub use postgres::Described;
 pub use query::QueryResult;
 pub use repair::{Mended, repair};
 pub use stats::StoreStats;

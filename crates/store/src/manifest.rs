@@ -158,6 +158,30 @@ impl Manifest {
         load().map_err(|error| self.fail(&error))
     }
 
+    /// Writes a copy as of now into a new file.
+    ///
+    /// # Errors
+    /// `Full`, `Io`.
+    pub(crate) fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
+        let copied = self.connection.execute("VACUUM INTO ?1", [path.to_string_lossy()]);
+        copied.map(drop).map_err(|error| fail(&error, path))
+    }
+
+    /// Takes files out of a copy that were to be deleted where it was made.
+    ///
+    /// # Errors
+    /// `Full`, `Io`, `Corrupt`.
+    pub(crate) fn forget_removed(path: &Path) -> Result<(), StoreError> {
+        let forget = || {
+            let connection = Connection::open(path)?;
+            connection.pragma_update(None, "journal_mode", "DELETE")?;
+            connection.execute_batch(
+                "BEGIN; DELETE FROM gc_queue; DELETE FROM data_file WHERE end_snapshot IS NOT NULL; COMMIT;",
+            )
+        };
+        forget().map_err(|error| fail(&error, path))
+    }
+
     fn live_files(&self) -> rusqlite::Result<Vec<Arc<DataFile>>> {
         let version: i64 =
             self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;

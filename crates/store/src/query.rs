@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider};
 use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, TableProvider};
@@ -24,6 +24,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
@@ -44,6 +45,7 @@ use crate::inspect::{Inspection, Look};
 use crate::manifest::DataFile;
 use crate::newest_first::NewestFirst;
 use crate::options::{Asker, QueryLimits, StoreOptions};
+use crate::postgres::{self, Described, Postgres};
 use crate::table_provider::{FileAccess, Part, StoreTable, scan_files, sort_order};
 use crate::unordered_groups::UnorderedGroups;
 
@@ -73,6 +75,7 @@ pub(crate) struct QueryEngine {
     template: SessionState,
     /// The same in one piece: rules' queries are small and many, and dealing them out costs more than it gives.
     rules_template: SessionState,
+    postgres: Postgres,
     files: Option<FileAccess>,
     clock: Arc<dyn Clock>,
     future: Duration,
@@ -97,7 +100,8 @@ impl QueryEngine {
         let mut rules_template = template.clone();
         rules_template.config_mut().options_mut().execution.target_partitions = 1;
         let future = options.future;
-        Ok(Self { classes, template, rules_template, files, clock, future, ended })
+        let postgres = Postgres::default();
+        Ok(Self { classes, template, rules_template, postgres, files, clock, future, ended })
     }
 
     /// What tables show now.
@@ -134,31 +138,46 @@ impl QueryEngine {
         merge.execute(0, self.template.task_ctx())
     }
 
-    /// Runs `sql` over `view` for `user`. Dropping the future stops the query.
+    /// Runs a question over `view` for `user`. Dropping the future stops the query.
     pub(crate) async fn query(
         &self,
         view: View,
         user: &str,
-        sql: &str,
+        question: Question<'_>,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
         let usage = Usage::new(limits);
-        let running = Running::start(&self.ended, &usage, self.clock.now(), user, sql);
-        let outcome = self.answer(view, sql, &running).await;
+        let running = Running::start(&self.ended, &usage, self.clock.now(), user, question.sql);
+        let outcome = self.answer(view, question, &running).await;
         running.end(&outcome);
         outcome
+    }
+
+    /// What a statement of PostgreSQL's clients wants and gives.
+    pub(crate) async fn describe(
+        &self,
+        view: View,
+        sql: &str,
+        known: &[Option<DataType>],
+        limits: QueryLimits,
+    ) -> Result<Described, StoreError> {
+        let usage = Usage::new(limits);
+        let Guarded { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
+        let session = self.session(view, env, &usage, Some(Vec::new()));
+        let described = postgres::describe(&session.state, sql, known).await;
+        described.map_err(|error| session.tell(&error, sql, &usage))
     }
 
     async fn answer(
         &self,
         view: View,
-        sql: &str,
+        question: Question<'_>,
         running: &Running,
     ) -> Result<QueryResult, StoreError> {
         let usage = Arc::clone(&running.usage);
         let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
-        let session = self.session(view, env, &usage);
-        let (sql, own_usage) = (sql.to_owned(), Arc::clone(&usage));
+        let session = self.session(view, env, &usage, question.parameters);
+        let (sql, own_usage) = (question.sql.to_owned(), Arc::clone(&usage));
         let work = async move { session.run(&sql, &own_usage).await };
         let work = tokio::time::timeout(usage.limits.timeout, work);
         let work = Metered::new(work, Arc::clone(&usage));
@@ -216,31 +235,48 @@ impl QueryEngine {
 
     /// Made by hand and not by DataFusion's builders, which register every function anew: a fifth of the time of a
     /// rule's condition.
-    fn session(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage) -> Session {
+    fn session(
+        &self,
+        view: View,
+        env: Arc<RuntimeEnv>,
+        usage: &Usage,
+        parameters: Option<Vec<ScalarValue>>,
+    ) -> Session {
         let catalog = MemoryCatalogProvider::new();
         for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
             let horizon = Horizon { side, ..self.horizon() };
             let tables = Tables { view: view.clone(), files: self.files.clone(), horizon };
             catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
         }
+        let mut state = match (usage.limits.asker, &parameters) {
+            (Asker::Rule, _) => self.rules_template.clone(),
+            (Asker::User, None) => self.template.clone(),
+            (Asker::User, Some(_)) => {
+                postgres::add_namespaces(&catalog);
+                self.postgres.state(&self.template)
+            }
+        };
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
-        let template = match usage.limits.asker {
-            Asker::User => &self.template,
-            Asker::Rule => &self.rules_template,
-        };
-        let mut state = template.clone();
         state.register_catalog_list(Arc::new(catalogs));
         state.mark_start_execution();
         reserve_for_merging(&mut state, usage.limits.memory_bytes);
-        Session { state, env }
+        Session { state, env, parameters }
     }
+}
+
+/// What is asked, and in which way of speaking.
+pub(crate) struct Question<'a> {
+    pub(crate) sql: &'a str,
+    /// `None` for weir's own SQL; parameters when it is a client of PostgreSQL that asks.
+    pub(crate) parameters: Option<Vec<ScalarValue>>,
 }
 
 /// One query's view of the tables, with its memory and disk.
 struct Session {
     state: SessionState,
     env: Arc<RuntimeEnv>,
+    parameters: Option<Vec<ScalarValue>>,
 }
 
 /// All tables of one view; what a query does not name costs nothing.
@@ -359,10 +395,7 @@ type Answer = (SchemaRef, Vec<RecordBatch>, bool);
 
 impl Session {
     async fn run(&self, sql: &str, usage: &Usage) -> Result<Answer, StoreError> {
-        let told = |error: DataFusionError| {
-            let context = || SessionContext::new_with_state(self.state.clone());
-            usage.limit_behind(&error).unwrap_or_else(|| explain(&error, sql, &context()))
-        };
+        let told = |error: DataFusionError| self.tell(&error, sql, usage);
         let mut stream = self.stream(sql).await.map_err(told)?;
         let schema = stream.schema();
         let (mut batches, mut left, mut bytes) = (Vec::new(), usage.limits.rows, 0);
@@ -384,8 +417,16 @@ impl Session {
         Ok((schema, batches, false))
     }
 
+    fn tell(&self, error: &DataFusionError, sql: &str, usage: &Usage) -> StoreError {
+        let context = || SessionContext::new_with_state(self.state.clone());
+        usage.limit_behind(error).unwrap_or_else(|| explain(error, sql, &context()))
+    }
+
     async fn stream(&self, sql: &str) -> Result<SendableRecordBatchStream, DataFusionError> {
-        let plan = self.state.create_logical_plan(sql).await?;
+        let plan = match &self.parameters {
+            None => self.state.create_logical_plan(sql).await?,
+            Some(parameters) => postgres::plan(&self.state, sql, parameters).await?,
+        };
         let reads_only = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use weir_tables::{Clock, Parcel, StreamId};
 
@@ -21,7 +23,8 @@ use crate::inspect::data_files;
 use crate::maintenance::{Maintenance, Retired, Task, delete};
 use crate::manifest::{Content, Manifest};
 use crate::options::{QueryLimits, StoreOptions};
-use crate::query::{QueryEngine, QueryResult};
+use crate::postgres::{self, Described};
+use crate::query::{QueryEngine, QueryResult, Question};
 use crate::shared::Shared;
 use crate::stats::StoreStats;
 use crate::streams::Positions;
@@ -253,7 +256,37 @@ impl Store {
         sql: &str,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        self.engine.query(self.shared.view(), user, sql, limits).await
+        let question = Question { sql, parameters: None };
+        self.engine.query(self.shared.view(), user, question, limits).await
+    }
+
+    /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
+    ///
+    /// # Errors
+    /// As [`Store::query`].
+    pub async fn query_prepared(
+        &self,
+        user: &str,
+        sql: &str,
+        parameters: &[ArrayRef],
+        limits: QueryLimits,
+    ) -> Result<QueryResult, StoreError> {
+        let question = Question { sql, parameters: Some(postgres::values(parameters)?) };
+        self.engine.query(self.shared.view(), user, question, limits).await
+    }
+
+    /// What such a statement wants and gives, without running it; `known` are types of parameters, as far as the client has
+    /// said them.
+    ///
+    /// # Errors
+    /// `BadQuery` when the SQL is not valid.
+    pub async fn describe(
+        &self,
+        sql: &str,
+        known: &[Option<DataType>],
+        limits: QueryLimits,
+    ) -> Result<Described, StoreError> {
+        self.engine.describe(self.shared.view(), sql, known, limits).await
     }
 
     /// Queries that were slow or stopped at a limit since the last call, and how many more there were than

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::backup_command::{BackupArgs, RestoreArgs};
 pub(crate) use crate::edge::args::{EdgeAction, EdgeArgs};
 
 use crate::capture::CaptureArgs;
+use crate::store_command::StoreArgs;
 use crate::wire::ModelArgs;
 use crate::wire_compat::CompatArgs;
 
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Tables(TablesArgs),
     Rules(RulesArgs),
     Store(StoreArgs),
+    Backup(BackupArgs),
+    Restore(RestoreArgs),
     Wire(WireArgs),
     Capture(CaptureArgs),
     Config(ConfigArgs),
@@ -213,6 +217,9 @@ pub(crate) struct ServeArgs {
     /// Where the page and the API are served.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<String>,
+    /// Where clients of PostgreSQL's protocol connect to, such as psql and Grafana.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) pg: Option<String>,
     /// Serve the page from this directory (for those who edit it).
     #[arg(long, value_name = "DIR")]
     pub(crate) ui_dir: Option<PathBuf>,
@@ -430,69 +437,6 @@ pub(crate) struct TablesArgs {
     /// The table to describe.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-}
-
-/// Look at the files of a data directory, whether a weir has it or not.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  weir store check                               read every file: is it what the manifest says?
-  weir store stats                               files, rows and bytes of each table
-  weir store stats request --data /srv/weir      what each column of a table costs")]
-pub(crate) struct StoreArgs {
-    /// What to look at.
-    #[command(subcommand)]
-    pub(crate) action: StoreAction,
-}
-
-/// Commands about stored files.
-#[derive(Debug, Subcommand)]
-pub(crate) enum StoreAction {
-    /// Read every row of every file: decoding, order, times, text index, and files that nobody names.
-    ///
-    /// Ends with 1 when a file is not as the manifest says.
-    Check {
-        #[command(flatten)]
-        data: DataArgs,
-    },
-    /// Set damaged files aside, take up files that the manifest does not name; the weir that has the directory must be stopped.
-    ///
-    /// What can be read of such a file and is nowhere else becomes rows again; the file moves to `lost/` below the data
-    /// directory. Nothing is deleted. Ends with 1 when rows are lost.
-    Repair {
-        #[command(flatten)]
-        data: DataArgs,
-    },
-    /// Write what is in the log and in memory to files now, by way of the running weir if there is one.
-    Flush {
-        #[command(flatten)]
-        data: DataArgs,
-        /// The running weir. Default: WEIR_URL, else where `api.listen` says.
-        #[arg(long, value_name = "URL")]
-        url: Option<String>,
-        /// A file whose first line is its login.
-        #[arg(long, value_name = "FILE")]
-        token_file: Option<PathBuf>,
-    },
-    /// What tables cost, or the columns of one.
-    Stats {
-        /// The table whose columns are listed.
-        #[arg(value_name = "TABLE")]
-        table: Option<String>,
-        #[command(flatten)]
-        data: DataArgs,
-    },
-}
-
-impl StoreAction {
-    /// The flag `--data`.
-    pub(crate) fn data(&self) -> Option<&PathBuf> {
-        match self {
-            Self::Check { data }
-            | Self::Repair { data }
-            | Self::Flush { data, .. }
-            | Self::Stats { data, .. } => data.data.as_ref(),
-        }
-    }
 }
 
 /// List, show, test and replay rules.

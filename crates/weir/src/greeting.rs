@@ -13,7 +13,7 @@ const MAX_LINES: usize = 12;
 /// The text for a person.
 pub(crate) fn text(
     values: &Values,
-    (address, agents): (SocketAddr, Option<SocketAddr>),
+    (address, agents, pg): (SocketAddr, Option<SocketAddr>, Option<SocketAddr>),
     judge: &Judge,
     watch: Option<&WatchStatus>,
     (taken, copied, balanced): (&[String], &[String], &[String]),
@@ -29,6 +29,9 @@ pub(crate) fn text(
     }
     if let Some(agents) = agents {
         out += &format!("\n  agents  {agents}");
+    }
+    if let Some(pg) = pg {
+        out += &format!("\n  pg      {pg}");
     }
     if !balanced.is_empty() {
         out += &listed("edge", balanced.to_vec(), "");

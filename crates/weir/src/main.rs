@@ -5,6 +5,7 @@
 mod agent;
 mod ask;
 mod audit;
+mod backup_command;
 mod capture;
 mod cells;
 mod cli;
@@ -138,6 +139,16 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let mut config = load()?;
             config.apply_data(args.action.data());
             return store_command::run(&config.values, &args.action);
+        }
+        Command::Backup(args) => {
+            let mut config = load()?;
+            config.apply_data(args.data.data.as_ref());
+            return backup_command::run(&config.values, &args);
+        }
+        Command::Restore(args) => {
+            let mut config = load()?;
+            config.apply_data(args.data.data.as_ref());
+            backup_command::bring_back(&config.values, &args)?;
         }
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,

@@ -1,14 +1,15 @@
 //! `weir store`: what a data directory holds, looked at from outside; damage mended; rows written to files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Args, Subcommand};
 use weir_store::{ErrorKind, Inspection, Mended, Store, StoreOptions, TableCost, inspect, repair};
 
 use crate::ask::unreachable_weir;
-use crate::cli::StoreAction;
+use crate::cli::DataArgs;
 use crate::client::Client;
 use crate::clock::SystemClock;
 use crate::config::Values;
@@ -17,6 +18,69 @@ use crate::failure::{EXIT_USAGE, Failure};
 use crate::nearest::nearest;
 use crate::terminal::say;
 use crate::up::store_options;
+
+/// Look at the files of a data directory, whether a weir has it or not.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir store check                               read every file: is it what the manifest says?
+  weir store stats                               files, rows and bytes of each table
+  weir store stats request --data /srv/weir      what each column of a table costs")]
+pub(crate) struct StoreArgs {
+    /// What to look at.
+    #[command(subcommand)]
+    pub(crate) action: StoreAction,
+}
+
+/// Commands about stored files.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreAction {
+    /// Read every row of every file: decoding, order, times, text index, and files that nobody names.
+    ///
+    /// Ends with 1 when a file is not as the manifest says.
+    Check {
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Set damaged files aside, take up files that the manifest does not name; the weir that has the directory must be stopped.
+    ///
+    /// What can be read of such a file and is nowhere else becomes rows again; the file moves to `lost/` below the data
+    /// directory. Nothing is deleted. Ends with 1 when rows are lost.
+    Repair {
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Write what is in the log and in memory to files now, by way of the running weir if there is one.
+    Flush {
+        #[command(flatten)]
+        data: DataArgs,
+        /// The running weir. Default: WEIR_URL, else where `api.listen` says.
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+        /// A file whose first line is its login.
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+    },
+    /// What tables cost, or the columns of one.
+    Stats {
+        /// The table whose columns are listed.
+        #[arg(value_name = "TABLE")]
+        table: Option<String>,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+}
+
+impl StoreAction {
+    /// The flag `--data`.
+    pub(crate) fn data(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Check { data }
+            | Self::Repair { data }
+            | Self::Flush { data, .. }
+            | Self::Stats { data, .. } => data.data.as_ref(),
+        }
+    }
+}
 
 /// Runs the command; exit code 1 when something is not as it should be.
 pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Failure> {
@@ -31,6 +95,7 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
         StoreAction::Repair { .. } => mend(values),
         StoreAction::Flush { url, token_file, .. } => {
             flush(values, url.as_deref(), token_file.as_deref())?;
+            say("every row is in a file");
             Ok(ExitCode::SUCCESS)
         }
         StoreAction::Stats { table, .. } => {
@@ -81,7 +146,12 @@ fn options(values: &Values) -> StoreOptions {
     store_options(values, Arc::new(SystemClock))
 }
 
-fn flush(values: &Values, url: Option<&str>, token: Option<&Path>) -> Result<(), Failure> {
+/// Brings all rows into files: by way of the weir that has the directory, or without one.
+pub(crate) fn flush(
+    values: &Values,
+    url: Option<&str>,
+    token: Option<&Path>,
+) -> Result<(), Failure> {
     let dir = &values.store.dir;
     inspect(dir, false)?;
     let url = url.map(str::to_owned).or_else(|| std::env::var("WEIR_URL").ok());
@@ -101,7 +171,6 @@ fn flush(values: &Values, url: Option<&str>, token: Option<&Path>) -> Result<(),
     if answer.status != 200 {
         return Err(answer.failure());
     }
-    say("every row is in a file");
     Ok(())
 }
 
@@ -111,7 +180,6 @@ fn flush_here(store: &Store) -> Result<(), Failure> {
     let runtime =
         runtime.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
     runtime.block_on(store.close())?;
-    say("every row is in a file");
     Ok(())
 }
 

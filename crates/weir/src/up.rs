@@ -20,7 +20,7 @@ use crate::fleet::{Fleet, Listening, Serving};
 use crate::judge::{Judge, judge_always, read_rule_files};
 use crate::local::Local;
 use crate::meter::Meter;
-use crate::server::{self, App, Callers};
+use crate::server::{self, App, Callers, PgServer};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
@@ -40,6 +40,7 @@ pub(crate) fn run(
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
     let socket = listen(&values.api.listen, token.is_some())?;
     let listening = Listening::new(config, !is_watching)?;
+    let pg = PgServer::bind(values, token.as_deref())?;
     let intake = intake::bind(values)?;
     let outputs = outputs::prepare(values)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
@@ -49,7 +50,7 @@ pub(crate) fn run(
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    let doors = Doors { page: socket, agents: listening, intake, outputs };
+    let doors = Doors { page: socket, agents: listening, pg, intake, outputs };
     runtime.block_on(async { Up { values, token, judge, startup }.run(doors, is_watching).await })
 }
 
@@ -63,7 +64,7 @@ fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
 }
 
 /// Binds the address, refusing what would show rows of visitors to everybody.
-fn listen(text: &str, has_login: bool) -> Result<TcpListener, Failure> {
+pub(crate) fn listen(text: &str, has_login: bool) -> Result<TcpListener, Failure> {
     let address =
         text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
             || {
@@ -156,6 +157,7 @@ impl From<StoreError> for Failure {
 struct Doors {
     page: TcpListener,
     agents: Listening,
+    pg: Option<PgServer>,
     intake: intake::Bound,
     outputs: outputs::Prepared,
 }
@@ -169,7 +171,7 @@ struct Up<'a> {
 
 impl Up<'_> {
     async fn run(self, doors: Doors, is_watching: bool) -> Result<(), Failure> {
-        let Doors { page: socket, agents: listening, intake, outputs } = doors;
+        let Doors { page: socket, agents: listening, pg, intake, outputs } = doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
         let options = store_options(values, Arc::clone(&clock));
@@ -192,6 +194,8 @@ impl Up<'_> {
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
+        let pg_address = pg.as_ref().map(PgServer::address);
+        let pg = pg.map(|pg| tokio::spawn(pg.serve(Arc::clone(&app), ended.clone())));
         let serving = tokio::spawn(server::serve(socket, Arc::clone(&app), ended));
         let every = Duration::from_secs(values.rules.every_seconds.max(1));
         let judging = tokio::spawn(judge_always(
@@ -216,7 +220,13 @@ impl Up<'_> {
         let watched = is_watching.then_some(&*status);
         let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
         let lines = (taken, &*shown.lines(), balanced);
-        say(&greeting::text(values, (address, agents_address), &self.judge, watched, lines));
+        say(&greeting::text(
+            values,
+            (address, agents_address, pg_address),
+            &self.judge,
+            watched,
+            lines,
+        ));
 
         signals.wait(edge.as_ref()).await;
         tracing::info!("ending");
@@ -234,6 +244,9 @@ impl Up<'_> {
         let _ = end.send(true);
         let _ = linking.await;
         let _ = serving.await;
+        if let Some(pg) = pg {
+            let _ = pg.await;
+        }
         slow.end().await;
         store.close().await?;
         Ok(())

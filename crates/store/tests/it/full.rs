@@ -9,15 +9,15 @@ use weir_tables::StreamId;
 use crate::tool::{eventually, number, options, parcel};
 
 /// A tmpfs of some MiB; unmounted when dropped.
-struct SmallDisk {
-    path: PathBuf,
+pub(crate) struct SmallDisk {
+    pub(crate) path: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl SmallDisk {
     /// `None` when it cannot be mounted, said loudly.
     #[expect(clippy::print_stderr, reason = "a skipped test has to be seen")]
-    fn new(mebibytes: u32) -> Option<Self> {
+    pub(crate) fn new(mebibytes: u32) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         std::fs::create_dir(&path).unwrap();
@@ -34,7 +34,7 @@ impl SmallDisk {
         Some(Self { path, _dir: dir })
     }
 
-    fn ballast(&self) -> PathBuf {
+    pub(crate) fn ballast(&self) -> PathBuf {
         self.path.join("ballast")
     }
 }

@@ -16,6 +16,10 @@ impl Config {
             self.values.api.listen.clone_from(listen);
             self.note_flag("api", "listen", "--listen");
         }
+        if let Some(listen) = &args.pg {
+            self.values.pg.listen.clone_from(listen);
+            self.note_flag("pg", "listen", "--pg");
+        }
         if args.ui_dir.is_some() {
             self.values.api.ui_dir.clone_from(&args.ui_dir);
             self.note_flag("api", "ui_dir", "--ui-dir");

@@ -161,6 +161,18 @@ keys! {
         /// system, whichever is smaller.
         min_free_bytes: u64 = 0, "B";
     }
+    /// PostgreSQL's protocol, for psql, Grafana and other clients (docs/postgresql.md). Database `weir`, any user.
+    pg: Pg {
+        /// Where clients connect to. Beyond loopback `api.token_file` must be set: its login is the password. Empty listens
+        /// nowhere.
+        listen: String = String::new(), "address:port";
+        /// The certificate chain (PEM) for clients that ask for TLS.
+        tls_certificate_file: Option<PathBuf> = None, "";
+        /// Its private key (PEM).
+        tls_key_file: Option<PathBuf> = None, "";
+        /// Whether connections without TLS are turned away.
+        require_tls: bool = false, "";
+    }
     /// What is watched on this host.
     collect: Collect {
         /// The name of this host in every row. Default: the kernel's host name.

@@ -10,6 +10,7 @@ mod link;
 mod metrics;
 mod page;
 mod parse;
+mod pg;
 mod rules;
 mod schema;
 mod sql;
@@ -39,6 +40,7 @@ use crate::outputs::Outputs;
 use crate::watch::WatchStatus;
 pub(crate) use answer::Refusal;
 pub(crate) use caller::Callers;
+pub(crate) use pg::PgServer;
 
 /// Bodies of requests that are no parcels.
 const MAX_BODY_BYTES: usize = 1 << 20;

@@ -72,7 +72,8 @@ fn arrived(hub: &Weir, sql: &str, wanted: u64) {
     assert_eq!(hub.rows(sql)[0], [wanted, wanted], "{sql}");
 }
 
-fn python() -> PathBuf {
+/// The Python that has client libraries.
+pub(crate) fn python() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("python/bin/python")
 }
 

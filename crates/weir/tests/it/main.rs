@@ -26,6 +26,7 @@ mod netns;
 mod output_targets;
 mod outputs;
 mod parse;
+mod pg;
 mod plain_host;
 mod query;
 mod query_limits;

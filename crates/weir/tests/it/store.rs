@@ -91,3 +91,38 @@ fn rows_are_written_to_files_on_demand_and_damage_is_mended() {
     assert_eq!(up.number(count), 0, "lost is what was said to be lost");
     assert_eq!(up.terminate(), Some(0));
 }
+
+#[test]
+fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, log) = (dir.path().join("data"), dir.path().join("app.log"));
+    std::fs::write(&log, "the first line\nthe second\n").expect("a directory of our own");
+    let mut command = serve("up", &data);
+    quiet(&mut command);
+    command.arg("--tail").arg(&log);
+    let up = Weir::start(command);
+    let count = "select count(*) from log where source like '%app.log'";
+    wait_for("two lines", Duration::from_secs(20), || (up.number(count) == 2).then_some(()));
+    let name = |path: &str| dir.path().join(path).to_str().expect("a plain name").to_owned();
+    let (data, copy, new) = (name("data"), name("copy"), name("new"));
+    let run = |args: &[&str]| {
+        let output = weir(args);
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, told) = run(&["backup", &copy, "--data", &data, "--url", &up.url]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(up.terminate(), Some(0));
+    let (code, told) = run(&["backup", &copy, "--data", &data, "--keep", "1"]);
+    assert!(code == Some(0) && told.contains("\nremoved 20"), "{told}");
+    let (code, told) = run(&["backup", &copy, "--verify"]);
+    assert!(code == Some(0) && told.starts_with("1 snapshots: "), "{told}");
+    let (_, listed) = run(&["backup", &copy, "--list"]);
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let (code, told) = run(&["restore", &copy, "--data", &new]);
+    assert_eq!(code, Some(0), "{told}");
+    let mut command = serve("hub", dir.path().join("new").as_path());
+    quiet(&mut command);
+    assert_eq!(Weir::start(command).number(count), 2);
+    let (code, told) = run(&["backup", &name("data/copy"), "--data", &data]);
+    assert!(code == Some(64) && told.contains("into itself"), "{told}");
+}

@@ -1,0 +1,68 @@
+//! PostgreSQL's binary `numeric`: digits of base 10,000, with the place of the first and of the decimal point.
+//!
+//! ```text
+//! digits: i16 | weight: i16 | sign: u16 | scale: u16 | digit: i16 …      12345.6 is 3 digits 1 2345 6000, weight 1, scale 1
+//! ```
+
+const NEGATIVE: u16 = 0x4000;
+
+/// Writes a decimal number, as `-12345.6`.
+pub(crate) fn push(out: &mut Vec<u8>, text: &str) {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (NEGATIVE, rest),
+        None => (0, text),
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let missing = (4 - whole.len() % 4) % 4;
+    let digits = format!("{}{whole}{fraction}", "0".repeat(missing));
+    let mut groups: Vec<i16> =
+        digits.as_bytes().chunks(4).map(|chunk| group(chunk).unwrap_or(0)).collect();
+    let before_point = (whole.len() + missing) / 4;
+    let leading = groups.iter().take_while(|group| **group == 0).count();
+    groups.drain(..leading);
+    while groups.last() == Some(&0) {
+        groups.pop();
+    }
+    let weight = i16::try_from(before_point).unwrap_or(0) - i16::try_from(leading).unwrap_or(0) - 1;
+    let is_zero = groups.is_empty();
+    let count = i16::try_from(groups.len()).unwrap_or(0);
+    let scale = u16::try_from(fraction.len()).unwrap_or(0);
+    out.extend_from_slice(&count.to_be_bytes());
+    out.extend_from_slice(&if is_zero { 0 } else { weight }.to_be_bytes());
+    out.extend_from_slice(&if is_zero { 0 } else { sign }.to_be_bytes());
+    out.extend_from_slice(&scale.to_be_bytes());
+    for group in groups {
+        out.extend_from_slice(&group.to_be_bytes());
+    }
+}
+
+/// Up to four digits; what is missing at the end are zeros behind the point.
+fn group(digits: &[u8]) -> Option<i16> {
+    let number: i16 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(number * 10_i16.pow(u32::try_from(4 - digits.len()).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push;
+
+    fn check(text: &str, expected: &[i16]) {
+        let mut out = Vec::new();
+        push(&mut out, text);
+        let words: Vec<i16> =
+            out.chunks(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]])).collect();
+        assert_eq!(words, expected, "{text}");
+    }
+
+    #[test]
+    fn numbers_are_cut_into_groups_around_the_point() {
+        check("12345.6", &[3, 1, 0, 1, 1, 2345, 6000]);
+        check("-1", &[1, 0, 0x4000, 0, 1]);
+        check("0", &[0, 0, 0, 0]);
+        check("0.00", &[0, 0, 0, 2]);
+        check("0.0005", &[1, -1, 0, 4, 5]);
+        check("0.00000005", &[1, -2, 0, 8, 5]);
+        check("10000", &[1, 1, 0, 0, 1]);
+        check("18446744073709551615", &[5, 4, 0, 0, 1844, 6744, 737, 955, 1615]);
+    }
+}

@@ -1,0 +1,200 @@
+//! Statements that are about the session and not about rows: answered here, the engine never sees them.
+
+use crate::refusal::Refusal;
+use crate::split::words;
+
+/// What a statement is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Statement {
+    /// For the engine; the word that its answer is tagged with.
+    Query(&'static str),
+    Empty,
+    Begin,
+    Commit,
+    Rollback,
+    /// Accepted without effect; its tag.
+    Nothing(&'static str),
+    Set {
+        name: String,
+        value: String,
+    },
+    Reset,
+    Discard,
+    Show(String),
+    Deallocate(Option<String>),
+    Prepare {
+        name: String,
+        types: Vec<String>,
+        sql: String,
+    },
+    Execute {
+        name: String,
+        values: String,
+    },
+    Refused(Refusal),
+}
+
+impl Statement {
+    /// Looks at the first words.
+    pub(crate) fn of(sql: &str) -> Self {
+        let mut rest = words(sql);
+        let Some(first) = rest.next() else { return Self::Empty };
+        let rest: Vec<&str> = rest.collect();
+        let is = |at: usize, word: &str| {
+            rest.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word))
+        };
+        match first.to_ascii_uppercase().as_str() {
+            "BEGIN" | "START" => Self::Begin,
+            "COMMIT" | "END" => Self::Commit,
+            "ROLLBACK" | "ABORT" if rest.iter().any(|word| word.eq_ignore_ascii_case("to")) => {
+                Self::Nothing("ROLLBACK")
+            }
+            "ROLLBACK" | "ABORT" => Self::Rollback,
+            "SAVEPOINT" => Self::Nothing("SAVEPOINT"),
+            "RELEASE" => Self::Nothing("RELEASE"),
+            "SET" => set(&rest),
+            "RESET" => Self::Reset,
+            "DISCARD" => Self::Discard,
+            "SHOW" => Self::Show(show(&rest)),
+            "DEALLOCATE" => {
+                let at = usize::from(is(0, "prepare"));
+                Self::Deallocate(rest.get(at).filter(|_| !is(at, "all")).map(|name| bare(name)))
+            }
+            "PREPARE" => prepare(sql, &rest).unwrap_or_else(malformed),
+            "EXECUTE" => execute(sql, &rest).unwrap_or_else(malformed),
+            "EXPLAIN" => Self::Query("EXPLAIN"),
+            word @ ("COPY" | "DECLARE" | "FETCH" | "CLOSE" | "LISTEN" | "NOTIFY" | "LOCK") => {
+                Self::Refused(Refusal::unsupported(format!("there is no `{word}` here")).hint(
+                    "ask with `select`; large answers come in parts through a cursor of the driver's protocol",
+                ))
+            }
+            "UNLISTEN" => Self::Nothing("UNLISTEN"),
+            _ => Self::Query("SELECT"),
+        }
+    }
+}
+
+fn malformed() -> Statement {
+    Statement::Refused(Refusal::new("42601", "the statement is cut short"))
+}
+
+fn set(rest: &[&str]) -> Statement {
+    let scope = ["session", "local"];
+    let rest = match rest {
+        [first, others @ ..] if scope.contains(&first.to_lowercase().as_str()) => others,
+        all => all,
+    };
+    let upper: Vec<String> = rest.iter().map(|word| word.to_uppercase()).collect();
+    match upper.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["CHARACTERISTICS" | "TRANSACTION", ..] => Statement::Nothing("SET"),
+        ["TIME", "ZONE", ..] => {
+            Statement::Set { name: "TimeZone".into(), value: value(&rest[2..]) }
+        }
+        ["NAMES", ..] => {
+            Statement::Set { name: "client_encoding".into(), value: value(&rest[1..]) }
+        }
+        [_, "=" | "TO", ..] => Statement::Set { name: bare(rest[0]), value: value(&rest[2..]) },
+        _ => malformed(),
+    }
+}
+
+fn show(rest: &[&str]) -> String {
+    match rest {
+        [time, zone] if time.eq_ignore_ascii_case("time") && zone.eq_ignore_ascii_case("zone") => {
+            "TimeZone".into()
+        }
+        [transaction, ..] if transaction.eq_ignore_ascii_case("transaction") => {
+            "transaction_isolation".into()
+        }
+        [name, ..] => bare(name),
+        [] => String::new(),
+    }
+}
+
+/// `PREPARE name (types) AS statement`
+fn prepare(sql: &str, rest: &[&str]) -> Option<Statement> {
+    let at = rest.iter().position(|word| word.eq_ignore_ascii_case("as"))?;
+    let name = rest[..at].first()?;
+    let types = match rest.get(1..at)? {
+        [] => Vec::new(),
+        ["(", types @ .., ")"] => {
+            types.split(|word| *word == ",").map(|one| one.join(" ")).collect()
+        }
+        _ => return None,
+    };
+    let statement = &sql[offset_of(rest.get(at + 1)?, sql)..];
+    Some(Statement::Prepare { name: bare(name), types, sql: statement.to_owned() })
+}
+
+/// `EXECUTE name (values)`
+fn execute(sql: &str, rest: &[&str]) -> Option<Statement> {
+    let name = bare(rest.first()?);
+    let values = match &rest[1..] {
+        [] => String::new(),
+        ["(", .., last @ ")"] => {
+            let start = offset_of(rest[1], sql) + 1;
+            sql[start..offset_of(last, sql)].trim().to_owned()
+        }
+        _ => return None,
+    };
+    Some(Statement::Execute { name, values })
+}
+
+/// Where a word of `text` stands in it.
+fn offset_of(word: &str, text: &str) -> usize {
+    (word.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
+}
+
+/// A name or a constant without its quotes.
+fn bare(word: &str) -> String {
+    match word.as_bytes().first() {
+        Some(b'"') => word.trim_matches('"').replace("\"\"", "\""),
+        Some(b'\'') => word.trim_matches('\'').replace("''", "'"),
+        _ => word.to_owned(),
+    }
+}
+
+fn value(words: &[&str]) -> String {
+    words.iter().map(|word| bare(word)).collect::<Vec<_>>().join(" ").replace(" , ", ", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Statement::{self, *};
+
+    #[test]
+    fn statements_about_the_session_are_told_from_queries() {
+        let set = |name: &str, value: &str| Set { name: name.into(), value: value.into() };
+        let cases = [
+            ("select 1", Query("SELECT")),
+            ("/* a */ with x as (select 1) select * from x", Query("SELECT")),
+            ("explain select 1", Query("EXPLAIN")),
+            ("-- nothing", Empty),
+            ("START TRANSACTION READ ONLY", Begin),
+            ("rollback to savepoint a", Nothing("ROLLBACK")),
+            ("SET extra_float_digits = 3", set("extra_float_digits", "3")),
+            ("set local application_name to 'it''s'", set("application_name", "it's")),
+            ("SET datestyle TO ISO, MDY", set("datestyle", "ISO, MDY")),
+            ("SET TIME ZONE 'Europe/Berlin'", set("TimeZone", "Europe/Berlin")),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", Nothing("SET")),
+            ("show time zone", Show("TimeZone".into())),
+            ("deallocate prepare \"a b\"", Deallocate(Some("a b".into()))),
+            ("deallocate all", Deallocate(None)),
+            (
+                "prepare p (int, double precision) as select $1, $2",
+                Prepare {
+                    name: "p".into(),
+                    types: vec!["int".into(), "double precision".into()],
+                    sql: "select $1, $2".into(),
+                },
+            ),
+            ("execute p(1, 'a)')", Execute { name: "p".into(), values: "1, 'a)'".into() }),
+        ];
+        for (sql, expected) in cases {
+            assert_eq!(Statement::of(sql), expected, "{sql}");
+        }
+        for sql in ["copy x to stdout", "prepare p", "set x", "execute"] {
+            assert!(matches!(Statement::of(sql), Refused(_)), "{sql}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The list of a snapshot's files: a line each, and a last one that proves that none is missing.
+//!
+//! ```text
+//! manifest <SHA-256> <bytes>
+//! file <SHA-256> <bytes> <mode, octal> <modified, ns> <path>
+//! end <files> <SHA-256 of all lines before>
+//! ```
+
+use std::path::Path;
+
+use crate::backup::object::{Object, digest};
+use crate::backup::write;
+use crate::error::{ErrorKind, StoreError};
+
+/// A file of the data directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) object: Object,
+    pub(super) mode: u32,
+    /// Nanoseconds since 1970.
+    pub(super) modified: i64,
+    pub(super) path: String,
+}
+
+/// What a snapshot has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct List {
+    manifest: Object,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl List {
+    /// Of this manifest, without files yet.
+    pub(super) fn new(manifest: &Path) -> Result<Self, StoreError> {
+        Ok(Self { manifest: Object::of_file(manifest)?, entries: Vec::new() })
+    }
+
+    pub(super) fn byte_count(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.object.byte_count).sum()
+    }
+
+    fn text(&self) -> String {
+        let Object { name, byte_count } = &self.manifest;
+        let mut text = format!("manifest {name} {byte_count}\n");
+        for Entry { object, mode, modified, path } in &self.entries {
+            let Object { name, byte_count } = object;
+            text += &format!("file {name} {byte_count} {mode:o} {modified} {path}\n");
+        }
+        let proof = digest(text.as_bytes());
+        text + &format!("end {} {proof}\n", self.entries.len())
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), StoreError> {
+        if let Some(entry) = self.entries.iter().find(|entry| entry.path.contains('\n')) {
+            let text =
+                format!("cannot back up `{}`: a line ends in its name", entry.path.escape_debug());
+            return Err(StoreError::new(ErrorKind::Io, text));
+        }
+        write(path, self.text().as_bytes())
+    }
+
+    /// Reads a list and checks that it is whole.
+    pub(super) fn read(path: &Path) -> Result<Self, StoreError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| StoreError::io("read", path, &error))?;
+        let list = Self::parse(&text).filter(|list| list.text() == text);
+        list.ok_or_else(|| {
+            let text =
+                format!("`{}` is damaged: it is not the list that was written", path.display());
+            StoreError::new(ErrorKind::Corrupt, text)
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let mut first = lines.next()?.strip_prefix("manifest ")?.split(' ');
+        let manifest = Object::new(first.next()?, first.next()?.parse().ok()?)?;
+        let mut entries = Vec::new();
+        for line in lines.filter(|line| !line.starts_with("end ")) {
+            let mut parts = line.strip_prefix("file ")?.splitn(5, ' ');
+            let object = Object::new(parts.next()?, parts.next()?.parse().ok()?)?;
+            let mode = u32::from_str_radix(parts.next()?, 8).ok()?;
+            let modified = parts.next()?.parse().ok()?;
+            entries.push(Entry { object, mode, modified, path: parts.next()?.to_owned() });
+        }
+        Some(Self { manifest, entries })
+    }
+
+    /// Whether the snapshot's manifest is the one that it was made with.
+    pub(super) fn check_manifest(&self, path: &Path) -> Result<(), StoreError> {
+        if Object::of_file(path)? == self.manifest {
+            return Ok(());
+        }
+        let text = format!("`{}` is damaged: it is not what was written", path.display());
+        Err(StoreError::new(ErrorKind::Corrupt, text))
+    }
+}

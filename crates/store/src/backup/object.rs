@@ -1,0 +1,182 @@
+//! Files of a backup, each under the SHA-256 of its bytes: `objects/ab/ab12…`. The same bytes are there once.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::io::{ErrorKind as IoKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use ring::digest::{Context, SHA256};
+
+use crate::backup::list::Entry;
+use crate::backup::{full, make_dir, rename};
+use crate::directory::sync_dir;
+use crate::error::StoreError;
+
+/// Bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Which bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Object {
+    /// SHA-256 in hexadecimal digits.
+    pub(super) name: String,
+    pub(super) byte_count: u64,
+}
+
+impl Object {
+    /// `None` when the name is no SHA-256.
+    pub(super) fn new(name: &str, byte_count: u64) -> Option<Self> {
+        let is_name = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_name.then(|| Self { name: name.to_owned(), byte_count })
+    }
+
+    /// Of a file's bytes.
+    pub(super) fn of_file(path: &Path) -> Result<Self, StoreError> {
+        let read = || copy(&mut File::open(path)?, &mut std::io::sink());
+        read().map_err(|error| StoreError::io("read", path, &error))
+    }
+
+    pub(super) fn place(&self, backup: &Path) -> PathBuf {
+        backup.join("objects").join(&self.name[..2]).join(&self.name)
+    }
+
+    /// Whether the backup has these bytes; why not, in words.
+    pub(super) fn check(&self, backup: &Path) -> Result<(), String> {
+        let place = self.place(backup);
+        let found = Self::of_file(&place).map_err(|error| error.message)?;
+        if found == *self {
+            return Ok(());
+        }
+        let why = match found.byte_count == self.byte_count {
+            true => "its bytes are not what was written".to_owned(),
+            false => format!("it has {} bytes, not {}", found.byte_count, self.byte_count),
+        };
+        Err(format!("`{}` is damaged: {why}", place.display()))
+    }
+}
+
+/// The SHA-256 of some bytes.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    hex(ring::digest::digest(&SHA256, bytes).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Copies all bytes; gives what they were.
+pub(super) fn copy(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<Object> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let (mut context, mut byte_count) = (Context::new(&SHA256), 0);
+    loop {
+        let length = match from.read(&mut piece) {
+            Ok(0) => break,
+            Err(error) if error.kind() == IoKind::Interrupted => continue,
+            length => length?,
+        };
+        context.update(&piece[..length]);
+        to.write_all(&piece[..length])?;
+        byte_count += length as u64;
+    }
+    Ok(Object { name: hex(context.finish().as_ref()), byte_count })
+}
+
+/// The objects of a backup that is being written.
+pub(super) struct Objects<'a> {
+    backup: &'a Path,
+    changed: BTreeSet<PathBuf>,
+    pub(super) new_files: usize,
+    pub(super) new_bytes: u64,
+}
+
+impl<'a> Objects<'a> {
+    pub(super) fn new(backup: &'a Path) -> Self {
+        Self { backup, changed: BTreeSet::new(), new_files: 0, new_bytes: 0 }
+    }
+
+    /// Sees to it that the backup has a file's bytes; `None` when there is no such file any more.
+    pub(super) fn take(
+        &mut self,
+        dir: &Path,
+        path: &str,
+        known: &HashMap<(String, u64, i64), Object>,
+    ) -> Result<Option<Entry>, StoreError> {
+        let source = dir.join(path);
+        let opened = File::open(&source).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, mut file) = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::io("read", &source, &error)),
+        };
+        let modified = metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec();
+        let before = known.get(&(path.to_owned(), metadata.len(), modified));
+        let object = match before.filter(|object| self.has(object)) {
+            Some(object) => object.clone(),
+            None => self.copy(&mut file, &source)?,
+        };
+        let mode = metadata.permissions().mode() & 0o777;
+        Ok(Some(Entry { object, mode, modified, path: path.to_owned() }))
+    }
+
+    fn has(&self, object: &Object) -> bool {
+        let found = std::fs::metadata(object.place(self.backup));
+        found.is_ok_and(|metadata| metadata.len() == object.byte_count)
+    }
+
+    fn copy(&mut self, file: &mut File, source: &Path) -> Result<Object, StoreError> {
+        let draft = self.backup.join("objects/.new");
+        let written = write_copy(file, &draft, 0o600);
+        let object = written.map_err(|error| {
+            // Room for the next try.
+            drop(std::fs::remove_file(&draft));
+            full(StoreError::io("copy", source, &error))
+        })?;
+        let place = object.place(self.backup);
+        if self.has(&object) {
+            drop(std::fs::remove_file(&draft));
+            return Ok(object);
+        }
+        let parent = place.parent().unwrap_or(self.backup).to_owned();
+        make_dir(&parent)?;
+        rename(&draft, &place)?;
+        self.changed.insert(parent);
+        self.new_files += 1;
+        self.new_bytes += object.byte_count;
+        Ok(object)
+    }
+
+    /// Makes the names durable.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.changed.iter().try_for_each(|dir| sync_dir(dir))?;
+        sync_dir(&self.backup.join("objects"))
+    }
+}
+
+/// Copies into a file of this mode, and syncs it.
+pub(super) fn write_copy(from: &mut impl Read, to: &Path, mode: u32) -> std::io::Result<Object> {
+    let mut options = File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(mode).open(to)?;
+    let object = copy(from, &mut file)?;
+    file.sync_all()?;
+    Ok(object)
+}
+
+/// Removes the objects that nobody needs.
+pub(super) fn remove_others(backup: &Path, needed: &HashSet<Object>) -> Result<(), StoreError> {
+    let needed: HashSet<&str> = needed.iter().map(|object| object.name.as_str()).collect();
+    let list = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    for group in list(&backup.join("objects")) {
+        if group.file_name() == ".new" {
+            drop(std::fs::remove_file(group.path()));
+        }
+        for object in list(&group.path()) {
+            if !needed.contains(&*object.file_name().to_string_lossy()) {
+                let path = object.path();
+                std::fs::remove_file(&path)
+                    .map_err(|error| StoreError::io("remove", &path, &error))?;
+            }
+        }
+    }
+    Ok(())
+}

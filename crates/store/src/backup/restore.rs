@@ -1,0 +1,119 @@
+//! A data directory from a snapshot. The manifest comes last: without it nothing opens the directory, and a file
+//! `RESTORING` says why.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::backup::list::{Entry, List};
+use crate::backup::object::write_copy;
+use crate::backup::{Place, full, make_dir, rename, sync_file, write};
+use crate::directory::{RESTORING, sync_dir};
+use crate::error::{ErrorKind, StoreError};
+use crate::manifest::Manifest;
+
+/// What a restore did.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// The snapshot.
+    pub snapshot: String,
+    /// Its files.
+    pub file_count: usize,
+    /// Their bytes.
+    pub byte_count: u64,
+}
+
+/// Makes the data directory `dir` from a snapshot of `backup`: the one called `at`, or the newest that is not later than the
+/// time `at` (`2026-11-22T00:15:00Z`), or the newest of all.
+///
+/// # Errors
+/// `Io` when there is no such snapshot or something is in `dir`, `Corrupt` when the backup is damaged, `Full`.
+pub fn restore(backup: &Path, at: Option<&str>, dir: &Path) -> Result<Restored, StoreError> {
+    let place = Place::open(backup, false)?;
+    let snapshot = choose(&place, at)?;
+    refuse_used(dir)?;
+    let from = place.snapshots().join(&snapshot);
+    let list = List::read(&from.join("list"))?;
+    list.check_manifest(&from.join("manifest.sqlite"))?;
+    make_dir(dir)?;
+    write(&dir.join(RESTORING), format!("{snapshot}\n").as_bytes())?;
+    let mut changed = BTreeSet::new();
+    for entry in &list.entries {
+        let to = dir.join(&entry.path);
+        bring(backup, entry, &to)?;
+        changed.extend(
+            to.ancestors().skip(1).take_while(|path| path.starts_with(dir)).map(PathBuf::from),
+        );
+    }
+    changed.iter().try_for_each(|path| sync_dir(path))?;
+    let (draft, manifest) = (dir.join("manifest.new"), dir.join("manifest.sqlite"));
+    std::fs::copy(from.join("manifest.sqlite"), &draft)
+        .map_err(|error| full(StoreError::io("copy", &draft, &error)))?;
+    Manifest::forget_removed(&draft)?;
+    sync_file(&draft)?;
+    rename(&draft, &manifest)?;
+    let mark = dir.join(RESTORING);
+    std::fs::remove_file(&mark).map_err(|error| StoreError::io("remove", &mark, &error))?;
+    sync_dir(dir)?;
+    let byte_count = list.byte_count();
+    Ok(Restored { snapshot, file_count: list.entries.len(), byte_count })
+}
+
+fn choose(place: &Place, at: Option<&str>) -> Result<String, StoreError> {
+    let names = place.names()?;
+    let last = |names: &[String]| names.last().cloned();
+    let found = match at {
+        None => last(&names),
+        Some(at) if names.iter().any(|name| name == at) => Some(at.to_owned()),
+        // Names sort as the times do that they are made of.
+        Some(at) => {
+            let wanted = at.replace(':', "-");
+            let wanted = wanted.split('.').next().unwrap_or_default().trim_end_matches('Z');
+            let is_time = wanted.len() >= 10 && wanted.starts_with(|c: char| c.is_ascii_digit());
+            let early = names
+                .iter()
+                .filter(|name| is_time && &name[..wanted.len().min(name.len())] <= wanted);
+            early.last().cloned()
+        }
+    };
+    found.ok_or_else(|| {
+        let what = at.map_or("snapshot".to_owned(), |at| format!("snapshot of `{at}` or before"));
+        let text = format!("cannot restore from `{}`: there is no {what}", place.root.display());
+        StoreError::new(ErrorKind::Io, text).with_hint("`weir backup DIR --list` lists them")
+    })
+}
+
+fn refuse_used(dir: &Path) -> Result<(), StoreError> {
+    let is_used = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
+    if !is_used || (dir.join(RESTORING).exists() && !dir.join("manifest.sqlite").exists()) {
+        return Ok(());
+    }
+    let text = format!("cannot restore into `{}`: it is not empty", dir.display());
+    Err(StoreError::new(ErrorKind::Io, text).with_hint("name a new directory with `--data`"))
+}
+
+fn bring(backup: &Path, entry: &Entry, to: &Path) -> Result<(), StoreError> {
+    let is_inside = !entry.path.starts_with('/') && !entry.path.split('/').any(|part| part == "..");
+    if !is_inside {
+        let text = format!("cannot restore `{}`: it is no path below the directory", entry.path);
+        return Err(StoreError::new(ErrorKind::Corrupt, text));
+    }
+    let place = entry.object.place(backup);
+    let mut from = File::open(&place)
+        .map_err(|error| StoreError::io("read", &place, &error).with_hint(other_snapshot(entry)))?;
+    make_dir(to.parent().unwrap_or(to))?;
+    let written = write_copy(&mut from, to, entry.mode);
+    let written = written.map_err(|error| full(StoreError::io("write", to, &error)))?;
+    if written == entry.object {
+        return Ok(());
+    }
+    let text = format!("`{}` is damaged: its bytes are not what was written", place.display());
+    Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(other_snapshot(entry)))
+}
+
+fn other_snapshot(entry: &Entry) -> String {
+    format!(
+        "it is `{}`; `weir backup DIR --verify` names every damaged file and the snapshots that need it: restore another with `--at`",
+        entry.path
+    )
+}

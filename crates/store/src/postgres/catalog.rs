@@ -1,0 +1,295 @@
+//! `pg_catalog` and `information_schema`: weir's tables as PostgreSQL's tools look for them.
+//!
+//! Source: PostgreSQL's manual, chapters "System Catalogs" and "The Information Schema". Numbers of types are
+//! PostgreSQL's own; those of tables are made here from their place in the list, so they hold as long as one program runs.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow_array::RecordBatch;
+use arrow_schema::DataType;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::datasource::MemTable;
+use weir_tables::{Column, DataKind, TABLES, TableSpec};
+
+use super::relation::{self, EMPTY, EMPTY_INFORMATION, Relation, Row};
+use super::settings::SETTINGS;
+
+/// Number of the first table of `public`; those of `future` begin at [`FUTURE_OID`].
+pub(super) const PUBLIC_OID: u32 = 16_384;
+pub(super) const FUTURE_OID: u32 = 32_768;
+/// Numbers of `pg_catalog`'s relations begin here.
+const CATALOG_OID: u32 = 12_000;
+/// PostgreSQL's own number of `pg_class`.
+const CLASS_OID: u32 = 1259;
+
+/// Name, number, and number of the namespace's first relation.
+const NAMESPACES: [(&str, u32, u32); 4] = [
+    ("public", 2200, PUBLIC_OID),
+    ("future", 2201, FUTURE_OID),
+    ("pg_catalog", 11, CATALOG_OID),
+    ("information_schema", 13_000, 13_001),
+];
+
+/// Number, name, SQL name, bytes, category, number of its array.
+type BaseType = (u32, &'static str, &'static str, i16, &'static str, u32);
+
+/// The types that columns and answers have.
+pub(super) const TYPES: [BaseType; 19] = [
+    (16, "bool", "boolean", 1, "B", 1000),
+    (17, "bytea", "bytea", -1, "U", 1001),
+    (18, "char", "\"char\"", 1, "Z", 1002),
+    (19, "name", "name", 64, "S", 1003),
+    (20, "int8", "bigint", 8, "N", 1016),
+    (21, "int2", "smallint", 2, "N", 1005),
+    (23, "int4", "integer", 4, "N", 1007),
+    (25, "text", "text", -1, "S", 1009),
+    (26, "oid", "oid", 4, "N", 1028),
+    (114, "json", "json", -1, "U", 199),
+    (700, "float4", "real", 4, "N", 1021),
+    (701, "float8", "double precision", 8, "N", 1022),
+    (1042, "bpchar", "character", -1, "S", 1014),
+    (1043, "varchar", "character varying", -1, "S", 1015),
+    (1082, "date", "date", 4, "D", 1182),
+    (1114, "timestamp", "timestamp without time zone", 8, "D", 1115),
+    (1184, "timestamptz", "timestamp with time zone", 8, "D", 1185),
+    (1186, "interval", "interval", 16, "T", 1187),
+    (1700, "numeric", "numeric", -1, "N", 1231),
+];
+
+/// A namespace of relations, made once.
+pub(super) type Namespace = Arc<dyn SchemaProvider>;
+
+/// `pg_catalog` and `information_schema`.
+pub(super) fn namespaces() -> [(&'static str, Namespace); 2] {
+    static MADE: LazyLock<[Namespace; 2]> = LazyLock::new(|| {
+        [namespace(&catalog(), EMPTY), namespace(&information(), EMPTY_INFORMATION)]
+    });
+    [("pg_catalog", Arc::clone(&MADE[0])), ("information_schema", Arc::clone(&MADE[1]))]
+}
+
+fn namespace(filled: &[(Relation, Vec<Row>)], empty: &[Relation]) -> Namespace {
+    let schema = MemorySchemaProvider::new();
+    let filled = filled.iter().map(|(relation, rows)| (relation, rows.as_slice()));
+    let empty = empty.iter().map(|relation| (relation, &[][..]));
+    for (relation, rows) in filled.chain(empty) {
+        let batch: RecordBatch = relation.batch(rows).expect("columns have the length of the rows");
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).expect("one schema");
+        schema.register_table(relation.name.into(), Arc::new(table)).expect("names differ");
+    }
+    Arc::new(schema)
+}
+
+/// Whether an unqualified name means a relation of `pg_catalog`.
+pub(super) fn is_catalog(name: &str) -> bool {
+    name.starts_with("pg_") && namespaces()[0].1.table_exist(name)
+}
+
+/// Whether a relation never has rows.
+pub(super) fn is_empty(name: &str) -> bool {
+    EMPTY.iter().any(|relation| relation.name == name)
+}
+
+/// weir's tables with number and namespace.
+fn tables() -> impl Iterator<Item = (u32, &'static str, u32, &'static TableSpec)> {
+    NAMESPACES[..2].iter().flat_map(|(name, namespace, first)| {
+        (*first..).zip(TABLES).map(move |(oid, spec)| (oid, *name, *namespace, *spec))
+    })
+}
+
+/// The number of a table by its name, as `regclass` reads it.
+pub(super) fn oid_of(name: &str) -> Option<u32> {
+    let plain = name.replace('"', "");
+    let (schema, name) = plain.split_once('.').unwrap_or(("public", &plain));
+    if name == "pg_class" {
+        return Some(CLASS_OID);
+    }
+    let known = [EMPTY, &FILLED].into_iter().flatten();
+    let catalog = (CATALOG_OID..).zip(known).find(|(_, relation)| relation.name == name);
+    tables()
+        .find(|(_, own, _, spec)| *own == schema && spec.name == name)
+        .map(|(oid, ..)| oid)
+        .or(catalog.map(|(oid, _)| oid))
+}
+
+/// The table with this number.
+pub(super) fn table_of(oid: i64) -> Option<&'static TableSpec> {
+    tables().find(|(own, ..)| i64::from(*own) == oid).map(|(.., spec)| spec)
+}
+
+/// How `format_type` writes a type.
+pub(super) fn type_name(oid: i64) -> Option<String> {
+    TYPES.iter().find_map(|(own, _, sql, _, _, array)| match oid {
+        _ if oid == i64::from(*own) => Some((*sql).to_owned()),
+        _ if oid == i64::from(*array) => Some(format!("{sql}[]")),
+        _ => None,
+    })
+}
+
+const FILLED: [Relation; 11] = [
+    relation::ATTRIBUTE,
+    relation::CLASS,
+    relation::DATABASE,
+    relation::DESCRIPTION,
+    relation::METHOD,
+    relation::NAMESPACE,
+    relation::PG_TABLES,
+    relation::ROLES,
+    relation::SETTINGS,
+    relation::TYPE,
+    relation::USER,
+];
+
+fn catalog() -> Vec<(Relation, Vec<Row>)> {
+    let rows = |relation: &Relation| match relation.name {
+        "pg_attribute" => attributes(),
+        "pg_class" => classes(),
+        "pg_description" => descriptions(),
+        "pg_namespace" => NAMESPACES
+            .iter()
+            .map(|(name, oid, _)| vec![("oid", oid.to_string()), ("nspname", (*name).to_owned())])
+            .collect(),
+        "pg_tables" => tables()
+            .map(|(_, schema, _, spec)| {
+                vec![("schemaname", schema.to_owned()), ("tablename", spec.name.to_owned())]
+            })
+            .collect(),
+        "pg_settings" => SETTINGS
+            .iter()
+            .map(|(name, value)| {
+                vec![("name", (*name).to_owned()), ("setting", (*value).to_owned())]
+            })
+            .collect(),
+        "pg_type" => types(),
+        _ => vec![Row::new()],
+    };
+    let filled = |relation: Relation| {
+        let rows = rows(&relation);
+        (relation, rows)
+    };
+    FILLED.into_iter().map(filled).collect()
+}
+
+fn classes() -> Vec<Row> {
+    let weir = tables().map(|(oid, _, namespace, spec)| {
+        vec![
+            ("oid", oid.to_string()),
+            ("relname", spec.name.to_owned()),
+            ("relnamespace", namespace.to_string()),
+            ("relnatts", spec.columns.len().to_string()),
+        ]
+    });
+    let known = (CATALOG_OID..).zip([EMPTY, &FILLED].into_iter().flatten());
+    let own = known.map(|(oid, relation)| {
+        let oid = if relation.name == "pg_class" { CLASS_OID } else { oid };
+        vec![
+            ("oid", oid.to_string()),
+            ("relname", relation.name.to_owned()),
+            ("relnamespace", "11".to_owned()),
+        ]
+    });
+    weir.chain(own).collect()
+}
+
+fn columns() -> impl Iterator<Item = (u32, &'static str, &'static str, usize, &'static Column)> {
+    tables().flat_map(|(oid, schema, _, spec)| {
+        let columns = (1..).zip(spec.columns);
+        columns.map(move |(number, column)| (oid, schema, spec.name, number, column))
+    })
+}
+
+/// The type that a column is sent as.
+fn type_of(column: &Column) -> &'static BaseType {
+    let oid = match column.kind {
+        DataKind::Time => 1184,
+        DataKind::Text => 25,
+        DataKind::Int => 20,
+        DataKind::Float => 701,
+        DataKind::Flag => 16,
+        DataKind::Attrs => 114,
+    };
+    TYPES.iter().find(|kind| kind.0 == oid).expect("all of them are in the list")
+}
+
+fn attributes() -> Vec<Row> {
+    let row = |(oid, _, _, number, column): (u32, _, _, usize, &Column)| {
+        let (kind, _, _, bytes, ..) = type_of(column);
+        vec![
+            ("attrelid", oid.to_string()),
+            ("attname", column.name.to_owned()),
+            ("atttypid", kind.to_string()),
+            ("attlen", bytes.to_string()),
+            ("attnum", number.to_string()),
+            ("attstorage", if *bytes < 0 { "x" } else { "p" }.to_owned()),
+            ("attnotnull", if column.is_nullable { "f" } else { "t" }.to_owned()),
+        ]
+    };
+    columns().map(row).collect()
+}
+
+fn descriptions() -> Vec<Row> {
+    let row = |oid: u32, number: usize, doc: &str| {
+        vec![
+            ("objoid", oid.to_string()),
+            ("objsubid", number.to_string()),
+            ("description", doc.trim().to_owned()),
+        ]
+    };
+    let of_tables = tables().map(|(oid, _, _, spec)| row(oid, 0, spec.doc));
+    of_tables.chain(columns().map(|(oid, _, _, at, column)| row(oid, at, column.doc))).collect()
+}
+
+fn types() -> Vec<Row> {
+    let row = |oid: u32, name: String, bytes: i16, category: &str| {
+        vec![
+            ("oid", oid.to_string()),
+            ("typlen", bytes.to_string()),
+            ("typcategory", category.to_owned()),
+            ("typinput", format!("{name}in")),
+            ("typoutput", format!("{name}out")),
+            ("typname", name),
+        ]
+    };
+    let both = |(oid, name, _, bytes, category, array): &BaseType| {
+        let mut own = row(*oid, (*name).to_owned(), *bytes, category);
+        own.push(("typarray", array.to_string()));
+        let mut list = row(*array, format!("_{name}"), -1, "A");
+        list.retain(|(name, _)| *name != "typinput" && *name != "typoutput");
+        list.push(("typelem", oid.to_string()));
+        list.push(("typinput", "array_in".to_owned()));
+        list.push(("typoutput", "array_out".to_owned()));
+        [own, list]
+    };
+    TYPES.iter().flat_map(both).collect()
+}
+
+fn information() -> Vec<(Relation, Vec<Row>)> {
+    let tables = tables()
+        .map(|(_, schema, _, spec)| {
+            vec![("table_schema", schema.to_owned()), ("table_name", spec.name.to_owned())]
+        })
+        .collect();
+    let schemata = NAMESPACES.iter().map(|(name, ..)| vec![("schema_name", (*name).to_owned())]);
+    let columns = columns().map(|(_, schema, table, number, column)| {
+        let (_, name, sql, ..) = type_of(column);
+        vec![
+            ("table_schema", schema.to_owned()),
+            ("table_name", table.to_owned()),
+            ("column_name", column.name.to_owned()),
+            ("ordinal_position", number.to_string()),
+            ("is_nullable", if column.is_nullable { "YES" } else { "NO" }.to_owned()),
+            ("data_type", (*sql).to_owned()),
+            ("udt_name", (*name).to_owned()),
+            ("dtd_identifier", number.to_string()),
+        ]
+    });
+    vec![
+        (relation::TABLES, tables),
+        (relation::COLUMNS, columns.collect()),
+        (relation::SCHEMATA, schemata.collect()),
+    ]
+}
+
+/// The type that functions of this room give for lists of names.
+pub(super) fn list_of_texts() -> DataType {
+    DataType::new_list(DataType::Utf8, true)
+}

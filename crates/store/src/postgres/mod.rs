@@ -1,0 +1,115 @@
+//! SQL as PostgreSQL's clients send it: parameters, its catalog, its functions.
+
+mod catalog;
+mod functions;
+mod relation;
+mod rewrite;
+mod settings;
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, SchemaRef};
+use datafusion::catalog::CatalogProvider;
+use datafusion::catalog::MemoryCatalogProvider;
+use datafusion::common::config::Dialect;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::parser::Statement;
+
+use crate::error::{ErrorKind, StoreError};
+
+/// What a statement wants and gives.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Types of `$1`, `$2`, …; text where the statement leaves it open.
+    pub parameters: Vec<DataType>,
+    /// Names and types of the answer's columns.
+    pub schema: SchemaRef,
+}
+
+/// Makes the engine speak as PostgreSQL does.
+#[derive(Default)]
+pub(crate) struct Postgres(OnceLock<SessionState>);
+
+impl Postgres {
+    /// The engine's state with the functions of the catalog; made when the first client comes.
+    pub(crate) fn state(&self, own: &SessionState) -> SessionState {
+        self.0.get_or_init(|| extended(own)).clone()
+    }
+}
+
+fn extended(own: &SessionState) -> SessionState {
+    let mut state = own.clone();
+    let options = state.config_mut().options_mut();
+    options.sql_parser.dialect = Dialect::PostgreSQL;
+    // The catalog has its own, with PostgreSQL's names of types.
+    options.catalog.information_schema = false;
+    for function in functions::all() {
+        state.register_udf(Arc::new(function)).expect("this registry takes functions");
+    }
+    state
+}
+
+/// Adds `pg_catalog` and `information_schema`.
+pub(crate) fn add_namespaces(catalog: &MemoryCatalogProvider) {
+    for (name, namespace) in catalog::namespaces() {
+        catalog.register_schema(name, namespace).expect("memory catalogs take schemas");
+    }
+}
+
+/// The plan of a statement with these parameters.
+pub(crate) async fn plan(
+    state: &SessionState,
+    sql: &str,
+    parameters: &[ScalarValue],
+) -> Result<LogicalPlan, DataFusionError> {
+    let plan = open_plan(state, sql).await?;
+    if parameters.is_empty() { Ok(plan) } else { plan.with_param_values(parameters.to_vec()) }
+}
+
+async fn open_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, DataFusionError> {
+    let mut statement = state.sql_to_statement(sql, &Dialect::PostgreSQL)?;
+    match &mut statement {
+        Statement::Statement(statement) => rewrite::rewrite(statement),
+        Statement::Explain(explain) => {
+            if let Statement::Statement(statement) = &mut *explain.statement {
+                rewrite::rewrite(statement);
+            }
+        }
+        _ => {}
+    }
+    state.statement_to_plan(statement).await
+}
+
+/// What a statement wants and gives; `known` are types of parameters that the client has said.
+pub(crate) async fn describe(
+    state: &SessionState,
+    sql: &str,
+    known: &[Option<DataType>],
+) -> Result<Described, DataFusionError> {
+    let plan = open_plan(state, sql).await?;
+    let found = plan.get_parameter_types()?;
+    let number = |name: &String| name.trim_start_matches('$').parse::<usize>().ok();
+    let count = found.keys().filter_map(number).max().unwrap_or(0);
+    let parameters: Vec<DataType> = (1..=count)
+        .map(|at| {
+            let inferred = found.get(&format!("${at}")).cloned().flatten();
+            let known = known.get(at - 1).cloned().flatten();
+            known.or(inferred).filter(|kind| *kind != DataType::Null).unwrap_or(DataType::Utf8)
+        })
+        .collect();
+    let nulls = parameters.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
+    let plan = if nulls.is_empty() { plan } else { plan.with_param_values(nulls)? };
+    Ok(Described { parameters, schema: Arc::clone(plan.schema().inner()) })
+}
+
+/// Parameters, each an array of one value.
+pub(crate) fn values(parameters: &[ArrayRef]) -> Result<Vec<ScalarValue>, StoreError> {
+    let one = |array: &ArrayRef| ScalarValue::try_from_array(array, 0);
+    parameters.iter().map(one).collect::<Result<_, _>>().map_err(|error| {
+        StoreError::new(ErrorKind::BadQuery, format!("cannot use a parameter: {error}"))
+    })
+}

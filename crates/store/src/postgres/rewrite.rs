@@ -1,0 +1,336 @@
+//! Statements of PostgreSQL's tools, put so that the engine takes them.
+//!
+//! What tools ask of the catalog uses names, operators and types that the engine lacks. Most of it asks relations that are
+//! always empty here (`pg_policy`, `pg_inherits`, …): a `select` that joins one of those is replaced by one without rows
+//! before anything in it is looked at. Statements about rows pass unchanged.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArguments, Ident, JoinOperator, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
+    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::catalog::{is_catalog, is_empty};
+use super::functions::{NAME_OF_CLASS, OID_OF_CLASS};
+
+/// Rewrites a statement in place.
+pub(super) fn rewrite(statement: &mut Statement) {
+    let _ = statement.visit(&mut Rewriter);
+}
+
+struct Rewriter;
+
+const AGGREGATES: [&str; 8] =
+    ["count", "max", "min", "sum", "bool_or", "bool_and", "array_agg", "string_agg"];
+/// What a `select` ends with that was replaced.
+const NO_ROWS: &str = "WHERE false";
+
+impl VisitorMut for Rewriter {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if empty_out(&mut query.body) {
+            (query.order_by, query.limit_clause) = (None, None);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        drop_doubled(&mut select.projection);
+        tell_apart(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+        let parts = parts(relation);
+        match parts.as_slice() {
+            [name] if is_catalog(name) => {
+                relation.0.insert(0, ObjectNamePart::Identifier(Ident::new("pg_catalog")));
+            }
+            [schema, name] if schema == "pg_catalog" && !is_catalog(name) => {
+                relation.0.remove(0);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            // Grafana asks so for the schemas of the search path.
+            Expr::InSubquery { subquery, expr: inner, negated }
+                if subquery.to_string().contains("current_setting('search_path')") =>
+            {
+                let not = if *negated { "NOT " } else { "" };
+                let sql = format!("{inner} {not}IN ('public')");
+                replace(expr, sql);
+            }
+            Expr::Function(function) if is_array_of(function) => {
+                if let FunctionArguments::Subquery(subquery) = &function.args {
+                    let sql = array_of(subquery);
+                    replace(expr, sql);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function) => {
+                let parts = parts(&function.name);
+                if parts.len() == 2 && parts[0] == "pg_catalog" {
+                    function.name.0.remove(0);
+                }
+                if matches!(function.args, FunctionArguments::None) && is_user(&parts) {
+                    replace(expr, "'weir'");
+                }
+            }
+            Expr::Collate { expr: inner, .. } => *expr = (**inner).clone(),
+            Expr::BinaryOp { op, .. } => {
+                if let BinaryOperator::PGCustomBinaryOperator(names) = op
+                    && let Some(known) = names.last().and_then(|name| operator(name))
+                {
+                    *op = known;
+                }
+            }
+            Expr::Cast { expr: inner, data_type, .. } => {
+                if let Some(sql) = cast(inner, &data_type.to_string()) {
+                    replace(expr, sql);
+                }
+            }
+            Expr::Exists { subquery, negated } if is_without_rows(subquery) => {
+                *expr = Expr::Value(Value::Boolean(*negated).into());
+            }
+            Expr::Subquery(subquery) if is_without_rows(subquery) => {
+                *expr = Expr::Value(Value::Null.into());
+            }
+            Expr::Subquery(subquery) => at_most_one_row(subquery),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn parts(name: &ObjectName) -> Vec<String> {
+    let part = |part: &ObjectNamePart| part.as_ident().map(|ident| ident.value.to_lowercase());
+    name.0.iter().filter_map(part).collect()
+}
+
+fn is_user(parts: &[String]) -> bool {
+    let names = ["current_user", "session_user", "user", "current_role", "current_catalog"];
+    parts.len() == 1 && names.contains(&parts[0].as_str())
+}
+
+/// What the text reads as; the same again when it does not.
+fn replace(expr: &mut Expr, sql: impl AsRef<str>) {
+    let parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql.as_ref());
+    if let Ok(new) = parser.and_then(|mut parser| parser.parse_expr()) {
+        *expr = new;
+    }
+}
+
+fn query(sql: &str) -> Option<Box<Query>> {
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).ok()?.parse_query().ok()
+}
+
+fn operator(name: &str) -> Option<BinaryOperator> {
+    Some(match name {
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "=" => BinaryOperator::Eq,
+        "<>" | "!=" => BinaryOperator::NotEq,
+        _ => return None,
+    })
+}
+
+/// A cast to one of PostgreSQL's names for numbers, as something the engine has.
+fn cast(inner: &Expr, data_type: &str) -> Option<String> {
+    let name = data_type.to_lowercase().replace('"', "");
+    let plain = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    let is_name = |expr: &Expr| matches!(expr, Expr::Value(value) if !is_number(&value.value));
+    Some(match plain {
+        "regclass" if is_name(inner) => format!("{OID_OF_CLASS}({inner})"),
+        "regclass" => format!("{NAME_OF_CLASS}({inner})"),
+        "regtype" if !is_name(inner) => format!("format_type({inner}, NULL)"),
+        "oid" | "xid" | "cid" => format!("CAST({inner} AS BIGINT)"),
+        "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" | "name"
+        | "cstring" => {
+            format!("CAST({inner} AS TEXT)")
+        }
+        plain if plain.len() < name.len() => format!("CAST({inner} AS {plain})"),
+        _ => return None,
+    })
+}
+
+fn is_number(value: &Value) -> bool {
+    matches!(value, Value::Number(..))
+}
+
+/// `array(select …)`
+fn is_array_of(function: &Function) -> bool {
+    parts(&function.name) == ["array"]
+}
+
+/// Without rows an empty array, else what the rows are gathered to. Arrays in the catalog have no items.
+fn array_of(subquery: &Query) -> String {
+    let mut subquery = subquery.clone();
+    let is_of_array = subquery.to_string().to_lowercase().contains(" from pg_catalog.unnest(");
+    if is_of_array || empty_out(&mut subquery.body) {
+        return "make_array()".into();
+    }
+    if let SetExpr::Select(select) = &mut *subquery.body
+        && let [SelectItem::UnnamedExpr(item)] = select.projection.as_mut_slice()
+    {
+        let sql = format!("array_agg({item})");
+        replace(item, sql);
+        subquery.order_by = None;
+    }
+    format!("({subquery})")
+}
+
+/// Whether nothing can come of this; it is put so then.
+fn empty_out(body: &mut SetExpr) -> bool {
+    match body {
+        SetExpr::Select(select) => {
+            let Some(sql) = without_rows(select) else { return false };
+            let Some(new) = query(&sql) else { return false };
+            *body = *new.body;
+            true
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            // Both are to be looked at.
+            let (left, right) = (empty_out(left), empty_out(right));
+            left && right
+        }
+        _ => false,
+    }
+}
+
+fn without_rows(select: &Select) -> Option<String> {
+    let is_empty = select.from.iter().any(joins_nothing);
+    let names: Option<Vec<String>> = select.projection.iter().map(name_of).collect();
+    let names = names.filter(|_| is_empty)?;
+    let is_aggregate = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(Expr::Function(function))
+        | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } => {
+            parts(&function.name).last().is_some_and(|name| AGGREGATES.contains(&name.as_str()))
+        }
+        _ => false,
+    };
+    let is_one_row = select.projection.iter().all(is_aggregate);
+    let items = names.iter().enumerate().map(|(at, name)| {
+        let name = if names[..at].contains(name) { format!("{name}{at}") } else { name.clone() };
+        let value = if is_one_row && name == "count" { "0" } else { "CAST(NULL AS TEXT)" };
+        format!("{value} AS \"{}\"", name.replace('"', "\"\""))
+    });
+    let items = items.collect::<Vec<_>>().join(", ");
+    Some(if is_one_row { format!("SELECT {items}") } else { format!("SELECT {items} {NO_ROWS}") })
+}
+
+/// Whether a relation that is always empty is joined so that no row comes of it.
+fn joins_nothing(tables: &TableWithJoins) -> bool {
+    let is_inner = |operator: &JoinOperator| {
+        matches!(
+            operator,
+            JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_)
+        )
+    };
+    let inner = tables.joins.iter().filter(|join| is_inner(&join.join_operator));
+    let mut relations = inner.map(|join| &join.relation).chain([&tables.relation]);
+    relations.any(|relation| match relation {
+        TableFactor::Table { name, .. } => match parts(name).as_slice() {
+            [name] => is_empty(name),
+            [schema, name] => schema == "pg_catalog" && is_empty(name),
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+/// The name of a column; `None` for `*`.
+fn name_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => Some(name_of_expr(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        _ => None,
+    }
+}
+
+fn name_of_expr(expr: &Expr) -> String {
+    match expr {
+        Expr::Identifier(ident) => ident.value.clone(),
+        Expr::CompoundIdentifier(idents) => {
+            idents.last().map_or_else(String::new, |ident| ident.value.clone())
+        }
+        Expr::Cast { expr, .. } => name_of_expr(expr),
+        Expr::Function(function) => parts(&function.name).pop().unwrap_or_default(),
+        _ => "?column?".to_owned(),
+    }
+}
+
+/// `n.oid, n.*` has a column twice, which the engine refuses: `n.*` is enough, since tools read columns by name.
+fn drop_doubled(projection: &mut Vec<SelectItem>) {
+    let wild: Vec<String> = projection
+        .iter()
+        .filter_map(|item| match item {
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                Some(name.to_string())
+            }
+            _ => None,
+        })
+        .collect();
+    projection.retain(|item| match item {
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(idents)) if idents.len() == 2 => {
+            !wild.contains(&idents[0].to_string())
+        }
+        _ => true,
+    });
+}
+
+/// The engine refuses columns of the same name, as `1, 1::int` are.
+fn tell_apart(projection: &mut [SelectItem]) {
+    let mut seen: Vec<String> = Vec::new();
+    for (at, item) in projection.iter_mut().enumerate() {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let mut inner = &*expr;
+        while let Expr::Cast { expr, .. } = inner {
+            inner = expr;
+        }
+        let text = inner.to_string();
+        if seen.contains(&text) {
+            let name = format!("{}_{}", name_of_expr(expr), at + 1);
+            let alias = Ident::with_quote('"', name);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+        seen.push(text);
+    }
+}
+
+fn is_without_rows(query: &Query) -> bool {
+    matches!(&*query.body, SetExpr::Select(select) if select.from.is_empty())
+        && query.to_string().ends_with(NO_ROWS)
+}
+
+/// The engine wants proof that a subquery over the catalog gives one value.
+fn at_most_one_row(subquery: &mut Query) {
+    let SetExpr::Select(select) = &mut *subquery.body else { return };
+    let is_of_catalog = |tables: &TableWithJoins| match &tables.relation {
+        TableFactor::Table { name, .. } => parts(name).first().is_some_and(|s| s == "pg_catalog"),
+        _ => false,
+    };
+    let is_of_catalog = !select.from.is_empty() && select.from.iter().all(is_of_catalog);
+    let [SelectItem::UnnamedExpr(item)] = select.projection.as_mut_slice() else { return };
+    let name = name_of_expr(item);
+    if is_of_catalog && !AGGREGATES.contains(&name.as_str()) && subquery.limit_clause.is_none() {
+        let sql = format!("max({item})");
+        replace(item, sql);
+    }
+}
