@@ -38,7 +38,7 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     keep: Option<u16>,
     #[command(flatten)]
-    pub(crate) data: DataArgs,
+    data: DataArgs,
     /// The running weir. Default: WEIR_URL, else where `api.listen` says.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -60,7 +60,21 @@ pub(crate) struct RestoreArgs {
     #[arg(long, value_name = "NAME")]
     at: Option<String>,
     #[command(flatten)]
-    pub(crate) data: DataArgs,
+    data: DataArgs,
+}
+
+impl BackupArgs {
+    /// The flag `--data`.
+    pub(crate) fn dir(&self) -> Option<&PathBuf> {
+        self.data.data.as_ref()
+    }
+}
+
+impl RestoreArgs {
+    /// The flag `--data`.
+    pub(crate) fn dir(&self) -> Option<&PathBuf> {
+        self.data.data.as_ref()
+    }
 }
 
 /// Runs `weir backup`.

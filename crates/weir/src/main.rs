@@ -47,6 +47,7 @@ mod watch;
 mod wire;
 mod wire_compat;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -83,6 +84,12 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let startup = |args| edge::Startup::new(edge::reload_of(load, cli.config.clone(), args));
     let load = || load(cli.config.as_deref(), cli.log_level.as_ref());
+    let on = |data: Option<&PathBuf>| {
+        load().map(|mut config| {
+            config.apply_data(data);
+            config
+        })
+    };
     match cli.command {
         Command::Up(args) => {
             let mut config = load()?;
@@ -136,20 +143,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
         Command::Store(args) => {
-            let mut config = load()?;
-            config.apply_data(args.action.data());
-            return store_command::run(&config.values, &args.action);
+            return store_command::run(&on(args.action.data())?.values, &args.action);
         }
-        Command::Backup(args) => {
-            let mut config = load()?;
-            config.apply_data(args.data.data.as_ref());
-            return backup_command::run(&config.values, &args);
-        }
-        Command::Restore(args) => {
-            let mut config = load()?;
-            config.apply_data(args.data.data.as_ref());
-            backup_command::bring_back(&config.values, &args)?;
-        }
+        Command::Backup(args) => return backup_command::run(&on(args.dir())?.values, &args),
+        Command::Restore(args) => backup_command::bring_back(&on(args.dir())?.values, &args)?,
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => show::config(&load()?, args.format),

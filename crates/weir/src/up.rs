@@ -192,11 +192,10 @@ impl Up<'_> {
         let link = Serving::new(values, &store, &meter, &clock, &fleet);
         let linking = tokio::spawn(listening.serve(link, ended.clone()));
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
+        let addresses = (address, agents_address, pg.as_ref().map(PgServer::address));
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
-        let pg_address = pg.as_ref().map(PgServer::address);
-        let pg = pg.map(|pg| tokio::spawn(pg.serve(Arc::clone(&app), ended.clone())));
-        let serving = tokio::spawn(server::serve(socket, Arc::clone(&app), ended));
+        let serving = tokio::spawn(serve((socket, pg), Arc::clone(&app), ended));
         let every = Duration::from_secs(values.rules.every_seconds.max(1));
         let judging = tokio::spawn(judge_always(
             Arc::clone(&self.judge),
@@ -217,16 +216,10 @@ impl Up<'_> {
             None
         };
         let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
-        let watched = is_watching.then_some(&*status);
         let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
-        let lines = (taken, &*shown.lines(), balanced);
-        say(&greeting::text(
-            values,
-            (address, agents_address, pg_address),
-            &self.judge,
-            watched,
-            lines,
-        ));
+        let (watched, lines) =
+            (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced));
+        say(&greeting::text(values, addresses, &self.judge, watched, lines));
 
         signals.wait(edge.as_ref()).await;
         tracing::info!("ending");
@@ -244,9 +237,6 @@ impl Up<'_> {
         let _ = end.send(true);
         let _ = linking.await;
         let _ = serving.await;
-        if let Some(pg) = pg {
-            let _ = pg.await;
-        }
         slow.end().await;
         store.close().await?;
         Ok(())
@@ -310,6 +300,22 @@ impl Up<'_> {
             capture_bytes: usize::try_from(api.capture_bytes).unwrap_or(usize::MAX),
         }))
     }
+}
+
+/// Serves browsers, programs and clients of PostgreSQL.
+async fn serve(
+    (page, pg): (tokio::net::TcpListener, Option<PgServer>),
+    app: server::Shared,
+    ended: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let rows = Arc::clone(&app);
+    let others = ended.clone();
+    let pg = async move {
+        if let Some(pg) = pg {
+            pg.serve(rows, others).await;
+        }
+    };
+    tokio::join!(server::serve(page, app, ended), pg).0
 }
 
 /// What the threads of a watch hold.

@@ -85,7 +85,7 @@ fn choose(place: &Place, at: Option<&str>) -> Result<String, StoreError> {
 
 fn refuse_used(dir: &Path) -> Result<(), StoreError> {
     let is_used = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
-    if !is_used || (dir.join(RESTORING).exists() && !dir.join("manifest.sqlite").exists()) {
+    if !is_used || dir.join(RESTORING).exists() {
         return Ok(());
     }
     let text = format!("cannot restore into `{}`: it is not empty", dir.display());

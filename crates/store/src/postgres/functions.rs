@@ -27,11 +27,13 @@ struct Function {
 
 /// All of them.
 pub(super) fn all() -> Vec<ScalarUDF> {
+    telling().into_iter().chain(plain()).collect()
+}
+
+/// Functions that look at what they are asked about.
+fn telling() -> Vec<ScalarUDF> {
     let text = |name, run| function(name, DataType::Utf8, run);
     let flag = |name, run| function(name, DataType::Boolean, run);
-    let size = |name| function(name, DataType::Int64, |_| ScalarValue::Int64(None));
-    let always = |name| function(name, DataType::Boolean, |_| Some(true).into());
-    let nothing = |name| function(name, DataType::Utf8, |_| ScalarValue::Utf8(None));
     vec![
         text("format_type", |of| {
             number(of, 0).map(|oid| type_name(oid).unwrap_or("???".into())).into()
@@ -61,6 +63,24 @@ pub(super) fn all() -> Vec<ScalarUDF> {
         flag("pg_table_is_visible", |of| {
             number(of, 0).map(|oid| oid < i64::from(FUTURE_OID)).into()
         }),
+        function("current_schemas", list_of_texts(), |of| match of.first() {
+            Some(ScalarValue::Boolean(Some(true))) => list(&["pg_catalog", "public"]),
+            _ => list(&["public"]),
+        }),
+        function("parse_ident", list_of_texts(), |of| match words(of, 0) {
+            Some(name) => list(&name.replace('"', "").split('.').collect::<Vec<_>>()),
+            None => list(&[]),
+        }),
+    ]
+}
+
+/// Functions that say the same of everything: all may be read, nothing is kept in its own way.
+fn plain() -> Vec<ScalarUDF> {
+    let flag = |name, run| function(name, DataType::Boolean, run);
+    let size = |name| function(name, DataType::Int64, |_| ScalarValue::Int64(None));
+    let always = |name| function(name, DataType::Boolean, |_| Some(true).into());
+    let nothing = |name| function(name, DataType::Utf8, |_| ScalarValue::Utf8(None));
+    vec![
         always("pg_type_is_visible"),
         always("pg_function_is_visible"),
         always("has_schema_privilege"),
@@ -87,14 +107,6 @@ pub(super) fn all() -> Vec<ScalarUDF> {
         nothing("pg_get_function_arguments"),
         nothing("pg_tablespace_location"),
         nothing("shobj_description"),
-        function("current_schemas", list_of_texts(), |of| match of.first() {
-            Some(ScalarValue::Boolean(Some(true))) => list(&["pg_catalog", "public"]),
-            _ => list(&["public"]),
-        }),
-        function("parse_ident", list_of_texts(), |of| match words(of, 0) {
-            Some(name) => list(&name.replace('"', "").split('.').collect::<Vec<_>>()),
-            None => list(&[]),
-        }),
     ]
 }
 
