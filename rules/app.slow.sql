@@ -9,13 +9,13 @@ clear = "10s"
 key = ["upstream"]
 needs = ["request"]
 when = [
-  "select 1 from request where upstream_response_seconds >= 0.25 and ts > $now - interval '15 seconds' and ts <= $now limit 1",
+  "select 1 from request where upstream_response_seconds >= $threshold and ts > $now - interval '15 seconds' and ts <= $now limit 1",
   """
 select 1 from request
 where ts > $now - interval '15 seconds' and ts <= $now
   and tier = 'proxy' and upstream_response_seconds is not null
 group by host, proxy_backend, upstream_address
-having count(*) filter (where coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= 0.25) >= 0.04 * count(*)
+having count(*) filter (where coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= $threshold) >= 0.04 * count(*)
 limit 1""",
 ]
 explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow", "app.fd_limit", "pg.lock_pileup", "db.connections_exhausted", "redis.evictions", "app.blocked_on_store"]
@@ -23,7 +23,7 @@ subject = "{upstream}"
 summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in 15 s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"
 why = "By the proxy's clock the time goes by between the connection to the application and the first byte of its answer. Connecting is quick, so neither the network nor a full accept queue is to blame, and the visitor takes the answer as fast as before: the application itself, or what it waits for, is slow."
 look_at = "One instance or all of them? `select upstream_address, count(*), approx_percentile_cont(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its processor (cpu_stat, cgroup_stat) and its own log."
-silent_when = "Fewer than 20 proxied requests in 15 s; p95 below 250 ms; less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. The numbers 250 ms and 80 % are defaults to be replaced by mined ones. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
+silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined); less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. 250 ms is a default: `weir thresholds app.slow` says what it should be here; 80 % is an opinion. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
 fix = "Look into {upstream} and not into the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, raise its workers if all are busy while processors are idle. As a brake meanwhile, at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries to a slow application make it slower). Check: app_p95 of this finding falls."
 source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
 [chart]
@@ -37,6 +37,22 @@ from request
 where tier = 'proxy' and host = {host} and coalesce(nullif(proxy_backend, ''), upstream_address) = {upstream}
   and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
+[threshold]
+value = 0.25
+unit = "s"
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, upstream as subject, max(p95) as value
+from (
+  select date_bin(interval '15 seconds', ts) as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream,
+    approx_percentile_cont(greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0), 0.95) as p95
+  from request
+  where ts >= $from and ts < $to
+    and tier = 'proxy' and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
+  group by 1, 2, 3
+  having count(*) >= 20
+) slices
+group by 1, 2, 3"""
 ---*/
 with recent as (
   select host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, url_path, duration_seconds, upstream_status_code,
@@ -56,7 +72,7 @@ now_ as (
     count(*) filter (where upstream_status_code >= 500) as errors
   from recent
   group by host, upstream
-  having count(*) >= 20 and approx_percentile_cont(app, 0.95) >= 0.25
+  having count(*) >= 20 and approx_percentile_cont(app, 0.95) >= $threshold
 ),
 paths as (
   select host, upstream, url_path, avg(app) as app_mean, count(*) as n,

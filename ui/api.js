@@ -71,6 +71,9 @@ export const runCsv = async sql => (await post(sql, 100_000, '?format=csv')).blo
 /** What lines become. @param {{lines: string, pattern?: string, pipeline?: string}} question @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const parseLines = async (question, signal) => (await postJson('/api/parse', question, signal)).json();
 
+/** Says whether a finding was real. @param {string} id @param {{verdict: string, action?: string}} said @returns {Promise<any>} */
+export const judgeFinding = async (id, said) => (await postJson(`/api/findings/${encodeURIComponent(id)}/judgement`, said)).json();
+
 /** A capture, understood; its rows are kept only when asked. @param {File} file @param {boolean} keep @returns {Promise<any>} */
 export async function readCapture(file, keep) {
   const headers = { 'content-type': 'application/octet-stream' };

@@ -22,6 +22,7 @@ mod report;
 mod road;
 mod searchable;
 mod tail_many;
+mod thresholds;
 mod weir;
 mod wire;
 mod wire_threads;
@@ -134,6 +135,15 @@ enum Name {
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
+    /// Mined thresholds on synthetic traffic and on recorded series: what they find, how often they are wrong.
+    Thresholds {
+        /// Seeds of the synthetic traffic.
+        #[arg(long, default_value_t = 12)]
+        seeds: u64,
+        /// A copy of the Numenta Anomaly Benchmark, with its directories `data` and `labels`.
+        #[arg(long)]
+        nab: Option<PathBuf>,
+    },
     /// `weir edge` beside nginx and HAProxy: cost of a request, idle connections, shares, failures of backends.
     Edge {
         /// Seconds of each load.
@@ -198,6 +208,7 @@ fn run(name: Name) -> anyhow::Result<()> {
         }
         Name::Wire { seconds, runs } => wire::run(seconds.max(1), runs.max(1)),
         Name::Live { rate, seconds, runs } => live::run(rate.max(1), seconds.max(1), runs.max(1)),
+        Name::Thresholds { seeds, nab } => thresholds::run(seeds.max(1), nab.as_deref()),
         Name::Edge { seconds, runs } => edge::run(seconds.max(1), runs.max(1)),
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
@@ -215,6 +226,7 @@ fn run(name: Name) -> anyhow::Result<()> {
             "wire",
             "live",
             "edge",
+            "thresholds",
         ]
         .into_iter()
         .try_for_each(|name| {

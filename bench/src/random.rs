@@ -39,7 +39,7 @@ impl Random {
     }
 
     /// Box and Muller's transform, the second value thrown away.
-    fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.share()).cos()
     }

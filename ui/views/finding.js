@@ -1,6 +1,7 @@
 // @ts-check
 // One finding: what, where, since when, the evidence as chart and rows, why, and what to change.
-import { html } from '../vendor/preact-htm.js';
+import { html, useState } from '../vendor/preact-htm.js';
+import { judgeFinding } from '../api.js';
 import { useApi, useSql, useTick } from '../hooks.js';
 import { ago, duration, exact, time, value } from '../format.js';
 import { link } from '../router.js';
@@ -31,6 +32,7 @@ function Page({ f }) {
           <div><dt>${f.resolved_ts ? 'lasted' : 'lasts'}</dt><dd>${duration(Math.max(0, Math.round((end - Date.parse(f.started_ts)) / 1000)))}</dd></div>
         </dl>
         <${History} history=${f.history ?? []} />
+        <${Judge} f=${f} />
       </header>
       <div class="finding-body">
         <div>
@@ -43,6 +45,28 @@ function Page({ f }) {
         </div>
       </div>
     </article>`;
+}
+
+const VERDICTS = [['real', 'Real'], ['not_actionable', 'Not actionable'], ['wrong', 'Wrong']];
+
+/** Was it real? What people say here decides whether the rule may page. */
+function Judge({ f }) {
+  const [said, setSaid] = useState(/** @type {any} */ (null));
+  const [action, setAction] = useState('');
+  const verdict = said?.verdict ?? f.judgement?.verdict;
+  const judge = async verdict => {
+    try {
+      setSaid(await judgeFinding(f.finding_id, { verdict, ...(action.trim() && { action }) }));
+    } catch (error) {
+      setSaid({ error: error.message });
+    }
+  };
+  return html`
+    <div class="judge" role="group" aria-label="Was it real?"><span>Was it real?</span>
+      ${VERDICTS.map(([name, label]) => html`<button key=${name} type="button" aria-pressed=${verdict === name} onClick=${() => judge(name)}>${label}</button>`)}
+      <input aria-label="what was done" placeholder="what was done, in a few words" maxlength="500" value=${action} onInput=${e => setAction(e.currentTarget.value)} />
+      <span class="aside" role="status">${said?.error ? said.error : said ? `kept; ${said.real} of the rule's last ${said.judged} judged were real${said.may_page ? '' : ': it pages no more'}` : f.judgement?.user_name ? `by ${f.judgement.user_name}, ${ago(f.judgement.ts)}` : ''}</span>
+    </div>`;
 }
 
 const History = ({ history }) => html`

@@ -23,7 +23,7 @@ function Rule({ rule }) {
   return html`
     <li><details open=${isOpen} onToggle=${e => setOpen(e.currentTarget.open)}>
       <summary data-row><${Icon} name="right" />${state}<code>${rule.id}</code><span class="rule-title">${rule.title}</span>
-        <span class="aside">${rule.tier}, ${rule.class}${rule.last_run_ts ? `, ran ${ago(rule.last_run_ts)} in ${duration(rule.last_run_seconds ?? 0)}` : ''}</span></summary>
+        <span class="aside">${rule.judged ? `${rule.real} of ${rule.judged} judged were real${rule.may_page ? '' : ', pages no more'}; ` : ''}${rule.tier}, ${rule.class}${rule.last_run_ts ? `, ran ${ago(rule.last_run_ts)} in ${duration(rule.last_run_seconds ?? 0)}` : ''}</span></summary>
       ${isOpen && html`<div class="rule-text">
         ${rule.error && html`<p class="row-error" role="alert"><${Icon} name="mail" />${rule.error}</p>`}
         <dl>${[['why', rule.why], ['look at', rule.look_at], ['silent when', rule.silent_when], ['fix', rule.fix], ['source', rule.source], ['fires after', duration(rule.for_seconds ?? 0)], ['origin', rule.origin]]

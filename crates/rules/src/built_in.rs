@@ -113,4 +113,8 @@ built_in! {
     "log.agent_cost",
     "clock.skew",
     "weir.output_lag",
+    "traffic.unusual",
+    "weir.threshold_off",
+    "weir.noisy_rule",
+    "weir.repeat_manual",
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -162,6 +162,11 @@ fn cell(array: &dyn Array, index: usize) -> Cell {
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
             Cell::Time(Micros(array.as_primitive::<TimestampMicrosecondType>().value(index)))
         }
+        // What `date_bin` and `now()` make of a time.
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            let nanos = array.as_primitive::<TimestampNanosecondType>().value(index);
+            Cell::Time(Micros(nanos.div_euclid(1_000)))
+        }
         _ => match ArrayFormatter::try_new(array, &FormatOptions::default()) {
             Ok(formatter) => text(&formatter.value(index).to_string()),
             Err(_) => Cell::Null,
@@ -179,7 +184,10 @@ fn text(value: &str) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray};
+    use arrow_array::{
+        Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
+        TimestampNanosecondArray,
+    };
     use expect_test::expect;
 
     use super::*;
@@ -191,13 +199,14 @@ mod tests {
             ("a", Arc::new(StringViewArray::from(vec!["x\"y", "ü"]))),
             ("f", Arc::new(Float64Array::from(vec![0.5, f64::NAN]))),
             ("ts", Arc::new(TimestampMicrosecondArray::from(vec![0, 1]))),
+            ("slot", Arc::new(TimestampNanosecondArray::from(vec![0, 1_000]))),
         ])
         .unwrap();
         let rows = rows_of(&[batch], 10);
         let json: Vec<String> = rows.iter().map(Row::to_json).collect();
         expect![[r#"
-            {"z":7,"a":"x\"y","f":0.5,"ts":"1970-01-01T00:00:00.000000Z"}
-            {"z":null,"a":"ü","f":null,"ts":"1970-01-01T00:00:00.000001Z"}"#]]
+            {"z":7,"a":"x\"y","f":0.5,"ts":"1970-01-01T00:00:00.000000Z","slot":"1970-01-01T00:00:00.000000Z"}
+            {"z":null,"a":"ü","f":null,"ts":"1970-01-01T00:00:00.000001Z","slot":"1970-01-01T00:00:00.000001Z"}"#]]
         .assert_eq(&json.join("\n"));
         let back = Row::from_json(&serde_json::from_str(&json[0]).unwrap()).unwrap();
         assert_eq!(back.get("z"), Some(&Cell::Int(7)));

@@ -38,6 +38,24 @@ pub struct Engine {
     pub(crate) fires: BTreeMap<(String, Subject), Vec<Micros>>,
     /// Which host has which address.
     hosts: BTreeMap<String, String>,
+    /// What people judged of rules.
+    precision: BTreeMap<String, Precision>,
+}
+
+/// How many of a rule's newest judged findings were real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Precision {
+    /// Findings that were judged, at most the newest ten.
+    pub judged: u64,
+    /// Those that were real.
+    pub real: u64,
+}
+
+impl Precision {
+    /// Whether a rule of this precision may page: not when fewer than half of at least five were real.
+    pub fn may_page(self) -> bool {
+        self.judged < 5 || 2 * self.real >= self.judged
+    }
 }
 
 /// How one rule fares.
@@ -101,6 +119,16 @@ impl Engine {
         self.hosts = hosts;
     }
 
+    /// Says what people judged of each rule's findings: what is mostly not real pages no more.
+    pub fn set_precision(&mut self, precision: BTreeMap<String, Precision>) {
+        self.precision = precision;
+    }
+
+    /// What people judged of a rule's findings; `None` when nobody judged one.
+    pub fn precision(&self, rule_id: &str) -> Option<Precision> {
+        self.precision.get(rule_id).copied()
+    }
+
     /// Every rule, in the order of the set.
     pub fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
@@ -146,6 +174,7 @@ impl Engine {
                 return Vec::new();
             }
         };
+        let demoted = self.precision(&rule.id).filter(|precision| !precision.may_page());
         let causes = self.causes(rule);
         let burdens = self.burdens(rule);
         let state = self.states.entry(rule.id.clone()).or_default();
@@ -160,6 +189,7 @@ impl Engine {
             causes: &causes,
             burdens: &burdens,
             hosts: &self.hosts,
+            demoted,
             fires: &mut self.fires,
             out: Vec::new(),
         };

@@ -7,7 +7,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::RuleError;
-use crate::rule::{Chart, Class, Rule, TIERS};
+use crate::mine::{Scale, Side};
+use crate::rule::{Chart, Class, Mining, Rule, Setting, TIERS};
 use crate::suggest::nearest;
 
 const OPEN: &str = "/*---";
@@ -35,8 +36,12 @@ const KEYS: &[&str] = &[
     "needs",
     "when",
     "chart",
+    "threshold",
+    "setting",
 ];
 const CHART_KEYS: &[&str] = &["title", "sql", "unit"];
+const SETTING_KEYS: &[&str] = &["risk", "interaction"];
+const THRESHOLD_KEYS: &[&str] = &["value", "unit", "side", "scale", "absent_is_zero", "series"];
 
 /// Reads a whole rule file.
 pub(crate) fn parse(origin: &str, text: &str) -> Result<Rule, RuleError> {
@@ -127,6 +132,8 @@ impl<'a> Head<'a> {
         let every_seconds = self.span("every")?.ok_or_else(|| self.missing("every"))?;
         let for_seconds = self.span("for")?.ok_or_else(|| self.missing("for"))?;
         let clear_seconds = self.span("clear")?.unwrap_or(3 * every_seconds);
+        let mining = self.mining()?;
+        self.check_threshold(sql, mining.as_ref())?;
         Ok(Rule {
             id: self.id()?,
             title: self.text("title")?,
@@ -145,9 +152,11 @@ impl<'a> Head<'a> {
             source: self.text("source")?,
             explained_by: self.list("explained_by")?.unwrap_or_default(),
             needs: self.needs()?,
-            when: self.when()?,
+            when: self.when()?.iter().map(|sql| with_threshold(sql, mining.as_ref())).collect(),
             chart: self.chart()?,
-            sql: sql.to_owned(),
+            sql: with_threshold(sql, mining.as_ref()),
+            mining,
+            setting: self.setting()?,
             origin: self.origin.to_owned(),
         })
     }
@@ -231,6 +240,88 @@ impl<'a> Head<'a> {
         Ok(Some(Chart { title: get("title")?, sql: get("sql")?, unit: get("unit")? }))
     }
 
+    fn setting(&self) -> Result<Option<Setting>, RuleError> {
+        let Some(value) = self.table.get("setting") else { return Ok(None) };
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.error(value.span().start, "`setting` is no table".to_owned()));
+        };
+        self.refuse_unknown(table, SETTING_KEYS)?;
+        let get = |key: &str| match table.get(key) {
+            Some(value) => self.text_of(&format!("setting.{key}"), value),
+            None => Err(self.error(value.span().start, format!("`setting` lacks the key `{key}`"))),
+        };
+        Ok(Some(Setting { risk: get("risk")?, interaction: get("interaction")? }))
+    }
+
+    fn mining(&self) -> Result<Option<Mining>, RuleError> {
+        let Some(value) = self.table.get("threshold") else { return Ok(None) };
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.error(value.span().start, "`threshold` is no table".to_owned()));
+        };
+        self.refuse_unknown(table, THRESHOLD_KEYS)?;
+        let start = value.span().start;
+        let at = |key: &str| table.get(key).map_or(start, |value| value.span().start);
+        let get = |key: &str| match table.get(key) {
+            Some(value) => self.text_of(&format!("threshold.{key}"), value),
+            None => Err(self.error(start, format!("`threshold` lacks the key `{key}`"))),
+        };
+        let number = match table.get("value").map(|value| value.get_ref()) {
+            None => None,
+            Some(DeValue::Float(number)) => number.as_str().parse().ok(),
+            Some(DeValue::Integer(number)) => number.as_str().parse().ok(),
+            Some(_) => None,
+        }
+        .filter(|number: &f64| number.is_finite());
+        if table.contains_key("value") && number.is_none() {
+            return Err(self.error(at("value"), "`threshold.value` is no number".to_owned()));
+        }
+        let side = match get("side")?.as_str() {
+            "above" => Side::Above,
+            "below" => Side::Below,
+            "both" if number.is_none() => Side::Both,
+            _ => {
+                return Err(self
+                    .error(at("side"), "unknown side of a threshold".to_owned())
+                    .hint("above or below; both only without a `value`"));
+            }
+        };
+        let scale = match table.get("scale").map(|_| get("scale")).transpose()?.as_deref() {
+            None | Some("auto") => Scale::Auto,
+            Some("log") => Scale::Log,
+            Some("raw") => Scale::Raw,
+            Some(_) => {
+                return Err(self
+                    .error(at("scale"), "unknown scale of a threshold".to_owned())
+                    .hint("auto, log or raw"));
+            }
+        };
+        let series = get("series")?;
+        if !(series.contains("$from") && series.contains("$to")) {
+            return Err(self
+                .error(at("series"), "`threshold.series` does not use `$from` and `$to`".to_owned())
+                .hint("bound it: `where ts >= $from and ts < $to`"));
+        }
+        let absent_is_zero =
+            table.get("absent_is_zero").and_then(|value| value.get_ref().as_bool());
+        let unit = table.get("unit").map(|_| get("unit")).transpose()?.unwrap_or_default();
+        let absent_is_zero = absent_is_zero.unwrap_or(false);
+        Ok(Some(Mining { value: number, unit, side, scale, absent_is_zero, series }))
+    }
+
+    /// `$threshold` stands in the query if and only if there is a value for it.
+    fn check_threshold(&self, sql: &str, mining: Option<&Mining>) -> Result<(), RuleError> {
+        let has_value = mining.is_some_and(|mining| mining.value.is_some());
+        match (sql.contains("$threshold"), has_value) {
+            (true, false) => Err(self
+                .error(0, "the query uses `$threshold`, which has no value".to_owned())
+                .hint("add a section `[threshold]` with `value`, `side` and `series`")),
+            (false, true) => Err(self
+                .bad("threshold", "the query does not use `$threshold`".to_owned())
+                .hint("write `$threshold` where the number stands now")),
+            _ => Ok(()),
+        }
+    }
+
     /// A complaint about the value of a key that is there.
     fn bad(&self, key: &str, message: String) -> RuleError {
         self.error(self.table.get(key).map_or(0, |value| value.span().start), message)
@@ -267,6 +358,14 @@ impl<'a> Head<'a> {
                     .hint("a whole number with s, m, h or d, at most 7d: \"10s\", \"5m\"")
             })?;
         Ok(Some(seconds))
+    }
+}
+
+fn with_threshold(sql: &str, mining: Option<&Mining>) -> String {
+    match mining.and_then(|mining| mining.value) {
+        // `{:?}` writes a point always: an integer would make a division of integers.
+        Some(value) => sql.replace("$threshold", &format!("{value:?}")),
+        None => sql.to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 
 use weir_tables::Micros;
 
+use crate::mine::{Scale, Side};
 use crate::{RuleError, head};
 
 /// Where it can hurt, from the visitor's side to the disk.
@@ -62,8 +63,41 @@ pub struct Chart {
     pub unit: String,
 }
 
-/// A rule as read from its file.
+/// How a rule's threshold is mined: the section `[threshold]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mining {
+    /// What `$threshold` is in the rule's query; `None` when it is compared with its own week instead.
+    pub value: Option<f64>,
+    /// Unit of the values, as `unit_of` prints it.
+    pub unit: String,
+    /// On which side an event lies.
+    pub side: Side,
+    /// The scale on which the week is compared.
+    pub scale: Scale,
+    /// Whether a subject that has no row counts as 0.
+    pub absent_is_zero: bool,
+    /// The query of the values of five minutes: `ts`, `host`, `subject`, `value` of what lies in `$from` to `$to`.
+    pub series: String,
+}
+
+impl Mining {
+    /// The series' query for a span: `$from` is in it, `$to` is not.
+    pub fn series_between(&self, from: Micros, to: Micros) -> String {
+        self.series.replace("$from", &literal(from)).replace("$to", &literal(to))
+    }
+}
+
+/// What else must be known of a rule that proposes a setting: the section `[setting]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What can go wrong when it is set.
+    pub risk: String,
+    /// What it works together with, or against.
+    pub interaction: String,
+}
+
+/// A rule as read from its file.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// `family.name`, the same as the file's name without `.sql`.
     pub id: String,
@@ -103,6 +137,10 @@ pub struct Rule {
     pub when: Vec<String>,
     /// How to draw it.
     pub chart: Option<Chart>,
+    /// How its threshold is mined.
+    pub mining: Option<Mining>,
+    /// For the rules of `weir tune`: what else must be known of the setting.
+    pub setting: Option<Setting>,
     /// The query, head excluded.
     pub sql: String,
     /// The file it was read from, or `built in`.
@@ -152,5 +190,10 @@ impl Rule {
 }
 
 fn at(sql: &str, now: Micros) -> String {
-    sql.replace("$now", &format!("arrow_cast('{now}', 'Timestamp(Microsecond, Some(\"+00:00\"))')"))
+    sql.replace("$now", &literal(now))
+}
+
+/// A time of the type of the column `ts`.
+fn literal(time: Micros) -> String {
+    format!("arrow_cast('{time}', 'Timestamp(Microsecond, Some(\"+00:00\"))')")
 }

@@ -1,5 +1,7 @@
 //! The command line: every command, flag and its help. Help teaches by example.
 
+mod judging;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,6 +13,7 @@ use crate::capture::CaptureArgs;
 use crate::store_command::StoreArgs;
 use crate::wire::ModelArgs;
 use crate::wire_compat::CompatArgs;
+pub(crate) use judging::*;
 
 /// Watches the traffic of a web fleet, names the tier that hurts, and says what to change.
 #[derive(Debug, Parser)]
@@ -46,6 +49,9 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     Tables(TablesArgs),
     Rules(RulesArgs),
+    Findings(FindingsArgs),
+    Thresholds(ThresholdsArgs),
+    Tune(TuneArgs),
     Store(StoreArgs),
     Backup(BackupArgs),
     Restore(RestoreArgs),
@@ -437,75 +443,6 @@ pub(crate) struct TablesArgs {
     /// The table to describe.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-}
-
-/// List, show, test and replay rules.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  weir rules                                     list them
-  weir rules show tcp.listen_overflow            one with its reason, fix and SQL
-  weir rules test my-rules/                      run every .test file below a directory
-  weir rules replay app.slow --since 30d         when would it have fired")]
-pub(crate) struct RulesArgs {
-    /// What to do with them.
-    #[command(subcommand)]
-    pub(crate) action: Option<RulesAction>,
-    /// Rules that add to or replace the built-in ones.
-    #[arg(long, global = true, value_name = "DIR")]
-    pub(crate) rules: Option<PathBuf>,
-}
-
-/// What to do with rules.
-#[derive(Debug, Subcommand)]
-pub(crate) enum RulesAction {
-    /// List every rule.
-    List,
-    /// Show one rule in full.
-    Show {
-        /// Its id, such as tcp.listen_overflow.
-        #[arg(value_name = "ID")]
-        id: String,
-    },
-    /// Run `.test` files; directories are searched. Exit code 1 when one fails.
-    Test {
-        /// Files or directories.
-        #[arg(value_name = "PATH", required = true)]
-        paths: Vec<PathBuf>,
-    },
-    /// When would a rule have fired on the rows that the running weir holds?
-    Replay(ReplayArgs),
-}
-
-/// A rule over the past.
-#[derive(Args, Debug)]
-pub(crate) struct ReplayArgs {
-    /// Its id; one of your own is in the directory of --rules.
-    #[arg(value_name = "ID")]
-    pub(crate) id: String,
-    /// How far back: 30d, 12h, 90m.
-    #[arg(long, value_name = "SPAN", default_value = "1d", value_parser = crate::replay_command::parse_since)]
-    pub(crate) since: std::time::Duration,
-    /// Seconds between two looks while nothing is found; default: so many that 2,000 looks suffice.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) step: Option<u64>,
-    /// text for a person, json with the evidence for a program.
-    #[arg(long, value_enum, default_value_t = ReplayFormat::Text)]
-    pub(crate) format: ReplayFormat,
-    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
-    /// A file whose first line is the login.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-}
-
-/// How a replay is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReplayFormat {
-    /// A line for each time that it would have fired.
-    Text,
-    /// One object.
-    Json,
 }
 
 /// Understand a capture: was it us?

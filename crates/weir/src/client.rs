@@ -1,9 +1,12 @@
 //! Asking a weir over HTTP: for `weir query` and for agents. Blocking, without TLS (`link` brings that).
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::ask::unreachable_weir;
+use crate::config::place::read_token;
 use crate::failure::Failure;
 
 /// One weir to ask.
@@ -47,6 +50,35 @@ impl Client {
         Ok(Self { agent: config.into(), base, login })
     }
 
+    /// A client for the weir that a command's flags name: `WEIR_URL` of the environment without them, else this host's.
+    pub(crate) fn of(url: Option<&str>, token_file: Option<&Path>) -> Result<Self, Failure> {
+        let url = url.map(str::to_owned).or_else(|| std::env::var("WEIR_URL").ok());
+        let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
+        let token = token_file.map(read_token).transpose()?;
+        Self::new(&url, token.as_deref(), Duration::from_secs(300))
+    }
+
+    /// GETs JSON.
+    pub(crate) fn get_json(&self, path: &str, timeout: Duration) -> Result<Value, Failure> {
+        let request = self.agent.get(format!("{}{path}", self.base));
+        let mut request = request.config().timeout_global(Some(timeout)).build();
+        if let Some(login) = &self.login {
+            request = request.header("authorization", login);
+        }
+        let read = |mut response: ureq::http::Response<ureq::Body>| {
+            let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
+            Ok(Answer { status: response.status().as_u16(), body })
+        };
+        let answer = request.call().and_then(read);
+        answer.map_err(|error| unreachable_weir(self, &error))?.json()
+    }
+
+    /// POSTs JSON, and reads JSON.
+    pub(crate) fn post_json(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let answer = self.post(path, "application/json", body.to_string().as_bytes());
+        answer.map_err(|error| unreachable_weir(self, &error))?.json()
+    }
+
     /// The address that is asked.
     pub(crate) fn base(&self) -> &str {
         &self.base
@@ -71,6 +103,16 @@ impl Client {
 }
 
 impl Answer {
+    /// The body of a good answer.
+    fn json(&self) -> Result<Value, Failure> {
+        if self.status != 200 {
+            return Err(self.failure());
+        }
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?")
+        })
+    }
+
     /// The error and hint of a refusal, for a person.
     pub(crate) fn failure(&self) -> Failure {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();

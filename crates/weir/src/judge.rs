@@ -12,6 +12,8 @@ use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
 use weir_store::{QueryLimits, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
+use crate::precision;
+
 /// The newest row of every finding, from which the engine goes on after a restart.
 const NEWEST: &str = "select * from (select *, row_number() over (partition by finding_id \
     order by ts desc, case state when 'resolved' then 2 when 'firing' then 1 else 0 end desc) as newest_rank \
@@ -75,7 +77,20 @@ impl Judge {
         transitions
     }
 
-    /// Tells the engine once a minute which host has which address; an address that several hosts have is nobody's.
+    /// Runs every rule that did not run as of `now`, whether it is due or not.
+    pub(crate) async fn last_round(&self, store: &Store, now: Micros) {
+        let rules = self.with_engine(|engine| {
+            let is_asked = |rule: &Rule| engine.status(&rule.id).last_run_ts == Some(now);
+            let rules = engine.rules().iter().filter(|rule| !is_asked(rule));
+            rules.cloned().collect::<Vec<Arc<Rule>>>()
+        });
+        for rule in rules {
+            self.run(store, &rule, now).await;
+        }
+    }
+
+    /// Tells the engine once a minute what was judged of rules, and which host has which address; an address that several
+    /// hosts have is nobody's.
     async fn learn_addresses(&self, store: &Store, now: Micros) {
         let asked =
             self.asked_addresses.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
@@ -83,6 +98,7 @@ impl Judge {
             *self.asked_addresses.lock().unwrap_or_else(PoisonError::into_inner) = asked;
             return;
         }
+        precision::learn(self, store, now).await;
         let limits = QueryLimits::of_rule(100_000, Duration::from_secs(10));
         let sql = ADDRESSES.replace("$now", &format!("timestamp '{now}'"));
         let Ok(answer) = store.query(&sql, limits).await else { return };
@@ -121,7 +137,11 @@ impl Judge {
 }
 
 /// The answer of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
-async fn ask(store: &Store, rule: &Rule, now: Micros) -> Result<Vec<RecordBatch>, StoreError> {
+pub(crate) async fn ask(
+    store: &Store,
+    rule: &Rule,
+    now: Micros,
+) -> Result<Vec<RecordBatch>, StoreError> {
     let limits = QueryLimits::of_rule(10_000, Duration::from_secs(10));
     let mut batches = Vec::new();
     for sql in rule.queries_at(now) {

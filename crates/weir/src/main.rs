@@ -16,6 +16,7 @@ mod doctor;
 mod edge;
 mod explain;
 mod failure;
+mod findings_command;
 mod fleet;
 mod greeting;
 mod idle_io;
@@ -32,6 +33,7 @@ mod parcel_link;
 mod parse_command;
 mod parsers;
 mod port_owner;
+mod precision;
 mod remote;
 mod replay_command;
 mod rules_command;
@@ -41,7 +43,9 @@ mod slow_query;
 mod span;
 mod store_command;
 mod terminal;
+mod thresholds;
 mod time_zone;
+mod tune;
 mod up;
 mod watch;
 mod wire;
@@ -147,6 +151,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Backup(args) => return backup_command::run(&on(args.dir())?.values, &args),
         Command::Restore(args) => backup_command::bring_back(&on(args.dir())?.values, &args)?,
+        Command::Thresholds(args) => thresholds::command::run(&args)?,
+        Command::Findings(args) => findings_command::run(&args)?,
+        Command::Tune(args) => tune::run(&args)?,
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => show::config(&load()?, args.format),

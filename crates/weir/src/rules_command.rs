@@ -1,15 +1,19 @@
 //! `weir rules`: list, show, and test rules as users write them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use serde_json::Value;
 use weir_rules::test_file::{Query, TestFile};
 use weir_rules::{Rule, RuleSet};
 use weir_store::{QueryLimits, Store};
 use weir_tables::{Batch, Clock, FixedClock, Parcel};
 
 use crate::cli::{RulesAction, RulesArgs};
+use crate::client::Client;
 use crate::failure::{EXIT_USAGE, Failure, read_failure};
 use crate::judge::read_rule_files;
 use crate::nearest::nearest;
@@ -28,7 +32,8 @@ pub(crate) fn run(args: &RulesArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn load(dir: Option<&Path>) -> Result<RuleSet, Failure> {
+/// The built-in rules with those of a directory over them; what cannot be used is complained about.
+pub(crate) fn load(dir: Option<&Path>) -> Result<RuleSet, Failure> {
     let files = dir.map(read_rule_files).transpose()?.unwrap_or_default();
     let (rules, errors) = RuleSet::with_directory(&files);
     for error in errors {
@@ -37,26 +42,48 @@ fn load(dir: Option<&Path>) -> Result<RuleSet, Failure> {
     Ok(rules)
 }
 
+/// What a running weir knows of rules whose findings were judged; nothing when none answers at once.
+fn judged() -> BTreeMap<String, String> {
+    let asked = Client::of(None, None)
+        .and_then(|client| client.get_json("/api/rules", Duration::from_secs(2)));
+    let rules = asked.map(|mut answer| answer["rules"].take()).unwrap_or_default();
+    let of = |rule: &Value| {
+        let (judged, real) = (rule["judged"].as_u64()?, rule["real"].as_u64()?);
+        let class = if rule["may_page"] == false { ", pages no more" } else { "" };
+        let id = rule["id"].as_str()?.to_owned();
+        Some((id, format!(" ({real} of the last {judged} judged were real{class})")))
+    };
+    rules.as_array().into_iter().flatten().filter_map(of).collect()
+}
+
 fn list(rules: &RuleSet) {
+    let judged = judged();
     let paint = Paint::for_stdout();
     let width = rules.iter().map(|rule| rule.id.len()).max().unwrap_or_default();
     for rule in rules.iter() {
         let pad = " ".repeat(width - rule.id.len());
         let class = paint.class(rule.class.as_str(), &format!("{:<4}", rule.class.as_str()));
-        say(&format!("{}{pad}  {class}  {:<7}  {}", paint.bold(&rule.id), rule.tier, rule.title));
+        let judged = judged.get(&rule.id).map_or("", String::as_str);
+        let (id, tier, title) = (paint.bold(&rule.id), &rule.tier, &rule.title);
+        say(&format!("{id}{pad}  {class}  {tier:<7}  {title}{judged}"));
     }
 }
 
-fn show(rules: &RuleSet, id: &str) -> Result<(), Failure> {
-    let Some(rule) = rules.get(id) else {
+/// The rule of this id.
+pub(crate) fn find<'a>(rules: &'a RuleSet, id: &str, what: &str) -> Result<&'a Arc<Rule>, Failure> {
+    rules.get(id).ok_or_else(|| {
         let hint = nearest(id, rules.iter().map(|rule| rule.id.as_str())).map_or_else(
             || "`weir rules` lists them".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
-        return Err(Failure::new(format!("cannot show `{id}`: there is no such rule"))
+        Failure::new(format!("cannot {what} `{id}`: there is no such rule"))
             .hint(hint)
-            .code(EXIT_USAGE));
-    };
+            .code(EXIT_USAGE)
+    })
+}
+
+fn show(rules: &RuleSet, id: &str) -> Result<(), Failure> {
+    let rule = find(rules, id, "show")?;
     say(&described(rule, Paint::for_stdout()));
     Ok(())
 }

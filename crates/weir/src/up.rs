@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 use weir_store::{QueryLimits, Retention, Store, StoreError, StoreOptions};
 use weir_tables::Clock;
 
@@ -24,7 +25,7 @@ use crate::server::{self, App, Callers, PgServer};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
-use crate::{edge, greeting, intake, outputs, port_owner, slow_query};
+use crate::{edge, greeting, intake, outputs, port_owner, slow_query, thresholds};
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
 const THREADS: usize = 2;
@@ -196,13 +197,7 @@ impl Up<'_> {
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
         let serving = tokio::spawn(serve((socket, pg), Arc::clone(&app), ended));
-        let every = Duration::from_secs(values.rules.every_seconds.max(1));
-        let judging = tokio::spawn(judge_always(
-            Arc::clone(&self.judge),
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            every,
-        ));
+        let judging = self.judge(&store, &clock);
         let slow = slow_query::Reporting::start(&store, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
@@ -233,7 +228,7 @@ impl Up<'_> {
         }
         drop((local, destination, app));
         let _ = delivery.await;
-        judging.abort();
+        judging.iter().for_each(JoinHandle::abort);
         let _ = end.send(true);
         let _ = linking.await;
         let _ = serving.await;
@@ -254,6 +249,17 @@ impl Up<'_> {
             let _ = app.edge.set(Arc::clone(edge.control()));
         }
         Ok(edge)
+    }
+
+    /// Runs the rules, and keeps the values that their thresholds are mined from.
+    fn judge(&self, store: &Arc<Store>, clock: &Arc<dyn Clock>) -> [JoinHandle<()>; 2] {
+        let every = Duration::from_secs(self.values.rules.every_seconds.max(1));
+        let shared = || (Arc::clone(&self.judge), Arc::clone(store), Arc::clone(clock));
+        let (judge, kept, time) = shared();
+        let judging = tokio::spawn(judge_always(judge, kept, time, every));
+        let (judge, kept, time) = shared();
+        let host = self.values.collect.host.clone();
+        [judging, tokio::spawn(thresholds::keep_always(judge, kept, time, host))]
     }
 
     fn app(

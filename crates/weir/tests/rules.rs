@@ -75,6 +75,23 @@ fn every_built_in_rule_passes_its_test_file() {
 }
 
 #[test]
+fn every_proposal_of_tune_passes_its_test_file() {
+    let asked = Asked::new();
+    let mut failures = Vec::new();
+    for (rule, (id, text)) in weir_rules::tuning().iter().zip(weir_rules::tuning_tests()) {
+        let file = TestFile::parse(id, text).unwrap_or_else(|error| panic!("{error}"));
+        let fires = file.cases.iter().filter(|case| case.fires).count();
+        assert!((1..file.cases.len()).contains(&fires), "{id} lacks a firing or a silent case");
+        for result in file.run(rule, &asked) {
+            if let Some(failure) = result.failure {
+                failures.push(format!("{id}.test:{} {}: {failure}", result.line, result.name));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} cases fail\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
 fn every_rule_and_every_chart_runs_on_empty_tables_and_says_nothing() {
     let asked = Asked::new();
     for rule in RuleSet::built_in().iter() {

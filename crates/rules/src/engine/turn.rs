@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use weir_tables::Micros;
 
 use super::answer::{Group, describe, key_values};
-use super::{RuleState, Subject, span};
-use crate::finding::{Cause, Written, finding_id};
+use super::{Precision, RuleState, Subject, span};
+use crate::finding::{Cause, Details, Written, finding_id};
 use crate::{Cell, Class, OpenFinding, Row, Rule, State, Transition};
 
 /// Open findings per rule; what is beyond is counted.
@@ -35,6 +35,8 @@ pub(super) struct Turn<'a> {
     pub(super) burdens: &'a BTreeMap<String, Class>,
     /// Which host has which address.
     pub(super) hosts: &'a BTreeMap<String, String>,
+    /// What was judged of the rule, if it pages no more.
+    pub(super) demoted: Option<Precision>,
     pub(super) fires: &'a mut BTreeMap<(String, Subject), Vec<Micros>>,
     pub(super) out: Vec<Transition>,
 }
@@ -59,8 +61,19 @@ impl Turn<'_> {
         }
     }
 
+    /// Texts and class of a subject; a rule that was mostly judged not to be real mails what it would page.
+    fn describe(&self, group: &Group) -> (Details, Class) {
+        let (mut details, class) = describe(self.rule, &group.rows);
+        let Some(Precision { judged, real }) = self.demoted.filter(|_| class == Class::Page) else {
+            return (details, class);
+        };
+        let words = format!(" (no page: {real} of the last {judged} that were judged were real)");
+        details.summary.push_str(&words);
+        (details, Class::Mail)
+    }
+
     fn begin(&mut self, subject: &Subject, group: &Group) -> OpenFinding {
-        let (details, class) = describe(self.rule, &group.rows);
+        let (details, class) = self.describe(group);
         let key_values = key_values(&subject.1);
         let mut finding = OpenFinding {
             finding_id: finding_id(&self.rule.id, &subject.0, &subject.1, self.now),
@@ -95,7 +108,7 @@ impl Turn<'_> {
     }
 
     fn go_on(&mut self, finding: &mut OpenFinding, subject: &Subject, group: &Group) {
-        let (details, class) = describe(self.rule, &group.rows);
+        let (details, class) = self.describe(group);
         finding.details = details;
         finding.highest_class = finding.highest_class.max(class);
         let burden = self.burdens.get(&finding.finding_id).copied().unwrap_or(Class::Note);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch, StringArray};
 use expect_test::{Expect, expect};
-use weir_rules::{Class, Engine, Rule, RuleSet, State, Transition, verdict};
+use weir_rules::{Class, Engine, Precision, Rule, RuleSet, State, Transition, verdict};
 use weir_tables::{Finding, FindingRows, Micros, Rows};
 
 /// A rule `test.NAME` with these lines in its head.
@@ -138,6 +138,21 @@ fn rising_class_is_written_at_once_and_does_not_fall() {
         }
     }
     assert_eq!(classes, [(0, Class::Note, true), (2, Class::Page, false)]);
+}
+
+#[test]
+fn rule_that_was_mostly_judged_wrong_mails_what_it_would_page() {
+    let rule = rule("judged", "for = \"0s\"\nevery = \"2s\"");
+    let mut engine = Engine::new(&RuleSet::default());
+    let judged = |real| [(rule.id.clone(), Precision { judged: 5, real })].into();
+    let mut class = |real, second| {
+        engine.set_precision(judged(real));
+        let changes = engine.observe(&rule, at(second), &answer(&[("a", 1, "page", true)]));
+        let finding = &changes.last().expect("the finding changes").finding;
+        (finding.class, finding.summary().contains("of the last 5 that were judged were real"))
+    };
+    assert_eq!(class(2, 0), (Class::Mail, true));
+    assert_eq!(class(3, 2), (Class::Page, false), "half of them were real again");
 }
 
 #[test]

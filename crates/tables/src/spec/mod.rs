@@ -56,4 +56,7 @@ specs! {
     edge_listener: EdgeListener, EdgeListenerRows;
     beacon: Beacon, BeaconRows;
     slow_query: SlowQuery, SlowQueryRows;
+    measure: Measure, MeasureRows;
+    threshold_proposal: ThresholdProposal, ThresholdProposalRows;
+    judgement: Judgement, JudgementRows;
 }

@@ -4,7 +4,7 @@
 //! still pending at the end. It is shown as a note that says so, because a claim nobody waited for is no reason to page.
 
 mod report;
-mod source;
+pub(crate) mod source;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -107,6 +107,10 @@ async fn diagnose(mut source: impl Source, judge: &Judge) -> Result<Diagnosis, F
         judge.round(&store, now).await;
     }
     source.check()?;
+    // Rules that run seldom were asked in the first second only, when little had been seen.
+    if first.is_some() {
+        judge.last_round(&store, last).await;
+    }
     let is_ours = |finding: &&OpenFinding| {
         finding.state != State::Resolved && !OF_AGENTS.contains(&finding.rule.as_str())
     };

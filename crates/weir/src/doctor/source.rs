@@ -23,7 +23,7 @@ const RECENT_BYTES: u64 = 4 << 20;
 const BYTES_PER_ROUND: usize = 32 << 20;
 
 /// Rows of one moment after the other.
-pub(super) trait Source {
+pub(crate) trait Source {
     /// The next moment; `None` at the end.
     fn next(&mut self) -> Option<(Micros, Vec<Batch>)>;
     /// Whether the end came for a reason that is a failure.
@@ -37,17 +37,17 @@ pub(super) trait Source {
 }
 
 /// What to sample.
-pub(super) fn host_options(root: &Path, host: String) -> HostOptions {
+pub(crate) fn host_options(root: &Path, host: String) -> HostOptions {
     HostOptions { root: root.to_owned(), host, agent_version: env!("CARGO_PKG_VERSION").into() }
 }
 
 /// A collector's error as the command's.
-pub(super) fn failure(error: &CollectError) -> Failure {
+pub(crate) fn failure(error: &CollectError) -> Failure {
     Failure::new(error.message.clone()).hint(error.hint.clone().unwrap_or_default())
 }
 
 /// This host.
-pub(super) struct Live {
+pub(crate) struct Live {
     host: String,
     sampler: HostSampler,
     tailer: Tailer,
@@ -61,7 +61,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(root: &Path, host: String, seconds: u32) -> Self {
+    pub(crate) fn new(root: &Path, host: String, seconds: u32) -> Self {
         let found = discover(root);
         let now = SystemClock.now();
         let mut tailer = Tailer::new(TailOptions {
@@ -167,13 +167,13 @@ fn pause_until(then: Micros) {
 }
 
 /// A recorded host.
-pub(super) struct Recorded {
+pub(crate) struct Recorded {
     replay: Replay,
     directives: Option<weir_collect::logs::Discovery>,
 }
 
 impl Recorded {
-    pub(super) fn open(dir: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(dir: &Path) -> Result<Self, Failure> {
         let replay = replay(dir).map_err(|error| failure(&error))?;
         let raw = dir.join("raw");
         let directives = raw.is_dir().then(|| discover(&raw));

@@ -94,6 +94,11 @@ pub(crate) async fn one(
     parse_in_place(&mut finding, "evidence");
     parse_in_place(&mut finding, "key");
     add_rule(&app, &mut finding);
+    let judged = format!(
+        "select ts, verdict, user_name, action from judgement {condition} order by ts desc limit 1"
+    );
+    let judgement = objects(&app.query(&judged, 1).await?).pop();
+    finding.insert("judgement".into(), judgement.unwrap_or_default());
     Ok(Json(finding.into()))
 }
 

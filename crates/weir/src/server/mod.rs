@@ -6,6 +6,7 @@ mod connection;
 mod edge;
 mod findings;
 mod guard;
+mod judgements;
 mod link;
 mod metrics;
 mod page;
@@ -15,6 +16,7 @@ mod rules;
 mod schema;
 mod sql;
 mod status;
+mod thresholds;
 mod wire;
 
 use std::net::SocketAddr;
@@ -132,7 +134,9 @@ fn router(app: Shared) -> Router {
         .route("/api/parse", post(parse::post))
         .route("/api/findings", get(findings::list))
         .route("/api/findings/{finding_id}", get(findings::one))
+        .route("/api/findings/{finding_id}/judgement", post(judgements::judge))
         .route("/api/rules", get(rules::list))
+        .route("/api/thresholds", get(thresholds::list))
         .route("/api/tables", get(schema::list))
         .route("/api/edge", get(edge::state))
         .route("/api/edge/config", get(edge::config).put(edge::change))

@@ -16,7 +16,8 @@ pub(crate) async fn list(State(app): State<Shared>) -> Json<Value> {
 }
 
 fn loaded(app: &Shared, rule: &Rule) -> Value {
-    let status = app.judge.with_engine(|engine| engine.status(&rule.id));
+    let (status, precision) =
+        app.judge.with_engine(|engine| (engine.status(&rule.id), engine.precision(&rule.id)));
     json!({
         "id": rule.id,
         "tier": rule.tier,
@@ -36,6 +37,10 @@ fn loaded(app: &Shared, rule: &Rule) -> Value {
         "last_run_ts": status.last_run_ts.map(|ts| ts.to_string()),
         "last_run_seconds": status.last_run_seconds,
         "error": status.error,
+        "judged": precision.map(|precision| precision.judged),
+        "real": precision.map(|precision| precision.real),
+        "may_page": precision.is_none_or(weir_rules::Precision::may_page),
+        "has_threshold": rule.mining.is_some(),
     })
 }
 
@@ -55,5 +60,9 @@ fn broken_rule(error: &RuleError) -> Value {
         "last_run_ts": null,
         "last_run_seconds": null,
         "error": error.to_string(),
+        "judged": null,
+        "real": null,
+        "may_page": true,
+        "has_threshold": false,
     })
 }

@@ -1,0 +1,41 @@
+/*---
+id = "tune.local_port_range"
+title = "Outgoing connections use up their ports"
+tier = "kernel"
+class = "note"
+for = "0s"
+every = "10s"
+key = ["name"]
+needs = ["sysctl", "sock_stat"]
+subject = "{name}"
+summary = "{time_wait} connections are in TIME_WAIT, {share:%} of the {width} local ports of `{current}`"
+why = "Each connection to the same address and port of an upstream needs a local port of its own, and keeps it for 60 s after it was closed. When none is free, connect() fails with `Cannot assign requested address` and visitors get 502."
+look_at = "`ss -tan state time-wait | awk '{print $4}' | sort | uniq -c | sort -n | tail`: to which upstream? The limit is per source, destination and destination port, so many upstreams share the range without harm."
+silent_when = "Fewer connections in TIME_WAIT than half of the range. They may be of visitors (incoming): those need no local port."
+fix = "{name} = {suggested}"
+source = "kernel Documentation/networking/ip-sysctl.rst"
+[setting]
+risk = "A program that listens on a port above 10240 may find it taken at its start."
+interaction = "Put the ports of your own listeners above 10240 into net.ipv4.ip_local_reserved_ports. Keep-alive to the upstream (nginx `keepalive 64;`) helps more. tcp_tw_reuse=1 helps the connecting side only; tcp_tw_recycle is gone and broke visitors behind NAT."
+---*/
+with setting as (
+  select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in
+  from sysctl
+  where name = 'net.ipv4.ip_local_port_range' and netns = 'host' and ts > $now - interval '2 hours' and ts <= $now
+  group by host
+),
+waiting as (
+  select host, max(tcp_time_wait) as time_wait
+  from sock_stat
+  where netns = 'host' and ts > $now - interval '60 seconds' and ts <= $now
+  group by host
+),
+ranges as (
+  select host, current, set_in,
+    cast(split_part(current, ' ', 2) as bigint) - cast(split_part(current, ' ', 1) as bigint) + 1 as width
+  from setting
+)
+select r.host, 'net.ipv4.ip_local_port_range' as name, r.current, '10240 65535' as suggested, r.set_in, r.width, w.time_wait,
+  cast(w.time_wait as double) / r.width as share
+from ranges r join waiting w on w.host = r.host
+where 2 * w.time_wait >= r.width and r.width < 50000

@@ -1,0 +1,43 @@
+/*---
+id = "tune.somaxconn"
+title = "Listeners ask for a longer accept queue than the kernel allows"
+tier = "kernel"
+class = "note"
+for = "0s"
+every = "10s"
+key = ["name"]
+needs = ["sysctl", "tcp_stat", "listener"]
+subject = "{name}"
+summary = "{events} connections met a full accept queue since boot, and {listeners} listeners have the queue length {current} that this setting allows at most"
+why = "listen() silently gets the lower of what the program asked for and this value, so a program that asks for more cannot have it, and a burst of connections is dropped while processors are idle."
+look_at = "`ss -ltn`: Send-Q is the limit in force, Recv-Q what waits. Does the queue fill in bursts, or does the program not accept?"
+silent_when = "No connection was dropped at a full queue since boot, or no listener's limit is this value: then the programs ask for less, and raising it changes nothing."
+fix = "{name} = {suggested}"
+source = "kernel Documentation/networking/ip-sysctl.rst; listen(2)"
+[setting]
+risk = "Little: a longer queue costs 0.3 KiB a waiting connection. A queue that is long because the program is slow makes visitors wait instead of failing fast."
+interaction = "Works only with the program's own backlog (nginx `listen … backlog=`, `ListenBackLog`), and only after it listens anew: reload is not enough, restart."
+---*/
+with setting as (
+  select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in
+  from sysctl
+  where name = 'net.core.somaxconn' and netns = 'host' and ts > $now - interval '2 hours' and ts <= $now
+  group by host
+),
+counter as (
+  select host, max(value) as events
+  from tcp_stat
+  where protocol = 'TcpExt' and counter = 'ListenOverflows' and netns = 'host' and ts > $now - interval '2 hours' and ts <= $now
+  group by host
+),
+queues as (
+  select l.host, count(distinct l.server_port) as listeners
+  from listener l join setting s on s.host = l.host
+  where l.netns = 'host' and l.ts > $now - interval '5 seconds' and l.ts <= $now
+    and l.accept_queue_limit = cast(s.current as bigint)
+  group by l.host
+)
+select s.host, 'net.core.somaxconn' as name, s.current, least(4 * cast(s.current as bigint), 65535) as suggested, s.set_in,
+  c.events, q.listeners
+from setting s join counter c on c.host = s.host join queues q on q.host = s.host
+where c.events > 0 and cast(s.current as bigint) < 65535
