@@ -116,26 +116,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 up::run(&config, false, &startup(None))?;
             }
         }
-        Command::Agent(args) => {
-            let mut config = load()?;
-            config.apply_hubs(&args.hub);
-            config.apply_watch(&args.watch);
-            start_log(&config.values.log.level)?;
-            if let Some(AgentAction::Join { token, host }) = &args.action {
-                if let Some(flag) = args.flag_of_watching() {
-                    let what = format!("`weir agent join` has no flag `{flag}`");
-                    return Err(Failure::new(what)
-                        .hint("weir agent join TOKEN [--host NAME]")
-                        .code(EXIT_USAGE));
-                }
-                config.apply_host(host.as_ref());
-                fleet::command::join(&config.values, token)?;
-            } else {
-                start_lean(Freed::Returned);
-                let role = agent::Role { is_watching: true, is_insecure: args.insecure };
-                agent::run(&config, args.join.as_deref(), role, &startup(None))?;
-            }
-        }
+        Command::Agent(args) => run_agent(&args, load()?, &startup(None))?,
         Command::Edge(args) => return serve_edge(&args, load()?, &startup(Some(args.clone()))),
         Command::Doctor(args) => {
             start_log(cli.log_level.as_deref().unwrap_or("error"))?;
@@ -161,6 +142,29 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_agent(
+    args: &cli::AgentArgs,
+    mut config: Config,
+    startup: &edge::Startup,
+) -> Result<(), Failure> {
+    config.apply_hubs(&args.hub);
+    config.apply_watch(&args.watch);
+    start_log(&config.values.log.level)?;
+    if let Some(AgentAction::Join { token, host }) = &args.action {
+        if let Some(flag) = args.flag_of_watching() {
+            let what = format!("`weir agent join` has no flag `{flag}`");
+            return Err(Failure::new(what)
+                .hint("weir agent join TOKEN [--host NAME]")
+                .code(EXIT_USAGE));
+        }
+        config.apply_host(host.as_ref());
+        return fleet::command::join(&config.values, token);
+    }
+    start_lean(Freed::Returned);
+    let role = agent::Role { is_watching: true, is_insecure: args.insecure };
+    agent::run(&config, args.join.as_deref(), role, startup)
 }
 
 fn serve_edge(

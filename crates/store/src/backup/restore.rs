@@ -70,10 +70,11 @@ fn choose(place: &Place, at: Option<&str>) -> Result<String, StoreError> {
             let wanted = at.replace(':', "-");
             let wanted = wanted.split('.').next().unwrap_or_default().trim_end_matches('Z');
             let is_time = wanted.len() >= 10 && wanted.starts_with(|c: char| c.is_ascii_digit());
-            let early = names
-                .iter()
-                .filter(|name| is_time && &name[..wanted.len().min(name.len())] <= wanted);
-            early.last().cloned()
+            let is_early = |name: &&String| {
+                let start = name.get(..wanted.len().min(name.len()));
+                is_time && start.is_some_and(|start| start <= wanted)
+            };
+            names.iter().rfind(is_early).cloned()
         }
     };
     found.ok_or_else(|| {
