@@ -1,8 +1,9 @@
-//! Reads files from their end for `order by ts desc limit …`: a page, then two, then four at a time.
+//! Reads files from their end for `order by ts desc limit …`: the last page, then a row group at a time.
 //!
-//! DataFusion reads such files newest first, but a whole row group at once, and as many of them as there are threads.
-//! When the last hundred rows are in the last page, that is sixteen times too much. What it has found so far bounds
-//! what it still asks for when the next slice is opened, so later ones are skipped by their statistics.
+//! DataFusion reads such files newest first, but at least a whole row group, and as many as there are threads. When the
+//! last hundred rows are in the last page, that is sixteen times too much. What it has found so far bounds what it still
+//! asks for when the next slice is opened, so later ones are skipped by their statistics. Smaller slices than row groups
+//! cost more than they spare: the dictionaries of all columns are read for each.
 
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ fn slices(groups: &[FileGroup]) -> Vec<FileGroup> {
     slices.chunks(count).map(|slices| FileGroup::new(slices.to_vec())).collect()
 }
 
-/// A file in slices of growing size, which end at row groups; one that was narrowed already stays as it is.
+/// A file in slices, which end at row groups; one that was narrowed already stays as it is.
 fn cut(file: &PartitionedFile, sizes: &mut Sizes) -> Vec<PartitionedFile> {
     let data = file.extension::<Arc<DataFile>>();
     let total = data.and_then(|file| usize::try_from(file.row_count).ok());
@@ -121,12 +122,12 @@ impl Iterator for Sizes {
 
     fn next(&mut self) -> Option<usize> {
         self.0 += 1;
-        (self.0 <= SLICES_MAX).then_some(PAGE_ROWS << (self.0 - 1).min(2))
+        (self.0 <= SLICES_MAX).then_some(if self.0 == 1 { PAGE_ROWS } else { ROW_GROUP_ROWS })
     }
 }
 
 /// So many slices; what is older is read by the file.
-const SLICES_MAX: usize = 128;
+const SLICES_MAX: usize = 64;
 
 fn slice(file: &PartitionedFile, start: usize, end: usize, total: usize) -> PartitionedFile {
     let skip = RowSelector::skip;
