@@ -2,17 +2,19 @@
 //! Causes come before what they explain, so that a symptom knows its cause in the same round.
 
 macro_rules! built_in {
-    ($($id:literal,)+) => {
+    ($directory:literal: $($id:literal,)+) => {
         /// Id, text of the rule file, text of its test file.
         pub(crate) const BUILT_IN: &[(&str, &str, &str)] = &[$((
             $id,
-            include_str!(concat!("../../../rules/", $id, ".sql")),
-            include_str!(concat!("../../../rules/", $id, ".test")),
+            include_str!(concat!("../../../", $directory, "/", $id, ".sql")),
+            include_str!(concat!("../../../", $directory, "/", $id, ".test")),
         )),+];
     };
 }
+pub(crate) use built_in;
 
 built_in! {
+    "rules":
     "disk.raid_degraded",
     "disk.deleted_but_open",
     "disk.full",

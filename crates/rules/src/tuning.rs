@@ -7,18 +7,10 @@
 use std::sync::Arc;
 
 use crate::Rule;
-
-macro_rules! built_in {
-    ($($id:literal,)+) => {
-        const BUILT_IN: &[(&str, &str, &str)] = &[$((
-            $id,
-            include_str!(concat!("../../../tune/", $id, ".sql")),
-            include_str!(concat!("../../../tune/", $id, ".test")),
-        )),+];
-    };
-}
+use crate::built_in::built_in;
 
 built_in! {
+    "tune":
     "tune.conntrack_max",
     "tune.harmful",
     "tune.listen_backlog",

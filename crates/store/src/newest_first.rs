@@ -5,6 +5,7 @@
 //! asks for when the next slice is opened, so later ones are skipped by their statistics. Smaller slices than row groups
 //! cost more than they spare: the dictionaries of all columns are read for each.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -80,15 +81,15 @@ fn cut_below(sort: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Executi
 /// The slices of all files in as many groups; threads take them from one queue in this order.
 fn slices(groups: &[FileGroup]) -> Vec<FileGroup> {
     let mut files: Vec<&PartitionedFile> = groups.iter().flat_map(FileGroup::iter).collect();
-    files.sort_by_key(|file| file.extension::<Arc<DataFile>>().map(|file| -file.max_ts));
-    let mut sizes = Sizes(0);
+    files.sort_by_key(|file| file.extension::<Arc<DataFile>>().map(|file| Reverse(file.max_ts)));
+    let mut sizes = sizes();
     let slices: Vec<_> = files.into_iter().flat_map(|file| cut(file, &mut sizes)).collect();
     let count = slices.len().div_ceil(groups.len().max(1)).max(1);
     slices.chunks(count).map(|slices| FileGroup::new(slices.to_vec())).collect()
 }
 
 /// A file in slices, which end at row groups; one that was narrowed already stays as it is.
-fn cut(file: &PartitionedFile, sizes: &mut Sizes) -> Vec<PartitionedFile> {
+fn cut(file: &PartitionedFile, sizes: &mut impl Iterator<Item = usize>) -> Vec<PartitionedFile> {
     let data = file.extension::<Arc<DataFile>>();
     let total = data.and_then(|file| usize::try_from(file.row_count).ok());
     let Some(total) = total.filter(|_| file.extension::<ParquetRowSelection>().is_none()) else {
@@ -114,19 +115,12 @@ fn cut(file: &PartitionedFile, sizes: &mut Sizes) -> Vec<PartitionedFile> {
     slices
 }
 
-/// How many rows the next slice has; `None` when slices are no longer worth their number.
-struct Sizes(usize);
-
-impl Iterator for Sizes {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        self.0 += 1;
-        (self.0 <= SLICES_MAX).then_some(if self.0 == 1 { PAGE_ROWS } else { ROW_GROUP_ROWS })
-    }
+/// How many rows each slice has, as long as slices are worth their number.
+fn sizes() -> impl Iterator<Item = usize> {
+    std::iter::once(PAGE_ROWS).chain(std::iter::repeat_n(ROW_GROUP_ROWS, SLICES_MAX))
 }
 
-/// So many slices; what is older is read by the file.
+/// Row groups that are slices of their own; what is older is read by the file.
 const SLICES_MAX: usize = 64;
 
 fn slice(file: &PartitionedFile, start: usize, end: usize, total: usize) -> PartitionedFile {
@@ -161,7 +155,7 @@ mod tests {
     }
 
     fn ranges(rows: usize) -> Vec<(usize, usize)> {
-        let slices = cut(&file(rows), &mut Sizes(0));
+        let slices = cut(&file(rows), &mut sizes());
         let range = |file: &PartitionedFile| {
             let Some(rows) = file.extension::<ParquetRowSelection>() else { return (0, rows) };
             let mut at = 0;

@@ -1,14 +1,12 @@
 //! `weir query`: one query to the running weir, answered as a table, JSON, NDJSON or CSV.
 
 use std::io::Read;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::cells::plain;
 use crate::cli::{QueryArgs, QueryFormat};
 use crate::client::Client;
-use crate::config::place::read_token;
 use crate::failure::Failure;
 use crate::terminal::{Paint, complain, say, write_all};
 
@@ -23,10 +21,7 @@ pub(crate) fn run(args: &QueryArgs) -> Result<(), Failure> {
 }
 
 fn ask(args: &QueryArgs) -> Result<(), Failure> {
-    let url = args.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
-    let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
-    let token = args.token_file.as_deref().map(read_token).transpose()?;
-    let client = Client::new(&url, token.as_deref(), Duration::from_secs(300))?;
+    let client = Client::of(args.url.as_deref(), args.token_file.as_deref())?;
     let sql = if args.sql == "-" { from_stdin()? } else { args.sql.clone() };
     let format = match args.format {
         QueryFormat::Csv => "csv",

@@ -11,7 +11,7 @@ use crate::cli::DataArgs;
 use crate::clock::SystemClock;
 use crate::config::Values;
 use crate::failure::{EXIT_USAGE, Failure};
-use crate::store_command::flush;
+use crate::store_command::{RunningArgs, flush};
 use crate::terminal::say;
 
 /// Copy a data directory into a backup, beside a running weir or without one.
@@ -39,12 +39,8 @@ pub(crate) struct BackupArgs {
     keep: Option<u16>,
     #[command(flatten)]
     data: DataArgs,
-    /// The running weir. Default: WEIR_URL, else where `api.listen` says.
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
-    /// A file whose first line is its login.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    running: RunningArgs,
 }
 
 /// Make a data directory from a backup.
@@ -95,7 +91,7 @@ pub(crate) fn run(values: &Values, args: &BackupArgs) -> Result<ExitCode, Failur
         let text = format!("cannot back up `{}` into itself", dir.display());
         return Err(Failure::new(text).hint("name a directory on another disk").code(EXIT_USAGE));
     }
-    flush(values, args.url.as_deref(), args.token_file.as_deref())?;
+    flush(values, &args.running)?;
     let done = backup(dir, &args.to, SystemClock.now(), args.keep.map(usize::from))?;
     say(&told(&done));
     Ok(ExitCode::SUCCESS)

@@ -1,13 +1,32 @@
 //! Asking a weir over HTTP: for `weir query` and for agents. Blocking, without TLS (`link` brings that).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::Value;
 
 use crate::ask::unreachable_weir;
 use crate::config::place::read_token;
 use crate::failure::Failure;
+
+/// The flags that name a weir to ask.
+#[derive(Args, Debug)]
+pub(crate) struct WeirArgs {
+    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// A file whose first line is the login.
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl WeirArgs {
+    /// A client for it.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        Client::of(self.url.as_deref(), self.token_file.as_deref())
+    }
+}
 
 /// One weir to ask.
 pub(crate) struct Client {
@@ -50,7 +69,7 @@ impl Client {
         Ok(Self { agent: config.into(), base, login })
     }
 
-    /// A client for the weir that a command's flags name: `WEIR_URL` of the environment without them, else this host's.
+    /// A client for the weir that a command's flags name, see [`WeirArgs`].
     pub(crate) fn of(url: Option<&str>, token_file: Option<&Path>) -> Result<Self, Failure> {
         let url = url.map(str::to_owned).or_else(|| std::env::var("WEIR_URL").ok());
         let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());

@@ -15,7 +15,7 @@ const SHOWN: usize = 12;
 
 /// Runs the command.
 pub(crate) fn run(args: &FindingsArgs) -> Result<(), Failure> {
-    let client = Client::of(args.url.as_deref(), args.token_file.as_deref())?;
+    let client = args.weir.client()?;
     match &args.action {
         None => list(&client, args.all),
         Some(FindingsAction::Judge { id, verdict, did }) => {

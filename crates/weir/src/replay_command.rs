@@ -17,8 +17,8 @@ use crate::ask::unreachable_weir;
 use crate::cli::{ReplayArgs, ReplayFormat};
 use crate::client::Client;
 use crate::clock::SystemClock;
-use crate::config::place::read_token;
-use crate::failure::{EXIT_USAGE, Failure};
+use crate::failure::Failure;
+use crate::rules_command;
 use crate::terminal::{Paint, say};
 
 /// Looks that the wide steps are made for; each costs some milliseconds at the hub.
@@ -30,15 +30,8 @@ const ROWS: usize = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
-    let Some(rule) = rules.get(&args.id) else {
-        return Err(Failure::new(format!("cannot replay `{}`: there is no such rule", args.id))
-            .hint("`weir rules` lists them; one of your own is in the directory of --rules")
-            .code(EXIT_USAGE));
-    };
-    let url = args.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
-    let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
-    let token = args.token_file.as_deref().map(read_token).transpose()?;
-    let client = Client::new(&url, token.as_deref(), Duration::from_secs(300))?;
+    let rule = rules_command::find(rules, &args.id, "replay")?;
+    let client = args.weir.client()?;
     let now = SystemClock.now();
     let mut walk = Walk {
         rule: Arc::clone(rule),

@@ -53,12 +53,8 @@ pub(crate) enum StoreAction {
     Flush {
         #[command(flatten)]
         data: DataArgs,
-        /// The running weir. Default: WEIR_URL, else where `api.listen` says.
-        #[arg(long, value_name = "URL")]
-        url: Option<String>,
-        /// A file whose first line is its login.
-        #[arg(long, value_name = "FILE")]
-        token_file: Option<PathBuf>,
+        #[command(flatten)]
+        running: RunningArgs,
     },
     /// What tables cost, or the columns of one.
     Stats {
@@ -68,6 +64,17 @@ pub(crate) enum StoreAction {
         #[command(flatten)]
         data: DataArgs,
     },
+}
+
+/// The weir that has a data directory.
+#[derive(Args, Debug)]
+pub(crate) struct RunningArgs {
+    /// The running weir. Default: WEIR_URL, else where `api.listen` says.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A file whose first line is its login.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 impl StoreAction {
@@ -93,8 +100,8 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
             Ok(if found.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         StoreAction::Repair { .. } => mend(values),
-        StoreAction::Flush { url, token_file, .. } => {
-            flush(values, url.as_deref(), token_file.as_deref())?;
+        StoreAction::Flush { running, .. } => {
+            flush(values, running)?;
             say("every row is in a file");
             Ok(ExitCode::SUCCESS)
         }
@@ -147,14 +154,10 @@ fn options(values: &Values) -> StoreOptions {
 }
 
 /// Brings all rows into files: by way of the weir that has the directory, or without one.
-pub(crate) fn flush(
-    values: &Values,
-    url: Option<&str>,
-    token: Option<&Path>,
-) -> Result<(), Failure> {
+pub(crate) fn flush(values: &Values, running: &RunningArgs) -> Result<(), Failure> {
     let dir = &values.store.dir;
     inspect(dir, false)?;
-    let url = url.map(str::to_owned).or_else(|| std::env::var("WEIR_URL").ok());
+    let url = running.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
     if url.is_none() {
         match Store::open(StoreOptions { copies: None, ..options(values) }) {
             Ok(store) => return flush_here(&store),
@@ -162,7 +165,8 @@ pub(crate) fn flush(
             Err(error) => return Err(error.into()),
         }
     }
-    let token = token.or(values.api.token_file.as_deref()).map(read_token).transpose()?;
+    let token = running.token_file.as_deref().or(values.api.token_file.as_deref());
+    let token = token.map(read_token).transpose()?;
     let url = url.unwrap_or_else(|| values.api.listen.clone());
     let client = Client::new(&url, token.as_deref(), Duration::from_secs(300))?;
     let answer = client

@@ -133,14 +133,15 @@ impl<'a> Objects<'a> {
             full(StoreError::io("copy", source, &error))
         })?;
         let place = object.place(self.backup);
+        let parent = place.parent().unwrap_or(self.backup).to_owned();
+        // One that is there already may be of a backup that was killed before it made the name durable.
+        self.changed.insert(parent.clone());
         if self.has(&object) {
             drop(std::fs::remove_file(&draft));
             return Ok(object);
         }
-        let parent = place.parent().unwrap_or(self.backup).to_owned();
         make_dir(&parent)?;
         rename(&draft, &place)?;
-        self.changed.insert(parent);
         self.new_files += 1;
         self.new_bytes += object.byte_count;
         Ok(object)

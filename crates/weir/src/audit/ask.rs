@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use weir_tables::StreamId;
@@ -35,10 +35,8 @@ pub(super) struct Delay {
 pub(super) struct Hub(Client);
 
 impl Hub {
-    pub(super) fn new(url: Option<String>, token: Option<&str>) -> Result<Self, Failure> {
-        let url = url.or_else(|| std::env::var("WEIR_URL").ok());
-        let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
-        Ok(Self(Client::new(&url, token, Duration::from_secs(300))?))
+    pub(super) fn new(url: Option<&str>, token_file: Option<&Path>) -> Result<Self, Failure> {
+        Client::of(url, token_file).map(Self)
     }
 
     /// Where streams stand; those that the hub does not know are left out.

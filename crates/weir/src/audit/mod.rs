@@ -19,7 +19,7 @@ use weir_collect::logs::{Multiline, PRESETS, is_log_or_part};
 
 use crate::cli::{AuditArgs, AuditFormat};
 use crate::config::Values;
-use crate::config::place::{host_name, read_token};
+use crate::config::place::host_name;
 use crate::failure::Failure;
 use crate::terminal::say;
 use crate::watch::named_by_user;
@@ -122,8 +122,7 @@ pub(crate) fn run(args: &AuditArgs, values: &Values) -> Result<ExitCode, Failure
 
 fn audit(args: &AuditArgs, values: &Values) -> Result<ExitCode, Failure> {
     let given = args.multiline.as_deref().map(rule_of_text).transpose()?;
-    let token = args.token_file.as_deref().map(read_token).transpose()?;
-    let hub = Hub::new(args.url.clone(), token.as_deref())?;
+    let hub = Hub::new(args.url.as_deref(), args.token_file.as_deref())?;
     let host = args.host.clone().unwrap_or_else(host_name);
     let paths = disk::expand(&args.files)?;
     let end = Instant::now() + Duration::from_secs(args.wait);

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::client::WeirArgs;
+
 /// List, show, test and replay rules.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -56,12 +58,8 @@ pub(crate) struct ReplayArgs {
     /// text for a person, json with the evidence for a program.
     #[arg(long, value_enum, default_value_t = ReplayFormat::Text)]
     pub(crate) format: ReplayFormat,
-    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
-    /// A file whose first line is the login.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) weir: WeirArgs,
 }
 
 /// How a replay is printed.
@@ -90,12 +88,8 @@ pub(crate) struct FindingsArgs {
     /// Those that are over as well, newest first.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) url: Option<String>,
-    /// A file whose first line is the login.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) weir: WeirArgs,
 }
 
 /// What to do with findings.
@@ -179,12 +173,8 @@ pub(crate) struct ThresholdsArgs {
     /// text for a person, json for a program.
     #[arg(long, value_enum, default_value_t = ReplayFormat::Text)]
     pub(crate) format: ReplayFormat,
-    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
-    /// A file whose first line is the login.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) weir: WeirArgs,
 }
 
 /// Say what this host's own counters ask of its kernel and its proxies; changes nothing.

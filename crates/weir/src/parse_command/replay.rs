@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_parse::{Parsers, Pipeline, RowText};
@@ -15,7 +14,6 @@ use super::show::clean;
 use crate::cells::plain;
 use crate::cli::ParseArgs;
 use crate::client::Client;
-use crate::config::place::read_token;
 use crate::explain::Reading;
 use crate::failure::{EXIT_USAGE, Failure};
 use crate::terminal::say;
@@ -55,10 +53,7 @@ pub(super) fn run(
             .hint("weir parse --replay --pipeline shop.toml")
             .code(EXIT_USAGE));
     };
-    let token = args.token_file.as_deref().map(read_token).transpose()?;
-    let url = args.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
-    let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
-    let client = Client::new(&url, token.as_deref(), Duration::from_secs(60))?;
+    let client = Client::of(args.url.as_deref(), args.token_file.as_deref())?;
     let mut stored = Vec::new();
     for table in ["reject", "log"] {
         stored.extend(ask(&client, table, args)?);

@@ -41,7 +41,7 @@ pub(crate) async fn judge(
     let action = said.action.as_deref().map(str::trim).filter(|action| !action.is_empty());
     if action.is_some_and(|action| action.chars().count() > MAX_ACTION_CHARS) {
         return Err(bad(format!(
-            "cannot judge `{finding_id}`: `action` is longer than 500 letters"
+            "cannot judge `{finding_id}`: `action` is longer than {MAX_ACTION_CHARS} letters"
         ))
         .hint("a few words, always the same ones for the same thing"));
     }

@@ -8,7 +8,6 @@ use weir_rules::{Rule, RuleSet};
 
 use super::series;
 use crate::cli::{ReplayFormat, ThresholdsArgs};
-use crate::client::Client;
 use crate::failure::{EXIT_USAGE, Failure, read_failure};
 use crate::rules_command;
 use crate::terminal::{Paint, say};
@@ -27,7 +26,7 @@ pub(crate) fn run(args: &ThresholdsArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let rules = rules_command::load(args.rules.as_deref())?;
-    let client = Client::of(args.url.as_deref(), args.token_file.as_deref())?;
+    let client = args.weir.client()?;
     let mut path = "/api/thresholds?".to_owned();
     if let Some(id) = &args.id {
         rules_command::find(&rules, id, "mine")?;

@@ -1,21 +1,33 @@
 //! `weir store`: what a data directory holds, beside a running weir and after it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::harness::{Weir, quiet, serve, text, wait_for, weir};
 
+const COUNT: &str = "select count(*) from log where source like '%app.log'";
+
+fn start(dir: &Path, data: &Path) -> Weir {
+    let mut command = serve("up", data);
+    quiet(&mut command);
+    command.arg("--tail").arg(dir.join("app.log"));
+    Weir::start(command)
+}
+
+/// A weir that has read a log of two lines.
+fn with_two_lines(dir: &Path, data: &Path) -> Weir {
+    let text = "the first line\nthe second\n";
+    std::fs::write(dir.join("app.log"), text).expect("a directory of our own");
+    let up = start(dir, data);
+    wait_for("two lines", Duration::from_secs(20), || (up.number(COUNT) == 2).then_some(()));
+    up
+}
+
 #[test]
 fn files_are_checked_and_what_they_cost_is_told() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (data, log) = (dir.path().join("data"), dir.path().join("app.log"));
-    std::fs::write(&log, "the first line\nthe second\n").expect("a directory of our own");
-    let mut command = serve("up", &data);
-    quiet(&mut command);
-    command.arg("--tail").arg(&log);
-    let up = Weir::start(command);
-    let count = "select count(*) from log where source like '%app.log'";
-    let is_read = || (up.number(count) == 2).then_some(());
-    wait_for("two lines", Duration::from_secs(20), is_read);
+    let data = dir.path().join("data");
+    let up = with_two_lines(dir.path(), &data);
     let name = data.to_str().expect("a plain name");
     let store = |args: &[&str]| weir(&[&["store"], args, &["--data", name]].concat());
     assert!(store(&["check"]).status.success(), "beside a running weir");
@@ -46,18 +58,8 @@ fn files_are_checked_and_what_they_cost_is_told() {
 #[test]
 fn rows_are_written_to_files_on_demand_and_damage_is_mended() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (data, log) = (dir.path().join("data"), dir.path().join("app.log"));
-    std::fs::write(&log, "the first line\nthe second\n").expect("a directory of our own");
-    let start = || {
-        let mut command = serve("up", &data);
-        quiet(&mut command);
-        command.arg("--tail").arg(&log);
-        Weir::start(command)
-    };
-    let up = start();
-    let count = "select count(*) from log where source like '%app.log'";
-    let is_read = |up: &Weir| (up.number(count) == 2).then_some(());
-    wait_for("two lines", Duration::from_secs(20), || is_read(&up));
+    let data = dir.path().join("data");
+    let up = with_two_lines(dir.path(), &data);
     let name = data.to_str().expect("a plain name");
     let store = |args: &[&str]| weir(&[&["store"], args, &["--data", name]].concat());
     let refused = store(&["repair"]);
@@ -87,22 +89,16 @@ fn rows_are_written_to_files_on_demand_and_damage_is_mended() {
         (output.status.code(), text(&output.stdout).as_str()),
         (Some(0), "0 files mended\n")
     );
-    let up = start();
-    assert_eq!(up.number(count), 0, "lost is what was said to be lost");
+    let up = start(dir.path(), &data);
+    assert_eq!(up.number(COUNT), 0, "lost is what was said to be lost");
     assert_eq!(up.terminate(), Some(0));
 }
 
 #[test]
 fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (data, log) = (dir.path().join("data"), dir.path().join("app.log"));
-    std::fs::write(&log, "the first line\nthe second\n").expect("a directory of our own");
-    let mut command = serve("up", &data);
-    quiet(&mut command);
-    command.arg("--tail").arg(&log);
-    let up = Weir::start(command);
-    let count = "select count(*) from log where source like '%app.log'";
-    wait_for("two lines", Duration::from_secs(20), || (up.number(count) == 2).then_some(()));
+    let data = dir.path().join("data");
+    let up = with_two_lines(dir.path(), &data);
     let name = |path: &str| dir.path().join(path).to_str().expect("a plain name").to_owned();
     let (data, copy, new) = (name("data"), name("copy"), name("new"));
     let run = |args: &[&str]| {
@@ -122,7 +118,7 @@ fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
     assert_eq!(code, Some(0), "{told}");
     let mut command = serve("hub", dir.path().join("new").as_path());
     quiet(&mut command);
-    assert_eq!(Weir::start(command).number(count), 2);
+    assert_eq!(Weir::start(command).number(COUNT), 2);
     let (code, told) = run(&["backup", &name("data/copy"), "--data", &data]);
     assert!(code == Some(64) && told.contains("into itself"), "{told}");
 }
