@@ -8,6 +8,10 @@ every = "10s"
 clear = "2m"
 key = []
 needs = ["cpu_stat"]
+when = [
+  "select 1 from cpu_stat where cpu = 'all' and steal_seconds_total > 0 and ts > $now - interval '10 minutes' and ts <= $now limit 1",
+  "select host from cpu_stat where cpu = 'all' and ts > $now - interval '10 minutes' and ts <= $now group by host having max(steal_seconds_total) > min(steal_seconds_total) + 0.5 limit 1",
+]
 subject = "processors of {host}"
 summary = "{host}: {steal_ratio:%} of the processor time of the last {span_seconds:duration} was stolen by the hypervisor"
 why = "The machine is virtual and was ready to run, but its host ran somebody else. Everything on it is slower, and usage that is shown without steal looks harmless, so the load is misread."

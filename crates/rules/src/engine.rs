@@ -22,7 +22,7 @@ use turn::Turn;
 const GAP_SECONDS: f64 = 30.0;
 
 /// A rule may take one part in so many of the time; one that takes longer runs less often,
-const TIME_PARTS: f64 = 100.0;
+const TIME_PARTS: f64 = 200.0;
 /// but never less often than after this many times `every`, which is below what counts as a gap.
 const STRETCH_MAX: f64 = 2.5;
 

@@ -8,6 +8,8 @@ use weir_tables::{Clock, Micros, Parcel, StreamId};
 
 use crate::hot::{View, table_index};
 use crate::manifest::DataFile;
+use crate::options::StoreOptions;
+use crate::recent::Watching;
 use crate::streams::Positions;
 
 /// Shared state; every lock is held for moments only, never over I/O.
@@ -26,6 +28,8 @@ pub(crate) struct Shared {
     full: Mutex<Option<String>>,
     /// Why the last flush failed.
     flush_failure: Mutex<Option<String>>,
+    /// Conditions of rules, told of each row.
+    pub(crate) watching: Watching,
     /// Told when memory is free again.
     pub(crate) room: Notify,
     /// Counts the flushes that brought positions into files.
@@ -35,7 +39,8 @@ pub(crate) struct Shared {
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 impl Shared {
-    pub(crate) fn new(view: View, positions: Positions, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(view: View, positions: Positions, options: &StoreOptions) -> Self {
+        let clock = Arc::clone(&options.clock);
         let (_, hot_bytes) = view.hot_totals();
         let hot_bytes = usize::try_from(hot_bytes).unwrap_or(usize::MAX);
         let hot_since = (hot_bytes > 0).then(|| clock.now());
@@ -49,6 +54,7 @@ impl Shared {
             hot_since: Mutex::new(hot_since),
             full: Mutex::new(None),
             flush_failure: Mutex::new(None),
+            watching: Watching::new(options.future),
             room: Notify::new(),
             commits: watch::Sender::new(0),
         }
@@ -68,10 +74,11 @@ impl Shared {
     }
 
     /// Shows durable rows to queries and their positions to senders.
-    pub(crate) fn publish<'a>(&self, parcels: impl Iterator<Item = &'a Parcel>) {
+    pub(crate) fn publish<'a>(&self, parcels: impl Iterator<Item = &'a Parcel> + Clone) {
+        let (batches, now) = (parcels.flat_map(|parcel| &parcel.batches), self.now());
+        batches.clone().for_each(|batch| self.watching.see(batch, now));
         let mut view = self.view.write().expect(NO_PANIC);
-        let grown: usize =
-            parcels.flat_map(|parcel| &parcel.batches).map(|batch| view.push(batch)).sum();
+        let grown: usize = batches.map(|batch| view.push(batch)).sum();
         self.hot_bytes.fetch_add(grown, Ordering::Relaxed);
         drop(view);
         self.positions().commit();

@@ -137,8 +137,7 @@ impl Store {
             StoreOptions { future: Duration::MAX, ..StoreOptions::new(PathBuf::new(), clock) };
         let engine =
             Arc::new(QueryEngine::new(&options, None, None).expect("threads can be started"));
-        let shared =
-            Arc::new(Shared::new(View::new(), Positions::default(), Arc::clone(&options.clock)));
+        let shared = Arc::new(Shared::new(View::new(), Positions::default(), &options));
         let (writer, commands) = Writer::new(Arc::clone(&shared), None);
         let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
         let threads = Threads { commands: Some(commands), tasks: None, last: Some(last) };
@@ -464,7 +463,7 @@ fn recover(
         Ok(())
     })?;
     positions.commit();
-    let shared = Shared::new(view, positions, Arc::clone(&options.clock));
+    let shared = Shared::new(view, positions, options);
     shared.set_wal_bytes(wal.byte_count());
     Ok((Arc::new(shared), wal))
 }

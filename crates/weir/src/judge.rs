@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
-use weir_store::{QueryLimits, Store, StoreError};
+use weir_store::{QueryLimits, Recent, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
 use crate::precision;
@@ -32,6 +32,8 @@ const MAX_RESTORED: usize = 100_000;
 pub(crate) struct Judge {
     engine: Mutex<Engine>,
     asked_addresses: Mutex<Option<Micros>>,
+    /// By id, the conditions of each rule that the store watches.
+    watched: Mutex<BTreeMap<String, Arc<Vec<Option<Recent>>>>>,
     /// Rule files that could not be loaded.
     pub(crate) broken: Vec<RuleError>,
     /// The rules.
@@ -43,7 +45,8 @@ impl Judge {
     pub(crate) fn new(files: &[(String, String)]) -> Self {
         let (rules, broken) = RuleSet::with_directory(files);
         let engine = Mutex::new(Engine::new(&rules));
-        Self { engine, asked_addresses: Mutex::default(), broken, rules }
+        let (asked_addresses, watched) = (Mutex::default(), Mutex::default());
+        Self { engine, asked_addresses, watched, broken, rules }
     }
 
     /// Looks at the engine.
@@ -119,9 +122,36 @@ impl Judge {
         self.with_engine(|engine| engine.set_hosts(hosts.collect()));
     }
 
+    /// The rule's queries at `now` that have to be asked: none when the store knows that a condition has no row, and not
+    /// those of conditions that it knows to have one.
+    async fn queries(&self, store: &Store, rule: &Rule, now: Micros) -> Vec<String> {
+        let watched = {
+            let mut all = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_rule = all.entry(rule.id.clone()).or_insert_with(|| {
+                Arc::new(rule.when.iter().map(|sql| store.watch(sql)).collect())
+            });
+            Arc::clone(of_rule)
+        };
+        let mut queries = rule.queries_at(now);
+        let mut known = Vec::new();
+        for (place, recent) in watched.iter().enumerate() {
+            let Some(recent) = recent else { continue };
+            match store.may_have(recent, now).await {
+                Ok(false) => return Vec::new(),
+                Ok(true) if recent.says_all() => known.push(place),
+                // What goes wrong here goes wrong in the query as well, which says so.
+                Ok(true) | Err(_) => {}
+            }
+        }
+        for place in known.into_iter().rev() {
+            queries.remove(place);
+        }
+        queries
+    }
+
     async fn run(&self, store: &Store, rule: &Arc<Rule>, now: Micros) -> Vec<Transition> {
         let started = Instant::now();
-        let answer = ask(store, rule, now).await;
+        let answer = ask(store, &self.queries(store, rule, now).await).await;
         let seconds = started.elapsed().as_secs_f64();
         self.with_engine(|engine| {
             engine.took(rule, seconds);
@@ -137,15 +167,11 @@ impl Judge {
 }
 
 /// The answer of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
-pub(crate) async fn ask(
-    store: &Store,
-    rule: &Rule,
-    now: Micros,
-) -> Result<Vec<RecordBatch>, StoreError> {
+pub(crate) async fn ask(store: &Store, queries: &[String]) -> Result<Vec<RecordBatch>, StoreError> {
     let limits = QueryLimits::of_rule(10_000, Duration::from_secs(10));
     let mut batches = Vec::new();
-    for sql in rule.queries_at(now) {
-        batches = store.query(&sql, limits).await?.batches;
+    for sql in queries {
+        batches = store.query(sql, limits).await?.batches;
         if batches.iter().all(|batch| batch.num_rows() == 0) {
             break;
         }

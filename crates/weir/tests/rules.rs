@@ -2,6 +2,7 @@
 //!
 //! The cases check one moment; the replays below check time: how long a fault takes to be found and to be resolved.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use arrow_array::RecordBatch;
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_rules::test_file::{NOW, Query, TestFile};
 use weir_rules::{Engine, Rule, RuleSet, State, Transition};
-use weir_store::{QueryLimits, Store};
+use weir_store::{QueryLimits, Recent, Store};
 use weir_tables::{
     Batch, FixedClock, Listener, ListenerRows, Micros, Parcel, Request, RequestRows, Rows, TcpStat,
     TcpStatRows,
@@ -37,11 +38,48 @@ impl Asked {
         self.runtime.block_on(store.append(parcel)).expect("a store in memory takes rows");
     }
 
+    /// What the rule's queries answer at `now`, those that the store need not be asked left out as weir does.
+    fn answer(
+        &self,
+        store: &Store,
+        watched: &mut Watched,
+        rule: &Rule,
+        now: Micros,
+    ) -> Result<Vec<RecordBatch>, String> {
+        let watch = || rule.when.iter().map(|sql| store.watch(sql)).collect();
+        let mut known = Vec::new();
+        for condition in &*watched.entry(rule.id.clone()).or_insert_with(watch) {
+            let Some(condition) = condition else {
+                known.push(false);
+                continue;
+            };
+            let may_have = self.runtime.block_on(store.may_have(condition, now));
+            if !may_have.map_err(|error| error.to_string())? {
+                return Ok(Vec::new());
+            }
+            known.push(condition.says_all());
+        }
+        let mut answer = Vec::new();
+        for (place, sql) in rule.queries_at(now).iter().enumerate() {
+            if known.get(place) == Some(&true) {
+                continue;
+            }
+            answer = self.ask(store, sql)?;
+            if answer.iter().all(|batch| batch.num_rows() == 0) {
+                break;
+            }
+        }
+        Ok(answer)
+    }
+
     fn ask(&self, store: &Store, sql: &str) -> Result<Vec<RecordBatch>, String> {
         let answer = self.runtime.block_on(store.query(sql, QueryLimits::default()));
         answer.map(|result| result.batches).map_err(|error| error.to_string())
     }
 }
+
+/// By rule, the conditions that the store watches.
+type Watched = BTreeMap<String, Vec<Option<Recent>>>;
 
 impl Query for Asked {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
@@ -89,6 +127,35 @@ fn every_proposal_of_tune_passes_its_test_file() {
         }
     }
     assert!(failures.is_empty(), "{} cases fail\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The conditions of a firing case must not be taken for quiet, whenever the store is asked.
+#[test]
+fn conditions_are_watched_and_none_is_quiet_when_its_rule_fires() {
+    let asked = Asked::new();
+    let (mut watched_first, mut rules) = (0, 0);
+    for rule in RuleSet::built_in().iter().filter(|rule| !rule.when.is_empty()) {
+        rules += 1;
+        let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
+        watched_first += usize::from(store.watch(&rule.when[0]).is_some());
+        let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
+        let file = TestFile::parse(&rule.id, text).unwrap_or_else(|error| panic!("{error}"));
+        for case in file.cases.iter().filter(|case| case.fires) {
+            for is_asked_before in [true, false] {
+                let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
+                let mut watched = Watched::new();
+                if is_asked_before {
+                    let nothing = asked.answer(&store, &mut watched, rule, NOW).expect("it runs");
+                    assert!(nothing.iter().all(|batch| batch.num_rows() == 0), "{}", rule.id);
+                }
+                asked.append(&store, case.tables());
+                let answer = asked.answer(&store, &mut watched, rule, NOW).expect("it runs");
+                let rows: usize = answer.iter().map(RecordBatch::num_rows).sum();
+                assert!(rows > 0, "{}: {}, asked before: {is_asked_before}", rule.id, case.name);
+            }
+        }
+    }
+    assert!(watched_first >= rules - 8, "{watched_first} of {rules} first conditions are watched");
 }
 
 #[test]
@@ -175,6 +242,7 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
     };
     let mut samplers: Vec<HostSampler> = (0..HOSTS).map(sampler).collect();
     let (mut spent, mut by_rule) = (0.0, Vec::new());
+    let mut watched = Watched::new();
     for second in 0..SECONDS.0 + SECONDS.1 {
         let now = NOW + Duration::from_secs(second);
         clock.set(now);
@@ -186,14 +254,8 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
         }
         for rule in engine.due(now) {
             let began = process_seconds();
-            let mut answer = Vec::new();
-            for sql in rule.queries_at(now) {
-                let rows = asked.ask(&store, &sql);
-                answer = rows.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
-                if answer.iter().all(|batch| batch.num_rows() == 0) {
-                    break;
-                }
-            }
+            let answer = asked.answer(&store, &mut watched, &rule, now);
+            let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
             let took = process_seconds() - began;
             engine.took(&rule, took);
             engine.observe(&rule, now, &answer);
@@ -218,6 +280,7 @@ struct Replay {
     asked: Asked,
     store: Arc<Store>,
     engine: Engine,
+    watched: Watched,
     transitions: Vec<(i64, Transition)>,
 }
 
@@ -227,6 +290,7 @@ impl Replay {
             asked: Asked::new(),
             store: Store::in_memory(Arc::new(FixedClock::new(NOW))),
             engine: Engine::new(&RuleSet::built_in()),
+            watched: Watched::new(),
             transitions: Vec::new(),
         }
     }
@@ -243,14 +307,8 @@ impl Replay {
     }
 
     fn answer(&mut self, rule: &Rule, now: Micros) -> Vec<Transition> {
-        let mut answer = Vec::new();
-        for sql in rule.queries_at(now) {
-            let asked = self.asked.ask(&self.store, &sql);
-            answer = asked.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
-            if answer.iter().all(|batch| batch.num_rows() == 0) {
-                break;
-            }
-        }
+        let answer = self.asked.answer(&self.store, &mut self.watched, rule, now);
+        let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
         self.engine.observe(rule, now, &answer)
     }
 

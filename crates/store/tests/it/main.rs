@@ -12,6 +12,7 @@ mod inspect;
 mod memory;
 mod model;
 mod planning;
+mod recent;
 mod refusal;
 mod repair;
 mod text_index;
