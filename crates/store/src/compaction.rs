@@ -9,7 +9,7 @@ use weir_tables::{Micros, TableSpec};
 
 use crate::data_file::FileMaker;
 use crate::error::StoreError;
-use crate::manifest::DataFile;
+use crate::manifest::{DataFile, Tier};
 use crate::options::StoreOptions;
 use crate::query::QueryEngine;
 
@@ -32,13 +32,15 @@ pub(crate) fn most_small(files: &[Arc<DataFile>], options: &StoreOptions) -> usi
     small_files(files, options).values().map(Vec::len).max().unwrap_or_default()
 }
 
-/// Small files by day.
+/// Small files by day; what is in the slow tier stays as it is.
 fn small_files(
     files: &[Arc<DataFile>],
     options: &StoreOptions,
 ) -> BTreeMap<i64, Vec<Arc<DataFile>>> {
     let mut days: BTreeMap<i64, Vec<Arc<DataFile>>> = BTreeMap::new();
-    for file in files.iter().filter(|file| file.byte_count < options.small_file_bytes) {
+    let is_small =
+        |file: &DataFile| file.tier == Tier::Local && file.byte_count < options.small_file_bytes;
+    for file in files.iter().filter(|file| is_small(file)) {
         days.entry(file.day).or_default().push(Arc::clone(file));
     }
     days
@@ -79,20 +81,8 @@ mod tests {
     use super::*;
 
     fn file(id: i64, day: i64, byte_count: u64) -> Arc<DataFile> {
-        let path = String::new();
-        Arc::new(DataFile {
-            id,
-            table: &Log::SPEC,
-            path,
-            day,
-            row_count: 1,
-            byte_count,
-            min_ts: 0,
-            max_ts: 0,
-            arrival_ts: 0,
-            index: std::sync::OnceLock::new(),
-            dictionaries: std::sync::OnceLock::new(),
-        })
+        let file = DataFile::new(id, &Log::SPEC, String::new());
+        Arc::new(DataFile { day, row_count: 1, byte_count, ..file })
     }
 
     #[test]

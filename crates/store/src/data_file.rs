@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ord::sort::{SortColumn, SortOptions, lexsort_to_indices};
@@ -76,10 +76,7 @@ impl FileMaker {
         day: i64,
         arrival: Micros,
     ) -> Result<Draft, StoreError> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
-        let date = date.split('T').next().unwrap_or_default();
-        let path = format!("data/{}/{date}/{id:012}.parquet", table.name);
+        let (id, path) = self.next_path(table, day);
         let full_path = self.root.join(&path);
         let fail = |error: &std::io::Error| StoreError::io("write", &full_path, error);
         let parent = full_path.parent().expect("the path has directories");
@@ -90,23 +87,25 @@ impl FileMaker {
             .open(&full_path)
             .map_err(|error| fail(&error))?;
         let meta = DataFile {
-            id,
-            table,
-            path,
             day,
-            row_count: 0,
-            byte_count: 0,
             min_ts: i64::MAX,
             max_ts: i64::MIN,
             arrival_ts: arrival.0,
-            index: OnceLock::new(),
-            dictionaries: OnceLock::new(),
+            ..DataFile::new(id, table, path)
         };
         let buffered = BufWriter::with_capacity(256 << 10, file);
         let writer = ArrowWriter::try_new(buffered, table.schema(), Some(properties(table)))
             .map_err(|error| parquet_error(&full_path, &error))?;
         let index = IndexBuilder::new(table);
         Ok(Draft { meta, writer: Some(writer), index, full_path, root: self.root.clone() })
+    }
+
+    /// The number and the path of the next file of `table`.
+    pub(crate) fn next_path(&self, table: &TableSpec, day: i64) -> (i64, String) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
+        let date = date.split('T').next().unwrap_or_default();
+        (id, format!("data/{}/{date}/{id:012}.parquet", table.name))
     }
 
     /// Removes files that will not be in the manifest; what stays is removed at the next start.

@@ -2,8 +2,6 @@
 //! the manifest says. It only reads.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use arrow_array::{Array, RecordBatch};
@@ -17,7 +15,9 @@ use weir_tables::TableSpec;
 use crate::data_file::SORT;
 use crate::error::{ErrorKind, StoreError};
 use crate::hot::timestamps;
-use crate::manifest::{DataFile, Manifest};
+use crate::manifest::{DataFile, Manifest, Tier};
+use crate::options::SlowOptions;
+use crate::slow::{Places, Source};
 use crate::text_index::{BLOCK_ROWS, IndexBuilder, METADATA_KEY, TextIndex};
 
 /// What a data directory holds.
@@ -27,7 +27,8 @@ pub struct Inspection {
     pub tables: BTreeMap<&'static str, TableCost>,
     /// What is not as it should be: path below the directory, and why.
     pub problems: Vec<(String, String)>,
-    /// Files of tables that the manifest does not name: of a flush under way, or left by a kill; the next start deletes them.
+    /// Files of tables that the manifest does not name: of a flush or a move under way, or left by a kill; the next start
+    /// deletes them.
     pub unknown_files: Vec<String>,
 }
 
@@ -40,27 +41,36 @@ pub struct TableCost {
     pub row_count: u64,
     /// Their bytes, with all that follows.
     pub byte_count: u64,
+    /// Bytes of those that are in the slow tier.
+    pub slow_bytes: u64,
     /// Bytes of the text index.
     pub index_bytes: u64,
     /// Compressed bytes of each column.
     pub column_bytes: BTreeMap<String, u64>,
 }
 
-/// Looks at the store in `dir`; with `is_thorough` every row of every file is read.
+/// Looks at the store in `dir`, whose old files are in `slow`; with `is_thorough` every row of every file is read.
 ///
 /// # Errors
 /// `Io`, `Corrupt` when there is no manifest that can be read. What is wrong with files is in the answer.
-pub fn inspect(dir: &Path, is_thorough: bool) -> Result<Inspection, StoreError> {
+pub fn inspect(
+    dir: &Path,
+    slow: Option<&SlowOptions>,
+    is_thorough: bool,
+) -> Result<Inspection, StoreError> {
     let manifest = dir.join("manifest.sqlite");
     if !manifest.exists() {
         let text = format!("cannot look at `{}`: it has no `manifest.sqlite`", dir.display());
         return Err(StoreError::new(ErrorKind::Io, text)
             .with_hint("name a hub's data directory with `--data`"));
     }
-    let content = Manifest::read(&manifest)?.load()?;
+    let (content, places) = {
+        let manifest = Manifest::read(&manifest)?;
+        (manifest.load()?, Places::new(dir, slow, &manifest)?)
+    };
     let mut inspection = Inspection::default();
     for file in &content.files {
-        let outcome = Look { dir, file, is_thorough }.look(&mut inspection);
+        let outcome = Look { places: &places, file, is_thorough }.look(&mut inspection);
         if let Err(why) = outcome {
             // A running weir may have merged it away in the meantime.
             let paths = Manifest::read(&manifest)?.load()?.paths;
@@ -71,10 +81,15 @@ pub fn inspect(dir: &Path, is_thorough: bool) -> Result<Inspection, StoreError> 
     }
     let known: HashSet<&String> = content.paths.iter().collect();
     let waiting = Manifest::read(&manifest)?.gc_queue()?;
-    inspection.unknown_files = data_files(dir, "parquet")
-        .into_iter()
-        .filter(|path| !known.contains(path) && !waiting.iter().any(|(_, gone, _)| gone == path))
-        .collect();
+    let is_known =
+        |path: &String| known.contains(path) || waiting.iter().any(|file| file.path == *path);
+    let local = data_files(dir, "parquet").into_iter().filter(|path| !is_known(path));
+    inspection.unknown_files = local.collect();
+    if let Some(slow) = places.slow.as_ref().filter(|slow| slow.check().is_ok()) {
+        let name = slow.name();
+        let unknown = slow.unknown(is_known)?.into_iter();
+        inspection.unknown_files.extend(unknown.map(|path| format!("{name}/{path}")));
+    }
     Ok(inspection)
 }
 
@@ -94,7 +109,7 @@ pub(crate) fn data_files(dir: &Path, end: &str) -> Vec<String> {
 
 /// One file being looked at.
 pub(crate) struct Look<'a> {
-    pub(crate) dir: &'a Path,
+    pub(crate) places: &'a Places,
     pub(crate) file: &'a DataFile,
     /// Whether every row is read.
     pub(crate) is_thorough: bool,
@@ -103,16 +118,14 @@ pub(crate) struct Look<'a> {
 impl Look<'_> {
     /// Adds what the file costs; an error says what is wrong with it.
     pub(crate) fn look(&self, inspection: &mut Inspection) -> Result<(), String> {
-        let path = self.dir.join(&self.file.path);
         let fail = |error: &dyn std::fmt::Display| format!("cannot be read: {error}");
-        let file = File::open(&path).map_err(|error| fail(&error))?;
-        let length = file.metadata().map_err(|error| fail(&error))?.len();
+        let file = self.places.open_file(self.file).map_err(|error| fail(&error))?;
+        let length = file.length();
         if length != self.file.byte_count {
             return Err(format!("has {length} bytes, not {}", self.file.byte_count));
         }
-        let twin = file.try_clone().map_err(|error| fail(&error))?;
         let reader =
-            ParquetRecordBatchReaderBuilder::try_new(twin).map_err(|error| fail(&error))?;
+            ParquetRecordBatchReaderBuilder::try_new(file.clone()).map_err(|error| fail(&error))?;
         let rows = reader.metadata().file_metadata().num_rows().cast_unsigned();
         if rows != self.file.row_count {
             return Err(format!("has {rows} rows, not {}", self.file.row_count));
@@ -174,6 +187,7 @@ impl TableCost {
         self.file_count += 1;
         self.row_count += file.row_count;
         self.byte_count += file.byte_count;
+        self.slow_bytes += if file.tier == Tier::Slow { file.byte_count } else { 0 };
         self.index_bytes += index.map_or(0, TextIndex::byte_count);
         for column in footer.row_groups().iter().flat_map(|group| group.columns()) {
             let name = column.column_path().parts().first().cloned().unwrap_or_default();
@@ -213,13 +227,13 @@ fn check_order(
 
 /// The index as it stands in a file, compared piece by piece with the one that its rows give.
 struct IndexCheck<'a> {
-    file: &'a File,
+    file: &'a Source,
     /// Where pieces are, in the order in which they are written.
     offsets: std::vec::IntoIter<u64>,
 }
 
 impl<'a> IndexCheck<'a> {
-    fn new(file: &'a File, index: TextIndex) -> Self {
+    fn new(file: &'a Source, index: TextIndex) -> Self {
         let mut sheets = index.ids.sheets;
         sheets.extend(index.words.sheets);
         sheets.sort_by_key(|sheet| sheet.offset);

@@ -20,10 +20,11 @@ use crate::data_file::FileMaker;
 use crate::directory::Directory;
 use crate::error::{ErrorKind, StoreError};
 use crate::inspect::{Inspection, Look};
-use crate::manifest::{Change, DataFile, Manifest};
+use crate::manifest::{Change, DataFile, Manifest, Tier};
 use crate::options::StoreOptions;
 use crate::query::QueryEngine;
 use crate::shared::Shared;
+use crate::slow::{Places, SlowTier};
 use crate::writer::{Command, Frozen};
 use crate::{compaction, retention};
 
@@ -55,12 +56,17 @@ pub(crate) struct Maintenance {
     pub(crate) broken: HashSet<i64>,
     /// Files out of the manifest, until nobody reads them.
     pub(crate) retired: Vec<Retired>,
+    pub(crate) places: Places,
+    pub(crate) slow: Option<SlowTier>,
+    /// Whether the manifest has files of tables that this weir does not know.
+    pub(crate) names_unknown_tables: bool,
 }
 
 /// A file out of the manifest.
 pub(crate) struct Retired {
     pub(crate) id: i64,
     pub(crate) path: String,
+    pub(crate) tier: Tier,
     pub(crate) since: Micros,
     /// What queries of this process may still read; `None` for one of an earlier run.
     pub(crate) file: Option<Arc<DataFile>>,
@@ -68,10 +74,10 @@ pub(crate) struct Retired {
 
 impl Retired {
     fn new(file: Arc<DataFile>, since: Micros) -> Self {
-        Self { id: file.id, path: file.path.clone(), since, file: Some(file) }
+        Self { id: file.id, path: file.path.clone(), tier: file.tier, since, file: Some(file) }
     }
 
-    fn is_due(&self, grace: Duration, now: Micros) -> bool {
+    pub(crate) fn is_due(&self, grace: Duration, now: Micros) -> bool {
         let is_read = self.file.as_ref().is_some_and(|file| Arc::strong_count(file) > 1);
         !is_read && self.since + grace <= now
     }
@@ -108,6 +114,7 @@ impl Maintenance {
                 self.catch_up();
                 next_flush = Instant::now() + if is_done { Duration::ZERO } else { RETRY };
             }
+            self.go_on_with_slow_tier();
             if Instant::now() >= next_round {
                 self.round();
                 next_round = Instant::now() + self.options.maintenance_interval;
@@ -115,8 +122,9 @@ impl Maintenance {
         }
     }
 
-    /// Waits for the writer, whose last sender this is.
+    /// Waits for the writer, whose last sender this is, and before that for what is under way in the slow tier.
     fn end(&mut self) {
+        self.slow.take();
         self.commands.take();
         drop(self.writer.take().map(JoinHandle::join));
     }
@@ -218,6 +226,7 @@ impl Maintenance {
     fn round(&mut self) {
         self.expire().unwrap_or_else(|error| tracing::warn!("cannot apply the retention: {error}"));
         self.compact().unwrap_or_else(|error| tracing::warn!("cannot merge small files: {error}"));
+        self.look_at_slow_tier();
         self.collect_garbage()
             .unwrap_or_else(|error| tracing::warn!("cannot delete old files: {error}"));
     }
@@ -231,7 +240,10 @@ impl Maintenance {
     }
 
     fn forget_doubtful(&mut self) {
-        self.maker.discard(&std::mem::take(&mut self.doubtful));
+        let (slow, local): (Vec<_>, Vec<_>) =
+            self.doubtful.drain(..).partition(|file| file.tier == Tier::Slow);
+        self.maker.discard(&local);
+        self.retired.extend(slow.iter().map(Retired::unnamed));
     }
 
     fn compact(&mut self) -> Result<(), StoreError> {
@@ -256,7 +268,7 @@ impl Maintenance {
     fn leave_out_broken(&mut self, group: &[Arc<DataFile>], error: &StoreError) {
         tracing::warn!("cannot merge small files: {error}");
         for file in group {
-            let look = Look { dir: &self.directory.root, file, is_thorough: true };
+            let look = Look { places: &self.places, file, is_thorough: true };
             if let Err(why) = look.look(&mut Inspection::default()) {
                 let path = &file.path;
                 tracing::error!("`{path}` {why}\nhint: `weir store repair` sets it aside");
@@ -266,7 +278,7 @@ impl Maintenance {
     }
 
     /// One transaction, then the view, then the files wait for their last reader.
-    fn replace(
+    pub(crate) fn replace(
         &mut self,
         reason: &'static str,
         remove: Vec<Arc<DataFile>>,
@@ -289,23 +301,18 @@ impl Maintenance {
         let grace = self.options.gc_grace;
         let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retired)
             .into_iter()
-            .partition(|retired| retired.is_due(grace, now));
+            .partition(|retired| retired.tier == Tier::Local && retired.is_due(grace, now));
         self.retired = kept;
         let gone: Vec<i64> = due
             .iter()
-            .filter(|retired| self.delete(&retired.path))
+            .filter(|retired| delete(&self.directory, &retired.path))
             .map(|retired| retired.id)
             .collect();
         if gone.is_empty() { Ok(()) } else { self.manifest.forget(&gone) }
     }
-
-    /// Whether the file is gone; what is not is deleted at the next start.
-    fn delete(&self, path: &str) -> bool {
-        delete(&self.directory, path)
-    }
 }
 
-/// Deletes a file below the data directory; whether it is gone.
+/// Deletes a file below the data directory; whether it is gone. What is not is deleted at the next start.
 pub(crate) fn delete(directory: &Directory, path: &str) -> bool {
     match std::fs::remove_file(directory.file(path)) {
         Ok(()) => true,

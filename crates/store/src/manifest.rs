@@ -13,13 +13,29 @@ use weir_tables::{Micros, StreamId, TableSpec};
 use crate::error::{ErrorKind, StoreError};
 use crate::text_index::TextIndex;
 
+/// Where a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// Below the data directory.
+    Local,
+    /// In the slow tier.
+    Slow,
+}
+
+/// What the manifest calls the tiers.
+const TIERS: [(&str, Tier); 2] = [("local", Tier::Local), ("slow", Tier::Slow)];
+
+/// Before the path of a file of the slow tier where one name has to say both.
+pub(crate) const SLOW_PREFIX: &str = "slow/";
+
 /// One Parquet file of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct DataFile {
     pub(crate) id: i64,
     pub(crate) table: &'static TableSpec,
-    /// Below the data directory, with `/`.
+    /// Below the directory of its tier, with `/`.
     pub(crate) path: String,
+    pub(crate) tier: Tier,
     /// Days since 1970-01-01 of the oldest row's `ts`.
     pub(crate) day: i64,
     pub(crate) row_count: u64,
@@ -32,6 +48,43 @@ pub(crate) struct DataFile {
     pub(crate) index: OnceLock<Option<TextIndex>>,
     /// Which of its columns are stored as dictionaries, once that is known.
     pub(crate) dictionaries: OnceLock<Vec<bool>>,
+}
+
+impl DataFile {
+    /// A file without rows.
+    pub(crate) fn new(id: i64, table: &'static TableSpec, path: String) -> Self {
+        Self {
+            id,
+            table,
+            path,
+            tier: Tier::Local,
+            day: 0,
+            row_count: 0,
+            byte_count: 0,
+            min_ts: 0,
+            max_ts: 0,
+            arrival_ts: 0,
+            index: OnceLock::new(),
+            dictionaries: OnceLock::new(),
+        }
+    }
+
+    /// What it is called in query plans.
+    pub(crate) fn location(&self) -> String {
+        match self.tier {
+            Tier::Local => self.path.clone(),
+            Tier::Slow => format!("{SLOW_PREFIX}{}", self.path),
+        }
+    }
+}
+
+/// A file that waits to be deleted.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) id: i64,
+    pub(crate) path: String,
+    pub(crate) tier: Tier,
+    pub(crate) since: Micros,
 }
 
 /// What the manifest says at start.
@@ -64,6 +117,8 @@ pub(crate) struct Manifest {
 
 /// `user_version` of the schema below.
 const SCHEMA_VERSION: i64 = 2;
+/// The same with files in a slow tier: a weir that knows only one tier must not take them for lost.
+const SLOW_VERSION: i64 = 3;
 
 const SCHEMA: &str = "
 CREATE TABLE snapshot (id INTEGER PRIMARY KEY AUTOINCREMENT, made_ts INTEGER NOT NULL, reason TEXT NOT NULL);
@@ -118,7 +173,7 @@ impl Manifest {
                 made.map_err(|error| fail(&error, path))?;
             }
             1 => migrate(&connection, path).map_err(|error| fail(&error, path))?,
-            SCHEMA_VERSION => {}
+            SCHEMA_VERSION | SLOW_VERSION => {}
             _ => {
                 return Err(of_other_version(path, version));
             }
@@ -139,7 +194,7 @@ impl Manifest {
             Ok((connection, version))
         };
         match open().map_err(|error| fail(&error, path))? {
-            (connection, 1 | SCHEMA_VERSION) => Ok(Self { connection }),
+            (connection, 1 | SCHEMA_VERSION | SLOW_VERSION) => Ok(Self { connection }),
             (_, version) => Err(of_other_version(path, version)),
         }
     }
@@ -167,7 +222,8 @@ impl Manifest {
         copied.map(drop).map_err(|error| fail(&error, path))
     }
 
-    /// Takes files out of a copy that were to be deleted where it was made.
+    /// Makes a copy the manifest of a directory of its own: without files that were to be deleted where it was made, and
+    /// with all others in the data directory.
     ///
     /// # Errors
     /// `Full`, `Io`, `Corrupt`.
@@ -176,7 +232,8 @@ impl Manifest {
             let connection = Connection::open(path)?;
             connection.pragma_update(None, "journal_mode", "DELETE")?;
             connection.execute_batch(
-                "BEGIN; DELETE FROM gc_queue; DELETE FROM data_file WHERE end_snapshot IS NOT NULL; COMMIT;",
+                "BEGIN; DELETE FROM gc_queue; DELETE FROM data_file WHERE end_snapshot IS NOT NULL;
+                 UPDATE data_file SET tier = 'local'; DELETE FROM setting WHERE name = 'slow_id'; COMMIT;",
             )
         };
         forget().map_err(|error| fail(&error, path))
@@ -187,7 +244,8 @@ impl Manifest {
             self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let arrival = if version == 1 { "max_ts" } else { "arrival_ts" };
         let mut statement = self.connection.prepare(&format!(
-            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {arrival} FROM data_file
+            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {arrival}, tier
+             FROM data_file
              WHERE end_snapshot IS NULL ORDER BY id"
         ))?;
         let rows = statement.query_map([], |row| {
@@ -198,6 +256,7 @@ impl Manifest {
                 id: row.get(0)?,
                 table,
                 path: row.get(2)?,
+                tier: tier_of(&row.get::<_, String>(9)?),
                 day: row.get(3)?,
                 row_count: row.get::<_, i64>(4)?.cast_unsigned(),
                 byte_count: row.get::<_, i64>(5)?.cast_unsigned(),
@@ -209,6 +268,18 @@ impl Manifest {
             })))
         })?;
         rows.filter_map(Result::transpose).collect()
+    }
+
+    /// Every path that the manifest names, also of tables that this weir does not know, and where it is.
+    pub(crate) fn places(&self) -> Result<Vec<(String, Tier)>, StoreError> {
+        let load = || {
+            let sql = "SELECT path, tier FROM data_file WHERE end_snapshot IS NULL ORDER BY id";
+            let mut statement = self.connection.prepare(sql)?;
+            let rows = statement
+                .query_map([], |row| Ok((row.get(0)?, tier_of(&row.get::<_, String>(1)?))))?;
+            rows.collect::<Result<_, _>>()
+        };
+        load().map_err(|error| self.fail(&error))
     }
 
     fn positions(&self) -> rusqlite::Result<HashMap<StreamId, u64>> {
@@ -228,6 +299,24 @@ impl Manifest {
 
     fn column(&self, sql: &str) -> rusqlite::Result<Vec<String>> {
         self.connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    }
+
+    /// The number of the slow tier's mark; `None`: there never was one.
+    pub(crate) fn slow_id(&self) -> Result<Option<i64>, StoreError> {
+        match self.setting("slow_id") {
+            Ok(id) => Ok(Some(id)),
+            Err(rusqlite::Error::QueryReturnedNoRows) => Ok(None),
+            Err(error) => Err(self.fail(&error)),
+        }
+    }
+
+    /// From here on there is a slow tier.
+    pub(crate) fn set_slow_id(&mut self, id: i64) -> Result<(), StoreError> {
+        let set = format!(
+            "BEGIN IMMEDIATE; INSERT OR REPLACE INTO setting VALUES ('slow_id', {id});
+             PRAGMA user_version = {SLOW_VERSION}; COMMIT;"
+        );
+        self.connection.execute_batch(&set).map_err(|error| self.fail(&error))
     }
 
     /// Makes a change, all or nothing, durable when it returns.
@@ -277,13 +366,20 @@ impl Manifest {
         work(&mut self.connection).map_err(|error| self.fail(&error))
     }
 
-    /// Files that wait to be deleted: id, path and since when.
-    pub(crate) fn gc_queue(&self) -> Result<Vec<(i64, String, Micros)>, StoreError> {
+    /// Files that wait to be deleted.
+    pub(crate) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
         let load = || {
-            let mut statement =
-                self.connection.prepare("SELECT file, path, queued_ts FROM gc_queue")?;
-            let rows = statement
-                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, Micros(row.get(2)?))))?;
+            let mut statement = self.connection.prepare(
+                "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file",
+            )?;
+            let rows = statement.query_map([], |row| {
+                Ok(Waiting {
+                    id: row.get(0)?,
+                    path: row.get(1)?,
+                    since: Micros(row.get(2)?),
+                    tier: tier_of(&row.get::<_, String>(3)?),
+                })
+            })?;
             rows.collect::<Result<_, _>>()
         };
         load().map_err(|error| self.fail(&error))
@@ -304,9 +400,10 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
     for file in change.add {
         transaction.execute(
             "INSERT INTO data_file (id, table_name, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts,
-             begin_snapshot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             begin_snapshot, tier) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![file.id, file.table.name, file.path, file.day, file.row_count.cast_signed(),
-                file.byte_count.cast_signed(), file.min_ts, file.max_ts, file.arrival_ts, snapshot],
+                file.byte_count.cast_signed(), file.min_ts, file.max_ts, file.arrival_ts, snapshot,
+                name_of(file.tier)],
         )?;
         transaction.execute(
             "UPDATE setting SET value = max(value, ?1) WHERE name = 'next_file_id'",
@@ -338,6 +435,14 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
         )?;
     }
     Ok(snapshot)
+}
+
+fn tier_of(name: &str) -> Tier {
+    TIERS.iter().find(|tier| tier.0 == name).map_or(Tier::Local, |tier| tier.1)
+}
+
+fn name_of(tier: Tier) -> &'static str {
+    TIERS.iter().find(|entry| entry.1 == tier).map_or("local", |entry| entry.0)
 }
 
 /// Brings a manifest of version 1 to today's, after a copy of it was made beside it.

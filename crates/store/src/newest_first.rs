@@ -131,25 +131,16 @@ fn slice(file: &PartitionedFile, start: usize, end: usize, total: usize) -> Part
 
 #[cfg(test)]
 mod tests {
-    use std::sync::OnceLock;
-
     use weir_tables::TABLES;
 
     use super::*;
 
     fn file(rows: usize) -> PartitionedFile {
         let data = DataFile {
-            id: 1,
-            table: TABLES[0],
-            path: "x.parquet".to_owned(),
-            day: 0,
             row_count: rows as u64,
             byte_count: 1,
-            min_ts: 0,
             max_ts: 1,
-            arrival_ts: 1,
-            index: OnceLock::new(),
-            dictionaries: OnceLock::new(),
+            ..DataFile::new(1, TABLES[0], "x.parquet".to_owned())
         };
         PartitionedFile::new("x.parquet", 1).with_extension(Arc::new(data))
     }

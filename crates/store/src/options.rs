@@ -50,6 +50,8 @@ pub struct StoreOptions {
     /// Rows that are further ahead of the clock than this are not in tables but in those of the schema `future`, until
     /// their time comes. Default 1 day.
     pub future: Duration,
+    /// Where old files go. Default: nowhere.
+    pub slow: Option<SlowOptions>,
     /// Threads that run queries. Default: the cores of the machine.
     pub query_threads: usize,
 }
@@ -77,8 +79,56 @@ impl StoreOptions {
             slow_query: Duration::from_secs(1),
             copies: None,
             future: Duration::from_secs(86_400),
+            slow: None,
             query_threads: std::thread::available_parallelism().map_or(2, usize::from),
         }
+    }
+}
+
+/// Files that are old, or that the fast disk has no room for, move to a slower and cheaper place; queries read them there.
+#[derive(Clone, Debug)]
+pub struct SlowOptions {
+    /// The place.
+    pub place: SlowPlace,
+    /// What moves.
+    pub rule: SlowRule,
+    /// Tables that differ.
+    pub by_table: Vec<(String, SlowRule)>,
+    /// All files on the fast disk together stay below this; the oldest move first. Default: no limit.
+    pub fast_bytes: u64,
+}
+
+/// A slow tier.
+#[derive(Clone, Debug)]
+pub enum SlowPlace {
+    /// A directory on another disk.
+    Directory(PathBuf),
+}
+
+/// Which files of a table move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowRule {
+    /// Those whose last row came in longer ago. Default 7 days.
+    pub after: Duration,
+    /// The oldest, while the table's files on the fast disk are larger. Default: no limit.
+    pub fast_bytes: u64,
+}
+
+impl Default for SlowRule {
+    fn default() -> Self {
+        Self { after: Duration::from_secs(7 * 86_400), fast_bytes: u64::MAX }
+    }
+}
+
+impl SlowOptions {
+    /// The defaults for a place.
+    pub fn new(place: SlowPlace) -> Self {
+        let (rule, by_table) = (SlowRule::default(), Vec::new());
+        Self { place, rule, by_table, fast_bytes: u64::MAX }
+    }
+
+    pub(crate) fn rule_of(&self, table: &str) -> SlowRule {
+        self.by_table.iter().find(|(name, _)| name == table).map_or(self.rule, |entry| entry.1)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,10 +41,11 @@ use crate::guard::{
 use crate::horizon::{Horizon, Side};
 use crate::hot::{View, row_bytes};
 use crate::inspect::{Inspection, Look};
-use crate::manifest::DataFile;
+use crate::manifest::{DataFile, Tier};
 use crate::newest_first::NewestFirst;
 use crate::options::{Asker, QueryLimits, StoreOptions};
 use crate::postgres::{self, Described, Postgres};
+use crate::slow::{Places, RoutedStore};
 use crate::table_provider::{FileAccess, Part, StoreTable, scan_files, sort_order};
 use crate::unordered_groups::UnorderedGroups;
 
@@ -83,16 +83,16 @@ pub(crate) struct QueryEngine {
 }
 
 impl QueryEngine {
-    /// An engine over the files below `dir`, with room for what does not fit into memory.
+    /// An engine over the files at `places`, with room for what does not fit into memory.
     pub(crate) fn new(
         options: &StoreOptions,
-        dir: Option<&Path>,
+        places: Option<Places>,
         spill: Option<Arc<SpillSpace>>,
     ) -> Result<Self, StoreError> {
         watch_tasks();
         let classes = Classes::new(options, spill)?;
         let template = session_state(options.query_threads, MERGE_MEMORY_BYTES);
-        let files = dir.map(|dir| file_access(dir, template.runtime_env())).transpose();
+        let files = places.map(|places| file_access(places, template.runtime_env())).transpose();
         let files = files.map_err(|error| {
             StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
         })?;
@@ -204,21 +204,24 @@ impl QueryEngine {
 
     /// The damaged file that a failed query met, if there is one: decoders do not say which file they read.
     async fn damaged_file(&self, usage: &Usage) -> Option<StoreError> {
-        let dir = self.files.as_ref()?.dir.clone();
+        let places = self.files.as_ref()?.places.clone();
         let opened = usage.opened();
         let look = move || {
+            if let Some(error) = missing_tier(&places, &opened) {
+                return Some(error);
+            }
             let mut left = DAMAGE_BYTES_MAX;
             opened.into_iter().rev().find_map(|file| {
                 left = left.checked_sub(file.byte_count)?;
-                let look = Look { dir: &dir, file: &file, is_thorough: true };
+                let look = Look { places: &places, file: &file, is_thorough: true };
                 let why = look.look(&mut Inspection::default()).err()?;
-                Some(format!("cannot answer: `{}` {why}", file.path))
+                let text = format!("cannot answer: `{}` {why}", file.path);
+                Some(StoreError::new(ErrorKind::Corrupt, text).with_hint(
+                    "queries that do not need this file go on; `weir store check` lists what is damaged, `weir store repair` sets it aside",
+                ))
             })
         };
-        let found = self.classes.rules().handle().ok()?.spawn_blocking(look).await.ok()??;
-        Some(StoreError::new(ErrorKind::Corrupt, found).with_hint(
-            "queries that do not need this file go on; `weir store check` lists what is damaged, `weir store repair` sets it aside",
-        ))
+        self.classes.rules().handle().ok()?.spawn_blocking(look).await.ok()?
     }
 
     /// A condition on rows of `table`.
@@ -368,18 +371,31 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     state
 }
 
-fn file_access(dir: &Path, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {
-    let local: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
-    let store: Arc<dyn ObjectStore> = Arc::new(CountingStore::new(local));
+fn file_access(places: Places, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {
+    let local = Arc::new(LocalFileSystem::new_with_prefix(&places.root)?);
+    let both = RoutedStore::new(local, places.slow.clone());
+    let store: Arc<dyn ObjectStore> = Arc::new(CountingStore::new(Arc::new(both)));
     let url = ObjectStoreUrl::parse("weir://data")?;
     runtime.register_object_store(url.as_ref(), Arc::clone(&store));
     let footers = runtime.cache_manager.get_file_metadata_cache();
     let reader = CountingReaders::new(Arc::clone(&store), Arc::clone(&footers));
-    Ok(FileAccess { dir: dir.to_owned(), url, store, footers, reader: Arc::new(reader) })
+    Ok(FileAccess { places, url, store, footers, reader: Arc::new(reader) })
 }
 
 fn broken_files(error: &DataFusionError) -> StoreError {
     StoreError::new(ErrorKind::Io, format!("cannot read files: {}", error.strip_backtrace()))
+}
+
+/// Why files of the slow tier could not be read, when it is the tier that is not there.
+fn missing_tier(places: &Places, opened: &[Arc<DataFile>]) -> Option<StoreError> {
+    let of_slow: HashSet<i64> =
+        opened.iter().filter(|file| file.tier == Tier::Slow).map(|file| file.id).collect();
+    if of_slow.is_empty() {
+        return None;
+    }
+    let why = places.check().err()?;
+    let text = format!("cannot answer: {} files are needed of {}", of_slow.len(), why.message);
+    Some(StoreError { message: text, ..why })
 }
 
 /// Aborts the task when the caller is gone.

@@ -40,17 +40,13 @@ mod tests {
         let table = weir_tables::table(table).unwrap();
         let max_ts = max_day * DAY;
         Arc::new(DataFile {
-            id,
-            table,
-            path: String::new(),
             day: max_day,
             row_count: 1,
             byte_count,
             min_ts: max_ts,
             max_ts,
             arrival_ts: max_ts,
-            index: std::sync::OnceLock::new(),
-            dictionaries: std::sync::OnceLock::new(),
+            ..DataFile::new(id, table, String::new())
         })
     }
 

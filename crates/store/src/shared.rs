@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     flush_failure: Mutex<Option<String>>,
     /// Conditions of rules, told of each row.
     pub(crate) watching: Watching,
+    /// Why files do not move to the slow tier.
+    slow_failure: Mutex<Option<String>>,
     /// Told when memory is free again.
     pub(crate) room: Notify,
     /// Counts the flushes that brought positions into files.
@@ -55,6 +57,7 @@ impl Shared {
             full: Mutex::new(None),
             flush_failure: Mutex::new(None),
             watching: Watching::new(options.future),
+            slow_failure: Mutex::new(None),
             room: Notify::new(),
             commits: watch::Sender::new(0),
         }
@@ -159,10 +162,22 @@ impl Shared {
         *self.flush_failure.lock().expect(NO_PANIC) = why;
     }
 
+    /// Said once when it begins and once when it is over.
+    pub(crate) fn set_slow_failure(&self, why: Option<String>) {
+        let mut failure = self.slow_failure.lock().expect(NO_PANIC);
+        match (&*failure, &why) {
+            (before, Some(why)) if before.as_ref() != Some(why) => tracing::error!("{why}"),
+            (Some(_), None) => tracing::info!("the slow tier can be used again"),
+            _ => {}
+        }
+        *failure = why;
+    }
+
     /// What a person should know.
     pub(crate) fn message(&self) -> Option<String> {
         let full = self.full.lock().expect(NO_PANIC).clone();
-        full.or_else(|| self.flush_failure.lock().expect(NO_PANIC).clone())
+        let flush = || self.flush_failure.lock().expect(NO_PANIC).clone();
+        full.or_else(flush).or_else(|| self.slow_failure.lock().expect(NO_PANIC).clone())
     }
 }
 

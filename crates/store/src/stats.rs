@@ -4,6 +4,7 @@ use weir_tables::TABLES;
 
 use crate::horizon::{Horizon, Side};
 use crate::hot::View;
+use crate::manifest::Tier;
 
 /// The store's own figures at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,9 +21,13 @@ pub struct StoreStats {
     pub file_bytes: u64,
     /// Their rows.
     pub file_rows: u64,
+    /// Of these files, those in the slow tier.
+    pub slow_file_count: u64,
+    /// Their bytes.
+    pub slow_file_bytes: u64,
     /// Whether appends are refused for want of room.
     pub is_full: bool,
-    /// What a person should know: why the store is full, or why the last flush failed.
+    /// What a person should know: why the store is full, why the last flush failed, or why the slow tier cannot be used.
     pub message: Option<String>,
     /// Rows that are too far ahead of the clock to be shown in tables, in memory and in files.
     pub future_rows: u64,
@@ -35,6 +40,7 @@ impl StoreStats {
     pub(crate) fn of(view: &View, horizon: Horizon) -> Self {
         let (hot_rows, hot_bytes) = view.hot_totals();
         let files = || view.tables.iter().flat_map(|table| &*table.files);
+        let slow = || files().filter(|file| file.tier == Tier::Slow);
         let row_counts =
             TABLES.iter().zip(&view.tables).map(|(spec, table)| (spec.name, table.row_count()));
         Self {
@@ -43,6 +49,8 @@ impl StoreStats {
             file_count: files().count() as u64,
             file_bytes: files().map(|file| file.byte_count).sum(),
             file_rows: files().map(|file| file.row_count).sum(),
+            slow_file_count: slow().count() as u64,
+            slow_file_bytes: slow().map(|file| file.byte_count).sum(),
             future_rows: future_rows(view, horizon),
             row_counts: row_counts.collect(),
             ..Self::default()

@@ -21,11 +21,12 @@ use crate::guard::{EndedQuery, SpillSpace};
 use crate::hot::{View, table_index};
 use crate::inspect::data_files;
 use crate::maintenance::{Maintenance, Retired, Task, delete};
-use crate::manifest::{Content, Manifest};
-use crate::options::{QueryLimits, StoreOptions};
+use crate::manifest::{Content, Manifest, Tier, Waiting};
+use crate::options::{QueryLimits, SlowOptions, StoreOptions};
 use crate::postgres::{self, Described};
 use crate::query::{QueryEngine, QueryResult, Question};
 use crate::shared::Shared;
+use crate::slow::{Places, SlowTier};
 use crate::stats::StoreStats;
 use crate::streams::Positions;
 use crate::wal::{self, RECORD_BYTES_MAX, Wal};
@@ -69,23 +70,33 @@ impl Store {
         let mut manifest = Manifest::open(&directory.manifest())?;
         refuse_older_manifest(&directory, &manifest)?;
         let retired = clean(&options, &directory, &mut manifest)?;
-        Self::start(options, directory, manifest, retired)
+        let slow = options.slow.clone();
+        Self::start(options, directory, manifest, retired, slow)
     }
 
-    /// The same, with files that the manifest does not name left where they are.
+    /// The same, with every file left where it is, also those that the manifest does not name.
     pub(crate) fn open_keeping(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
         let manifest = Manifest::open(&directory.manifest())?;
-        Self::start(options, directory, manifest, Vec::new())
+        Self::start(options, directory, manifest, Vec::new(), None)
     }
 
+    /// With `moving`, files move to the slow tier.
     fn start(
         options: StoreOptions,
         directory: Directory,
-        manifest: Manifest,
+        mut manifest: Manifest,
         retired: Vec<Retired>,
+        moving: Option<SlowOptions>,
     ) -> Result<Arc<Self>, StoreError> {
         let content = manifest.load()?;
+        let places = Places::new(&options.dir, options.slow.as_ref(), &manifest)?;
+        let slow = moving
+            .zip(places.slow.clone())
+            .map(|(options, slow)| SlowTier::start(slow, options, &mut manifest))
+            .transpose()?;
+        let names_unknown_tables = content.paths.len() > content.files.len();
+        let needs_slow = content.files.iter().any(|file| file.tier == Tier::Slow);
         let next_id = next_file_id(&options.dir, &content);
         let maker = FileMaker::new(options.dir.clone(), next_id);
         let copies = Copies::open(&directory, options.copies.as_deref())?;
@@ -101,7 +112,14 @@ impl Store {
                 Some(SpillSpace::open(options.dir.join("spill"), bytes, reserve)?)
             }
         };
-        let engine = Arc::new(QueryEngine::new(&options, Some(&options.dir), spill)?);
+        // A tier that is configured is looked at soon, and not waited for here.
+        if needs_slow
+            && places.slow.is_none()
+            && let Err(error) = places.check()
+        {
+            shared.set_slow_failure(Some(error.to_string()));
+        }
+        let engine = Arc::new(QueryEngine::new(&options, Some(places.clone()), spill)?);
         let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log));
         let writer = spawn("weir-writer", move || writer.run())?;
         let (task_sender, tasks) = std::sync::mpsc::channel();
@@ -119,6 +137,9 @@ impl Store {
             written: None,
             doubtful: Vec::new(),
             retired,
+            places,
+            slow,
+            names_unknown_tables,
             options: options.clone(),
         };
         let last = spawn("weir-files", move || maintenance.run())?;
@@ -376,14 +397,15 @@ fn clean(
 ) -> Result<Vec<Retired>, StoreError> {
     let now = options.clock.now();
     let queue = manifest.gc_queue()?.into_iter();
-    let (due, kept): (Vec<_>, Vec<_>) =
-        queue.partition(|(_, _, since)| *since + options.gc_grace <= now);
+    let is_due =
+        |waiting: &Waiting| waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now;
+    let (due, kept): (Vec<_>, Vec<_>) = queue.partition(is_due);
     let gone: Vec<i64> =
-        due.iter().filter(|(_, path, _)| delete(directory, path)).map(|(id, ..)| *id).collect();
+        due.iter().filter(|file| delete(directory, &file.path)).map(|file| file.id).collect();
     if !gone.is_empty() {
         manifest.forget(&gone)?;
     }
-    let waiting = kept.iter().map(|(_, path, _)| path.clone());
+    let waiting = kept.iter().map(|file| file.path.clone());
     let known: HashSet<String> = manifest.load()?.paths.into_iter().chain(waiting).collect();
     for table in weir_tables::TABLES {
         for day in entries(&directory.root.join("data").join(table.name)) {
@@ -398,8 +420,8 @@ fn clean(
             }
         }
     }
-    let retired = kept.into_iter();
-    Ok(retired.map(|(id, path, since)| Retired { id, path, since, file: None }).collect())
+    let retired = |Waiting { id, path, tier, since }| Retired { id, path, tier, since, file: None };
+    Ok(kept.into_iter().map(retired).collect())
 }
 
 /// A manifest that is older than the log does not name the files that its segments went into: the start would delete

@@ -3,7 +3,6 @@
 //! Files and hot batches whose range of `ts` cannot match are left out here, before anything is opened; inside a file
 //! row groups and pages are skipped by Parquet's own statistics.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt64Array};
@@ -41,6 +40,7 @@ use crate::horizon::Horizon;
 use crate::hot::TableView;
 use crate::manifest::DataFile;
 use crate::per_value::{self, PerValueAdapters};
+use crate::slow::Places;
 use crate::text_index::{self, BlockCounts, Probe, Selected};
 
 /// One table in one query.
@@ -56,7 +56,7 @@ pub(crate) struct StoreTable {
 /// How the files of a store are read.
 #[derive(Clone, Debug)]
 pub(crate) struct FileAccess {
-    pub(crate) dir: PathBuf,
+    pub(crate) places: Places,
     /// Stands for the data directory, so that plans and messages hold short names.
     pub(crate) url: ObjectStoreUrl,
     pub(crate) store: Arc<dyn ObjectStore>,
@@ -239,7 +239,7 @@ impl FileAccess {
         if let Some(known) = file.dictionaries.get() {
             return Ok(known);
         }
-        let meta = PartitionedFile::new(file.path.clone(), file.byte_count).object_meta;
+        let meta = PartitionedFile::new(file.location(), file.byte_count).object_meta;
         let footer = read_footer(&meta, &*self.store, &self.footers).await?;
         Ok(file.dictionaries.get_or_init(|| per_value::dictionaries(file.table, &footer)))
     }
@@ -260,7 +260,7 @@ fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
         .with_min_value(instant(file.min_ts))
         .with_max_value(instant(file.max_ts));
     // The extension keeps the file from being deleted while the plan lives.
-    PartitionedFile::new(file.path.clone(), file.byte_count)
+    PartitionedFile::new(file.location(), file.byte_count)
         .with_statistics(Arc::new(statistics))
         .with_extension(Arc::clone(file))
 }

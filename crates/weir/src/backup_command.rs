@@ -11,6 +11,7 @@ use crate::cli::DataArgs;
 use crate::clock::SystemClock;
 use crate::config::Values;
 use crate::failure::{EXIT_USAGE, Failure};
+use crate::slow_tier;
 use crate::store_command::{RunningArgs, flush};
 use crate::terminal::say;
 
@@ -92,7 +93,8 @@ pub(crate) fn run(values: &Values, args: &BackupArgs) -> Result<ExitCode, Failur
         return Err(Failure::new(text).hint("name a directory on another disk").code(EXIT_USAGE));
     }
     flush(values, &args.running)?;
-    let done = backup(dir, &args.to, SystemClock.now(), args.keep.map(usize::from))?;
+    let slow = slow_tier::options(&values.store)?;
+    let done = backup(dir, slow.as_ref(), &args.to, SystemClock.now(), args.keep.map(usize::from))?;
     say(&told(&done));
     Ok(ExitCode::SUCCESS)
 }

@@ -40,6 +40,7 @@ mod rules_command;
 mod server;
 mod show;
 mod slow_query;
+mod slow_tier;
 mod span;
 mod store_command;
 mod terminal;

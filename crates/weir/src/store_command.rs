@@ -16,6 +16,7 @@ use crate::config::Values;
 use crate::config::place::read_token;
 use crate::failure::{EXIT_USAGE, Failure};
 use crate::nearest::nearest;
+use crate::slow_tier;
 use crate::terminal::say;
 use crate::up::store_options;
 
@@ -92,7 +93,8 @@ impl StoreAction {
 /// Runs the command; exit code 1 when something is not as it should be.
 pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Failure> {
     let dir = Path::new(&values.store.dir);
-    let look = |is_thorough| inspect(dir, is_thorough);
+    let slow = slow_tier::options(&values.store)?;
+    let look = |is_thorough| inspect(dir, slow.as_ref(), is_thorough);
     match action {
         StoreAction::Check { .. } => {
             let found = look(true)?;
@@ -118,8 +120,9 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
 }
 
 fn mend(values: &Values) -> Result<ExitCode, Failure> {
-    inspect(&values.store.dir, false)?;
-    let mended = repair(&options(values))?;
+    let options = options(values)?;
+    inspect(&values.store.dir, options.slow.as_ref(), false)?;
+    let mended = repair(&options)?;
     let text: String = mended.iter().map(told).collect();
     let is_lost = mended.iter().any(|file| file.rows_lost != Some(0));
     say(&(text + &format!("{} files mended", mended.len())));
@@ -149,17 +152,17 @@ fn told(file: &Mended) -> String {
     }
 }
 
-fn options(values: &Values) -> StoreOptions {
+fn options(values: &Values) -> Result<StoreOptions, Failure> {
     store_options(values, Arc::new(SystemClock))
 }
 
 /// Brings all rows into files: by way of the weir that has the directory, or without one.
 pub(crate) fn flush(values: &Values, running: &RunningArgs) -> Result<(), Failure> {
-    let dir = &values.store.dir;
-    inspect(dir, false)?;
+    let options = options(values)?;
+    inspect(&values.store.dir, options.slow.as_ref(), false)?;
     let url = running.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
     if url.is_none() {
-        match Store::open(StoreOptions { copies: None, ..options(values) }) {
+        match Store::open(StoreOptions { copies: None, ..options }) {
             Ok(store) => return flush_here(&store),
             Err(error) if error.kind == ErrorKind::Locked => {}
             Err(error) => return Err(error.into()),
@@ -219,15 +222,16 @@ fn cost_of<'a>(found: &'a Inspection, name: &str) -> Result<&'a TableCost, Failu
 
 fn costs(found: &Inspection) -> String {
     let head = format!(
-        "{:<18}{:>7}{:>14}{:>16}{:>14}{:>12}\n",
-        "table", "files", "rows", "bytes", "text index", "bytes/row"
+        "{:<18}{:>7}{:>14}{:>16}{:>16}{:>14}{:>12}\n",
+        "table", "files", "rows", "bytes", "of them slow", "text index", "bytes/row"
     );
     let line = |name: &str, cost: &TableCost| {
         format!(
-            "{name:<18}{:>7}{:>14}{:>16}{:>14}{:>12.2}\n",
+            "{name:<18}{:>7}{:>14}{:>16}{:>16}{:>14}{:>12.2}\n",
             cost.file_count,
             cost.row_count,
             cost.byte_count,
+            cost.slow_bytes,
             cost.index_bytes,
             per_row(cost.byte_count, cost)
         )

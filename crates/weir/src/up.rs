@@ -25,7 +25,7 @@ use crate::server::{self, App, Callers, PgServer};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
-use crate::{edge, greeting, intake, outputs, port_owner, slow_query, thresholds};
+use crate::{edge, greeting, intake, outputs, port_owner, slow_query, slow_tier, thresholds};
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
 const THREADS: usize = 2;
@@ -112,12 +112,15 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
 }
 
 /// The store's options from the configuration.
-pub(crate) fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOptions {
+pub(crate) fn store_options(
+    values: &Values,
+    clock: Arc<dyn Clock>,
+) -> Result<StoreOptions, Failure> {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let or_never = |limit: u64, never: u64| if limit == 0 { never } else { limit };
     let defaults = StoreOptions::new(values.store.dir.clone(), clock);
     let hot_bytes = size(values.store.hot_bytes.max(1 << 20));
-    StoreOptions {
+    Ok(StoreOptions {
         hot_bytes_max: hot_bytes,
         hot_bytes_limit: hot_bytes.saturating_mul(3),
         hot_age_max: Duration::from_secs(values.store.flush_seconds.max(1)),
@@ -132,8 +135,9 @@ pub(crate) fn store_options(values: &Values, clock: Arc<dyn Clock>) -> StoreOpti
         slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
         future: Duration::from_secs(values.store.future_seconds),
         copies: Some(values.outputs.iter().map(|output| output.name.clone()).collect()),
+        slow: slow_tier::options(&values.store)?,
         ..defaults
-    }
+    })
 }
 
 /// What one query of a user may use.
@@ -175,7 +179,7 @@ impl Up<'_> {
         let Doors { page: socket, agents: listening, pg, intake, outputs } = doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
-        let options = store_options(values, Arc::clone(&clock));
+        let options = store_options(values, Arc::clone(&clock))?;
         let store = tokio::task::spawn_blocking(move || Store::open(options))
             .await
             .map_err(|error| Failure::new(format!("cannot open the store: {error}")))??;

@@ -16,7 +16,9 @@ use weir_tables::Micros;
 
 use crate::directory::sync_dir;
 use crate::error::{ErrorKind, StoreError};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Tier};
+use crate::options::SlowOptions;
+use crate::slow::Places;
 use list::{Entry, List};
 use object::{Object, Objects};
 
@@ -70,12 +72,13 @@ const LEFT_OUT: [&str; 7] = ["copies", "data", "lock", "lost", "manifest.sqlite"
 /// How often the manifest is read anew when files go away meanwhile.
 const TRIES: usize = 20;
 
-/// Copies the data directory `dir` into the backup `to`; of its snapshots the newest `keep` stay, all without.
+/// Copies the data directory `dir`, with its files in `slow`, into the backup `to`; of its snapshots the newest `keep` stay, all without.
 ///
 /// # Errors
 /// `Locked` when another backup writes there, `Full`, `Io`, `Corrupt`. Earlier snapshots stay whole.
 pub fn backup(
     dir: &Path,
+    slow: Option<&SlowOptions>,
     to: &Path,
     now: Micros,
     keep: Option<usize>,
@@ -92,7 +95,8 @@ pub fn backup(
     make_dir(&draft)?;
     let known = place.known();
     let mut objects = Objects::new(to);
-    let list = place.copy_all(dir, &manifest, &draft, &known, &mut objects)?;
+    let places = Places::new(dir, slow, &Manifest::read(&manifest)?)?;
+    let list = place.copy_all(&places, &manifest, &draft, &known, &mut objects)?;
     objects.sync()?;
     list.write(&draft.join("list"))?;
     sync_file(&draft.join("manifest.sqlite"))?;
@@ -235,23 +239,25 @@ impl Place {
     /// Copies the manifest and what it names, again when files went away meanwhile.
     fn copy_all(
         &self,
-        dir: &Path,
+        places: &Places,
         manifest: &Path,
         draft: &Path,
         known: &HashMap<(String, u64, i64), Object>,
         objects: &mut Objects<'_>,
     ) -> Result<List, StoreError> {
         let copy = draft.join("manifest.sqlite");
+        let dir = &places.root;
         for _ in 0..TRIES {
             drop(std::fs::remove_file(&copy));
             Manifest::read(manifest)?.copy_to(&copy)?;
-            let paths = Manifest::read(&copy)?.load()?.paths;
-            let all = paths.into_iter().map(|path| (path, true));
-            let all = all.chain(others(dir).into_iter().map(|path| (path, false)));
+            let files = Manifest::read(&copy)?.places()?;
+            refuse_missing_tier(places, &files)?;
+            let all = files.into_iter().map(|(path, tier)| (path, tier, true));
+            let all = all.chain(others(dir).into_iter().map(|path| (path, Tier::Local, false)));
             let mut list = List::new(&copy)?;
             let mut is_whole = true;
-            for (path, is_data) in all {
-                match objects.take(dir, &path, known)? {
+            for (path, tier, is_data) in all {
+                match objects.take(places, &path, tier, known)? {
                     Some(entry) => list.entries.push(entry),
                     None => is_whole &= !is_data,
                 }
@@ -259,7 +265,7 @@ impl Place {
             if is_whole {
                 return Ok(list);
             }
-            if let Some(missing) = missing(dir, manifest)? {
+            if let Some(missing) = missing(places, manifest)? {
                 let text = format!("cannot back up `{}`: `{missing}` is not there", dir.display());
                 return Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
                     "`weir store check` looks at every file, `weir store repair` mends",
@@ -307,15 +313,31 @@ impl Place {
 }
 
 /// A file that the manifest names now and that is not there.
-fn missing(dir: &Path, manifest: &Path) -> Result<Option<String>, StoreError> {
-    let paths = Manifest::read(manifest)?.load()?.paths;
-    let gone: Vec<String> = paths.into_iter().filter(|path| !dir.join(path).exists()).collect();
+fn missing(places: &Places, manifest: &Path) -> Result<Option<String>, StoreError> {
+    let is_gone = |(path, tier): &(String, Tier)| {
+        let error = places.open(path, *tier).err();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    };
+    let files = Manifest::read(manifest)?.places()?;
+    let gone: Vec<(String, Tier)> = files.into_iter().filter(is_gone).collect();
     if gone.is_empty() {
         return Ok(None);
     }
     // Merged just now?
-    let paths = Manifest::read(manifest)?.load()?.paths;
-    Ok(gone.into_iter().find(|path| paths.contains(path) && !dir.join(path).exists()))
+    let files = Manifest::read(manifest)?.places()?;
+    let gone = gone.into_iter().find(|file| files.contains(file) && is_gone(file));
+    Ok(gone.map(|(path, _)| path))
+}
+
+/// Without the slow tier the copy would not be whole.
+fn refuse_missing_tier(places: &Places, files: &[(String, Tier)]) -> Result<(), StoreError> {
+    if files.iter().all(|(_, tier)| *tier == Tier::Local) {
+        return Ok(());
+    }
+    places.check().map_err(|error| {
+        let text = format!("cannot back up `{}`: {}", places.root.display(), error.message);
+        StoreError { message: text, ..error }
+    })
 }
 
 /// Files beside the tables: what the hub is to its agents, and the version.

@@ -12,6 +12,8 @@ use crate::backup::list::Entry;
 use crate::backup::{full, make_dir, rename};
 use crate::directory::sync_dir;
 use crate::error::StoreError;
+use crate::manifest::Tier;
+use crate::slow::Places;
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -82,6 +84,22 @@ pub(super) fn copy(from: &mut impl Read, to: &mut impl Write) -> std::io::Result
     Ok(Object { name: hex(context.finish().as_ref()), byte_count })
 }
 
+/// A file that may have to be copied.
+struct Opened {
+    length: u64,
+    modified: i64,
+    mode: u32,
+    bytes: Box<dyn Read>,
+}
+
+fn open(path: &Path) -> std::io::Result<Opened> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let modified = metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec();
+    let mode = metadata.permissions().mode() & 0o777;
+    Ok(Opened { length: metadata.len(), modified, mode, bytes: Box::new(file) })
+}
+
 /// The objects of a backup that is being written.
 pub(super) struct Objects<'a> {
     backup: &'a Path,
@@ -98,24 +116,32 @@ impl<'a> Objects<'a> {
     /// Sees to it that the backup has a file's bytes; `None` when there is no such file any more.
     pub(super) fn take(
         &mut self,
-        dir: &Path,
+        places: &Places,
         path: &str,
+        tier: Tier,
         known: &HashMap<(String, u64, i64), Object>,
     ) -> Result<Option<Entry>, StoreError> {
-        let source = dir.join(path);
-        let opened = File::open(&source).and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, mut file) = match opened {
+        let source = places.root.join(path);
+        let opened = match tier {
+            Tier::Local => open(&source),
+            // Names there are never used again, so a name is as good as a time.
+            Tier::Slow => places.open(path, tier).map(|file| Opened {
+                length: file.length(),
+                modified: 0,
+                mode: 0o600,
+                bytes: Box::new(file.reader(0)),
+            }),
+        };
+        let Opened { length, modified, mode, mut bytes } = match opened {
             Ok(opened) => opened,
             Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::io("read", &source, &error)),
         };
-        let modified = metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec();
-        let before = known.get(&(path.to_owned(), metadata.len(), modified));
+        let before = known.get(&(path.to_owned(), length, modified));
         let object = match before.filter(|object| self.has(object)) {
             Some(object) => object.clone(),
-            None => self.copy(&mut file, &source)?,
+            None => self.copy(&mut bytes, &source)?,
         };
-        let mode = metadata.permissions().mode() & 0o777;
         Ok(Some(Entry { object, mode, modified, path: path.to_owned() }))
     }
 
@@ -124,7 +150,7 @@ impl<'a> Objects<'a> {
         found.is_ok_and(|metadata| metadata.len() == object.byte_count)
     }
 
-    fn copy(&mut self, file: &mut File, source: &Path) -> Result<Object, StoreError> {
+    fn copy(&mut self, file: &mut impl Read, source: &Path) -> Result<Object, StoreError> {
         let draft = self.backup.join("objects/.new");
         let written = write_copy(file, &draft, 0o600);
         let object = written.map_err(|error| {

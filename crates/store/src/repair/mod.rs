@@ -11,6 +11,7 @@
 
 mod salvage;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use weir_tables::{Micros, TableSpec};
@@ -18,8 +19,9 @@ use weir_tables::{Micros, TableSpec};
 use crate::directory::{Directory, sync_dir};
 use crate::error::{ErrorKind, StoreError};
 use crate::inspect::{Inspection, Look, data_files};
-use crate::manifest::{DataFile, Manifest};
+use crate::manifest::{DataFile, Manifest, Tier};
 use crate::options::StoreOptions;
+use crate::slow::Places;
 use crate::store::Store;
 use salvage::{Salvaged, salvage};
 
@@ -44,6 +46,8 @@ pub struct Mended {
     pub kept_at: Option<String>,
 }
 
+/// Bytes of a file that are brought from the slow tier at once.
+const FETCH_BYTES: usize = 1 << 20;
 /// What a damaged file is called until its rows are read.
 const DAMAGED: &str = "damaged";
 
@@ -78,12 +82,21 @@ pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
 fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreError> {
     let directory = Directory::open(&options.dir)?;
     let mut manifest = Manifest::open(&directory.manifest())?;
+    let places = Places::new(&options.dir, options.slow.as_ref(), &manifest)?;
+    let files = manifest.load()?.files;
+    if files.iter().any(|file| file.tier == Tier::Slow) {
+        // What is out of reach is not lost.
+        places.check()?;
+    }
+    bring_home(&places, &manifest)?;
     let mut mended = Vec::new();
-    for file in manifest.load()?.files {
-        let look = Look { dir: &options.dir, file: &file, is_thorough: true };
+    for file in files {
+        let look = Look { places: &places, file: &file, is_thorough: true };
         let Err(why) = look.look(&mut Inspection::default()) else { continue };
         let path = directory.file(&file.path);
-        if path.exists() {
+        if file.tier == Tier::Slow {
+            fetch(&places, &file.path, &path.with_added_extension(DAMAGED))?;
+        } else if path.exists() {
             let damaged = path.with_added_extension(DAMAGED);
             let moved = std::fs::rename(&path, &damaged);
             moved.map_err(|error| StoreError::io("rename", &path, &error))?;
@@ -93,6 +106,53 @@ fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreE
         mended.push(of_entry(&file, why));
     }
     Ok((mended, stray_files(&options.dir, &manifest)?))
+}
+
+/// Brings files of the slow tier that nobody names into the data directory, where they are looked at as others are. The next
+/// start deletes those in the tier.
+fn bring_home(places: &Places, manifest: &Manifest) -> Result<(), StoreError> {
+    let Some(slow) = places.slow.as_ref().filter(|slow| slow.check().is_ok()) else {
+        return Ok(());
+    };
+    let named = manifest.places()?;
+    let waiting = manifest.gc_queue()?;
+    let is_known = |path: &String| {
+        named.iter().any(|(known, _)| known == path)
+            || waiting.iter().any(|file| file.path == *path)
+    };
+    let unknown = slow.unknown(is_known)?.into_iter();
+    for path in unknown.filter(|path| path.ends_with(".parquet")) {
+        fetch(places, &path, &places.root.join(&path))?;
+    }
+    Ok(())
+}
+
+/// Copies a file of the slow tier, as much of it as can be read; none when it is not there.
+fn fetch(places: &Places, path: &str, to: &Path) -> Result<(), StoreError> {
+    let file = match places.open(path, Tier::Slow) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StoreError::io("read", Path::new(path), &error)),
+    };
+    let fail = |error: &std::io::Error| StoreError::io("write", to, error);
+    let parent = to.parent().map(PathBuf::from).unwrap_or_default();
+    std::fs::create_dir_all(&parent).map_err(|error| fail(&error))?;
+    let draft = to.with_added_extension("new");
+    let mut copy = std::fs::File::create(&draft).map_err(|error| fail(&error))?;
+    let mut bytes = vec![0; FETCH_BYTES];
+    let mut at = 0;
+    while at < file.length() {
+        let count =
+            usize::try_from(file.length() - at).map_or(FETCH_BYTES, |left| left.min(FETCH_BYTES));
+        bytes[..count].fill(0);
+        // A piece that cannot be read stays empty: the rest may be good.
+        let _ = file.read_exact_at(&mut bytes[..count], at);
+        copy.write_all(&bytes[..count]).map_err(|error| fail(&error))?;
+        at += count as u64;
+    }
+    copy.sync_all().map_err(|error| fail(&error))?;
+    std::fs::rename(&draft, to).map_err(|error| fail(&error))?;
+    sync_parent(to)
 }
 
 fn of_entry(file: &DataFile, why: String) -> Mended {
@@ -113,7 +173,7 @@ fn stray_files(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, StoreErro
     let named = manifest.load()?.paths;
     let waiting = manifest.gc_queue()?;
     let is_named =
-        |path: &String| named.contains(path) || waiting.iter().any(|(_, gone, _)| gone == path);
+        |path: &String| named.contains(path) || waiting.iter().any(|file| file.path == *path);
     let whole = data_files(dir, "parquet").into_iter().filter(|path| !is_named(path));
     Ok(data_files(dir, DAMAGED).into_iter().chain(whole).collect())
 }

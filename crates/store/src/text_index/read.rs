@@ -43,7 +43,7 @@ pub(crate) async fn select(
     store: &dyn ObjectStore,
     footers: &Arc<FileMetadataCache>,
 ) -> Result<Selected> {
-    let meta = PartitionedFile::new(file.path.clone(), file.byte_count).object_meta;
+    let meta = PartitionedFile::new(file.location(), file.byte_count).object_meta;
     let Some(index) = index_of(file, &meta, store, footers).await? else {
         return Ok(Selected::Everything);
     };

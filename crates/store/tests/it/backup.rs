@@ -45,12 +45,12 @@ async fn every_snapshot_comes_back_as_it_was_and_shares_what_is_the_same() {
     std::fs::create_dir(data.join("link")).unwrap();
     std::fs::write(data.join("link/hub.key"), "secret").unwrap();
     fill(&store, 1000).await;
-    let first = backup(&data, &copy, at(0), None).unwrap();
+    let first = backup(&data, None, &copy, at(0), None).unwrap();
     assert_eq!(first.snapshot, "2026-11-20T12-00-00Z");
-    let same = backup(&data, &copy, at(0), None).unwrap();
+    let same = backup(&data, None, &copy, at(0), None).unwrap();
     assert_eq!((same.snapshot.as_str(), same.new_files), ("2026-11-20T12-00-00Z-2", 0));
     fill(&store, 2500).await;
-    let second = backup(&data, &copy, at(60), None).unwrap();
+    let second = backup(&data, None, &copy, at(60), None).unwrap();
     assert_eq!((second.new_files, second.file_count), (1, first.file_count + 1));
     store.close().await.unwrap();
 
@@ -75,7 +75,7 @@ async fn every_snapshot_comes_back_as_it_was_and_shares_what_is_the_same() {
     let store = Store::open(options(&earlier)).unwrap();
     fill(&store, 1500).await;
     store.close().await.unwrap();
-    let third = backup(&earlier, &copy, at(120), Some(2)).unwrap();
+    let third = backup(&earlier, None, &copy, at(120), Some(2)).unwrap();
     assert_eq!(third.new_files, 1, "the others are there under their checksums");
     assert_eq!(third.removed, ["2026-11-20T12-00-00Z", "2026-11-20T12-00-00Z-2"]);
     assert_eq!(backup_snapshots(&copy).unwrap().len(), 2);
@@ -91,10 +91,10 @@ async fn damage_is_found_and_named_and_spares_what_does_not_need_it() {
     let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));
     let store = Store::open(options(&data)).unwrap();
     fill(&store, 100).await;
-    backup(&data, &copy, at(0), None).unwrap();
+    backup(&data, None, &copy, at(0), None).unwrap();
     let before = objects(&copy);
     fill(&store, 200).await;
-    backup(&data, &copy, at(1), None).unwrap();
+    backup(&data, None, &copy, at(1), None).unwrap();
     store.close().await.unwrap();
     let new = objects(&copy).into_iter().find(|object| !before.contains(object)).unwrap();
     let whole = std::fs::read(&new).unwrap();
@@ -124,7 +124,7 @@ async fn damage_is_found_and_named_and_spares_what_does_not_need_it() {
     let told = verify_backup(&copy).unwrap().problems;
     assert!(told.iter().any(|problem| problem.contains("is not the list")), "{told:?}");
     std::fs::write(&new, whole).unwrap();
-    let thinned = backup(&data, &copy, at(2), Some(9)).unwrap();
+    let thinned = backup(&data, None, &copy, at(2), Some(9)).unwrap();
     assert_eq!(thinned.new_files, 0, "nothing was removed for a list that cannot be read");
 }
 
@@ -156,7 +156,8 @@ async fn backups_beside_a_store_that_merges_have_every_row_once() {
     let mut snapshots = Vec::new();
     for second in 0.. {
         let (data, copy) = (data.clone(), copy.clone());
-        let made = tokio::task::spawn_blocking(move || backup(&data, &copy, at(second), None));
+        let made =
+            tokio::task::spawn_blocking(move || backup(&data, None, &copy, at(second), None));
         snapshots.push(made.await.unwrap().unwrap().snapshot);
         if writing.is_finished() {
             break;
@@ -181,7 +182,7 @@ fn child() {
     if to.ends_with("restored") {
         restore(from, None, to).unwrap();
     } else {
-        backup(from, to, at(3600), Some(2)).unwrap();
+        backup(from, None, to, at(3600), Some(2)).unwrap();
     }
 }
 
@@ -208,7 +209,7 @@ async fn kills_at_any_moment_leave_earlier_snapshots_whole() {
     let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));
     let store = Store::open(options(&data)).unwrap();
     fill(&store, 500).await;
-    backup(&data, &copy, at(0), None).unwrap();
+    backup(&data, None, &copy, at(0), None).unwrap();
     let (mut interrupted, mut moment) = (0, 0);
     for round in 1..=20_u64 {
         fill(&store, 500 + round * 300).await;
@@ -219,7 +220,7 @@ async fn kills_at_any_moment_leave_earlier_snapshots_whole() {
         assert!(found.problems.is_empty() && found.snapshots >= 1, "round {round}: {found:?}");
     }
     assert!(interrupted > 0, "no kill came in time");
-    let last = backup(&data, &copy, at(7200), Some(1)).unwrap();
+    let last = backup(&data, None, &copy, at(7200), Some(1)).unwrap();
     store.close().await.unwrap();
     assert_eq!(verify_backup(&copy).unwrap().file_count, last.file_count);
     assert_eq!(objects(&copy).len(), last.file_count, "nothing is left of those that were killed");
@@ -244,13 +245,13 @@ async fn full_disks_say_so_and_leave_earlier_snapshots_whole() {
     let (data, copy) = (dir.path().join("data"), disk.path.join("copy"));
     let store = Store::open(options(&data)).unwrap();
     fill(&store, 100).await;
-    backup(&data, &copy, at(0), None).unwrap();
+    backup(&data, None, &copy, at(0), None).unwrap();
     std::fs::write(disk.ballast(), vec![1; 2 << 20]).unwrap();
     let mut end = 100;
     let refused = loop {
         end += 40_000;
         fill(&store, end).await;
-        match backup(&data, &copy, at(60), None) {
+        match backup(&data, None, &copy, at(60), None) {
             Err(error) => break error,
             Ok(_) => assert!(end < 4_000_000, "the disk never fills"),
         }
@@ -259,7 +260,7 @@ async fn full_disks_say_so_and_leave_earlier_snapshots_whole() {
     assert!(refused.to_string().contains("\nhint: make room and run it again"), "{refused}");
     assert!(verify_backup(&copy).unwrap().problems.is_empty());
     std::fs::remove_file(disk.ballast()).unwrap();
-    backup(&data, &copy, at(120), Some(1)).unwrap();
+    backup(&data, None, &copy, at(120), Some(1)).unwrap();
     store.close().await.unwrap();
     assert_eq!(verify_backup(&copy).unwrap().snapshots, 1);
 }
@@ -267,12 +268,12 @@ async fn full_disks_say_so_and_leave_earlier_snapshots_whole() {
 #[test]
 fn other_directories_and_second_backups_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let refused = backup(dir.path(), &dir.path().join("copy"), at(0), None).unwrap_err();
+    let refused = backup(dir.path(), None, &dir.path().join("copy"), at(0), None).unwrap_err();
     assert!(refused.message.contains("it has no `manifest.sqlite`"), "{refused}");
     std::fs::write(dir.path().join("manifest.sqlite"), "").unwrap();
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join("photo.jpg"), "").unwrap();
-    let refused = backup(dir.path(), other.path(), at(0), None).unwrap_err();
+    let refused = backup(dir.path(), None, other.path(), at(0), None).unwrap_err();
     assert!(refused.message.contains("has `photo.jpg` in it"), "{refused}");
     let refused = verify_backup(other.path()).unwrap_err();
     assert!(refused.to_string().contains("hint: name the directory of a backup"), "{refused}");

@@ -258,7 +258,7 @@ async fn a_manifest_of_version_1_is_copied_and_brought_up() {
         .execute_batch("ALTER TABLE data_file DROP COLUMN arrival_ts; PRAGMA user_version = 1")
         .unwrap();
     drop(connection);
-    assert_eq!(weir_store::inspect(dir.path(), true).unwrap().problems, []);
+    assert_eq!(weir_store::inspect(dir.path(), None, true).unwrap().problems, []);
     let store = Store::open(options(dir.path())).unwrap();
     assert_eq!(number(&store, "select count(*) from log").await, 10);
     drop(store);

@@ -40,7 +40,7 @@ async fn stored(dir: &std::path::Path) -> Vec<PathBuf> {
     store.flush().await.unwrap();
     crate::tool::eventually(async || store.stats().file_count == 3).await;
     store.close().await.unwrap();
-    let found = inspect(dir, true).unwrap();
+    let found = inspect(dir, None, true).unwrap();
     assert_eq!(found.problems, [], "good files");
     let rows: Vec<_> = found.tables.iter().map(|(name, cost)| (*name, cost.row_count)).collect();
     assert_eq!(rows, [("log", 400), ("request", 20_000), ("sysctl", 20_000)]);
@@ -62,7 +62,7 @@ async fn damaged_files_are_told_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let files = stored(dir.path()).await;
     let problem = || {
-        let found = inspect(dir.path(), true).unwrap();
+        let found = inspect(dir.path(), None, true).unwrap();
         let all = found.problems.iter().map(|(path, why)| format!("{path}: {why}"));
         all.collect::<Vec<_>>().join("; ")
     };
@@ -90,9 +90,9 @@ async fn damaged_files_are_told_one_by_one() {
     std::fs::write(&files[0], &whole).unwrap();
 
     std::fs::rename(&files[1], files[1].with_file_name("999999999999.parquet")).unwrap();
-    let found = inspect(dir.path(), true).unwrap();
+    let found = inspect(dir.path(), None, true).unwrap();
     assert!(problem().contains("No such file"), "{}", problem());
     assert_eq!(found.unknown_files, ["data/sysctl/2026-11-20/999999999999.parquet"]);
-    let error = inspect(&dir.path().join("data"), true).expect_err("there is no manifest");
+    let error = inspect(&dir.path().join("data"), None, true).expect_err("there is no manifest");
     assert!(error.to_string().contains("manifest.sqlite"), "{error}");
 }

@@ -15,5 +15,6 @@ mod planning;
 mod recent;
 mod refusal;
 mod repair;
+mod slow;
 mod text_index;
 mod tool;

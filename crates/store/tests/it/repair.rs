@@ -39,7 +39,7 @@ async fn mend(dir: &Path) -> Vec<Mended> {
 }
 
 fn sane(dir: &Path) {
-    let found = inspect(dir, true).unwrap();
+    let found = inspect(dir, None, true).unwrap();
     assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
 }
 

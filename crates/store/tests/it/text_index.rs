@@ -32,7 +32,7 @@ fn mix(number: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8
 }
 
-fn id(number: u64) -> String {
+pub(crate) fn id(number: u64) -> String {
     format!("{:016x}{:016x}", mix(number), mix(number + 1_000_000))
 }
 
@@ -43,7 +43,7 @@ fn path(number: u64) -> String {
     format!("/{}{}{}{}stretch{}", word(1), mark(1), word(2), mark(2), number / 3000)
 }
 
-fn batch(numbers: std::ops::Range<u64>) -> Batch {
+pub(crate) fn batch(numbers: std::ops::Range<u64>) -> Batch {
     let mut rows = RequestRows::default();
     for number in numbers {
         let (id, path) = (id(number), path(number));

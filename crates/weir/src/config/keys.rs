@@ -153,6 +153,17 @@ keys! {
         retention_days: u64 = 30, "days";
         /// The oldest files are deleted while all files together are larger. 0 sets no limit.
         retention_bytes: u64 = 0, "B";
+        /// A directory on a slower, cheaper disk, where files move as they grow old; queries read them there
+        /// (docs/store.md#the-slow-tier). Without it nothing moves.
+        slow_path: Option<PathBuf> = None, "";
+        /// Files move when their last row came in longer ago than this.
+        slow_after_days: u64 = 7, "days";
+        /// The same for single tables: `["request=2", "log=14"]`.
+        slow_after_days_of: Vec<String> = Vec::new(), "days";
+        /// The oldest files move earlier while all files in `store.dir` together are larger. 0 sets no limit.
+        fast_bytes: u64 = 0, "B";
+        /// The same for single tables: `["request=10737418240"]`.
+        fast_bytes_of: Vec<String> = Vec::new(), "B";
         /// Rows that are further ahead of this host's clock are kept apart until their time comes: `select * from future.log`
         /// shows those of `log`, `weir_store_future_rows` of `/metrics` counts them.
         future_seconds: u64 = 86_400, "s";

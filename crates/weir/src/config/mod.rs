@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeArray, DeTable, DeValue};
 
 use entries::Shown;
-pub(crate) use keys::{Api, KEYS, Key, SECTIONS, Values};
+pub(crate) use keys::{Api, KEYS, Key, SECTIONS, Store, Values};
 
 use crate::failure::{EXIT_CONFIG, Failure, read_failure};
 use crate::nearest::nearest;

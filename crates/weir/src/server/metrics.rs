@@ -20,6 +20,12 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
     text.gauge("weir_store_file_bytes", "Bytes of Parquet files.", stats.file_bytes);
     text.gauge("weir_store_file_rows", "Rows in Parquet files.", stats.file_rows);
     text.gauge(
+        "weir_store_slow_file_count",
+        "Of the Parquet files, those in the slow tier.",
+        stats.slow_file_count,
+    );
+    text.gauge("weir_store_slow_file_bytes", "Their bytes.", stats.slow_file_bytes);
+    text.gauge(
         "weir_store_future_rows",
         "Rows too far ahead of the clock to be shown in tables.",
         stats.future_rows,

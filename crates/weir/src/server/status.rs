@@ -39,6 +39,8 @@ pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Ref
             "file_count": stats.file_count,
             "file_bytes": stats.file_bytes,
             "file_rows": stats.file_rows,
+            "slow_file_count": stats.slow_file_count,
+            "slow_file_bytes": stats.slow_file_bytes,
             "future_rows": stats.future_rows,
             "is_full": stats.is_full,
             "message": stats.message,

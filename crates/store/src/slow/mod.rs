@@ -1,0 +1,205 @@
+//! The slow tier: where files are kept that are old, or that the fast disk has no room for.
+//!
+//! A file moves as a copy under a new number; one change of the manifest puts the copy in its place, and the old file waits
+//! for its last reader. So whatever happens in between, the manifest names a file that is whole.
+//!
+//! ```text
+//! copy, sync, read back, name ─► one manifest transaction ─► show the copy ─► old file deleted after its grace period
+//!     ▲ kill here: nobody names it,     ▲ kill here: the copy is in,
+//!     └ the next start deletes it       └ the old file is in the queue
+//! ```
+//!
+//! A file `WEIR` in it says whose it is: a disk that is not mounted looks like an empty directory.
+
+mod directory;
+mod mover;
+mod places;
+mod plan;
+mod routed;
+mod source;
+mod tier;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use object_store::ObjectStore;
+
+use crate::error::{ErrorKind, StoreError};
+use crate::options::{SlowOptions, SlowPlace};
+use directory::SlowDirectory;
+
+pub(crate) use places::Places;
+pub(crate) use routed::RoutedStore;
+pub(crate) use source::Source;
+pub(crate) use tier::SlowTier;
+
+/// The file that says whose place this is.
+const MARK: &str = "WEIR";
+/// Its first line.
+const MARK_VERSION: &str = "weir slow tier 1";
+
+/// What a slow tier has to be able to do. Paths are those of the manifest.
+trait Place: fmt::Debug + Send + Sync {
+    /// For messages: the directory or the address.
+    fn name(&self) -> String;
+    /// The text of [`MARK`]; `None` when it is not there.
+    fn mark(&self) -> Result<Option<String>, StoreError>;
+    fn set_mark(&self, text: &str) -> Result<(), StoreError>;
+    /// Copies a file; when it returns the copy is durable and has given back what was written.
+    fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError>;
+    fn open(&self, path: &str) -> std::io::Result<Source>;
+    /// One that is not there is deleted already.
+    fn delete(&self, path: &str) -> Result<(), StoreError>;
+    /// Every file, also halves that a kill left.
+    fn list(&self) -> Result<Vec<String>, StoreError>;
+    /// For queries.
+    fn store(&self) -> object_store::Result<Arc<dyn ObjectStore>>;
+}
+
+/// The slow tier of one store.
+#[derive(Debug)]
+pub(crate) struct Slow {
+    place: Box<dyn Place>,
+    /// As the manifest has it; 0: nothing was ever kept here.
+    id: AtomicI64,
+}
+
+impl Slow {
+    /// Looks at nothing yet.
+    ///
+    /// # Errors
+    /// `Io`: what is wrong with the options.
+    pub(crate) fn new(options: &SlowOptions, id: i64) -> Result<Self, StoreError> {
+        let place: Box<dyn Place> = match &options.place {
+            SlowPlace::Directory(root) => Box::new(SlowDirectory::new(root.clone())),
+        };
+        Ok(Self { place, id: AtomicI64::new(id) })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.place.name()
+    }
+
+    fn set_id(&self, id: i64) {
+        self.id.store(id, Ordering::Relaxed);
+    }
+
+    /// Whether the tier is there and is this store's.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`: why it cannot be used, with its name.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self.place.mark().map_err(|error| self.gone(&error.message))? {
+            Some(text) if text == mark_of(self.id.load(Ordering::Relaxed)) => Ok(()),
+            Some(text) if text.starts_with(MARK_VERSION) => Err(self.foreign()),
+            Some(_) => Err(self.gone(&format!("its file `{MARK}` is damaged"))),
+            None => Err(self.gone(&format!("it has no file `{MARK}`"))),
+        }
+    }
+
+    /// The same for one that may be new: `is_used` says whether the manifest names a file in it.
+    fn take(&self, is_used: bool) -> Result<(), StoreError> {
+        let mark = self.place.mark().map_err(|error| self.gone(&error.message))?;
+        if mark.is_none() && !is_used {
+            if self.place.list().is_ok_and(|files| !files.is_empty()) {
+                return Err(self.foreign());
+            }
+            self.place.set_mark(&mark_of(self.id.load(Ordering::Relaxed)))?;
+        }
+        self.check()
+    }
+
+    fn gone(&self, why: &str) -> StoreError {
+        let text = format!("the slow tier `{}` cannot be used: {why}", self.name());
+        StoreError::new(ErrorKind::Io, text).with_hint(
+            "is its disk mounted? Nothing is lost: rows come in and queries of what is on the fast disk go on",
+        )
+    }
+
+    fn foreign(&self) -> StoreError {
+        let name = self.name();
+        let text = format!("the slow tier `{name}` cannot be used: it has files of another weir");
+        StoreError::new(ErrorKind::Io, text).with_hint(
+            "name a place that is empty, or the one that this weir had: `store.slow_path`",
+        )
+    }
+
+    pub(crate) fn open(&self, path: &str) -> std::io::Result<Source> {
+        self.place.open(path)
+    }
+
+    /// Files that nobody names; half ones too.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub(crate) fn unknown(
+        &self,
+        is_known: impl Fn(&String) -> bool,
+    ) -> Result<Vec<String>, StoreError> {
+        Ok(self.place.list()?.into_iter().filter(|path| !is_known(path)).collect())
+    }
+}
+
+fn mark_of(id: i64) -> String {
+    format!("{MARK_VERSION}\n{id:016x}\n")
+}
+
+/// The store closes.
+fn stopped() -> StoreError {
+    StoreError::new(ErrorKind::Closed, "the copy was stopped")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slow(root: &Path, id: i64) -> Slow {
+        let options = SlowOptions::new(SlowPlace::Directory(root.to_owned()));
+        Slow::new(&options, id).unwrap()
+    }
+
+    fn why(outcome: Result<(), StoreError>) -> String {
+        outcome.unwrap_err().message
+    }
+
+    #[test]
+    fn empty_place_is_taken_once_and_then_only_its_owner_may_use_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("slow");
+        slow(&root, 7).take(false).unwrap();
+        slow(&root, 7).take(true).unwrap();
+        let told = why(slow(&root, 8).take(false));
+        assert!(told.ends_with("it has files of another weir"), "{told}");
+    }
+
+    #[test]
+    fn place_that_lost_its_mark_is_taken_for_an_unmounted_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = why(slow(dir.path(), 7).take(true));
+        assert!(told.ends_with("it has no file `WEIR`"), "{told}");
+        std::fs::write(dir.path().join(MARK), "x").unwrap();
+        assert!(why(slow(dir.path(), 7).check()).ends_with("is damaged"));
+        assert!(!dir.path().join("data").exists());
+    }
+
+    #[test]
+    fn copy_is_whole_or_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, from) = (dir.path().join("slow"), dir.path().join("from"));
+        std::fs::write(&from, vec![7; 3_000_000]).unwrap();
+        let place = slow(&root, 7).place;
+        let path = "data/log/2026-01-01/000000000001.parquet";
+        let stop = AtomicBool::new(true);
+        assert_eq!(place.put(&from, path, &stop).unwrap_err().kind, ErrorKind::Closed);
+        assert_eq!(place.list().unwrap(), [""; 0]);
+        stop.store(false, Ordering::Relaxed);
+        place.put(&from, path, &stop).unwrap();
+        assert_eq!(place.list().unwrap(), [path]);
+        assert_eq!(std::fs::read(root.join(path)).unwrap(), std::fs::read(&from).unwrap());
+        place.delete(path).unwrap();
+        place.delete(path).unwrap();
+        assert_eq!(place.list().unwrap(), [""; 0]);
+    }
+}

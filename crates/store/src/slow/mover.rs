@@ -1,0 +1,132 @@
+//! The thread that waits for the slow tier, so that nobody else has to. One job at a time.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use super::Slow;
+use crate::error::{ErrorKind, StoreError};
+use crate::manifest::DataFile;
+
+/// What the thread is to do.
+pub(super) enum Job {
+    /// See whether the tier is there; with the paths that somebody names, delete all others.
+    Look {
+        is_used: bool,
+        known: Option<HashSet<String>>,
+    },
+    /// Copy a file from here to a new path in the tier.
+    Copy {
+        file: Arc<DataFile>,
+        from: PathBuf,
+        id: i64,
+        path: String,
+    },
+    Delete(Vec<String>),
+}
+
+/// What became of it.
+pub(super) enum Done {
+    Looked(Result<(), StoreError>),
+    Copied {
+        file: Arc<DataFile>,
+        id: i64,
+        path: String,
+        outcome: Result<(), StoreError>,
+    },
+    /// Those that are gone, and why others are not.
+    Deleted(HashSet<String>, Option<StoreError>),
+}
+
+/// The thread; it ends when this is dropped, in the middle of a copy if need be.
+pub(super) struct Mover {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<Done>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mover {
+    /// # Errors
+    /// `Io` when the system refuses to start a thread.
+    pub(super) fn start(slow: Arc<Slow>) -> Result<Self, StoreError> {
+        let (jobs, waiting) = channel();
+        let (report, done) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::clone(&stop);
+        let work = move || {
+            let _ = rustix::process::nice(5);
+            for job in waiting {
+                if report.send(run(&slow, job, &is_stopped)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("weir-slow".into()).spawn(work);
+        let thread = thread.map_err(|error| {
+            StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+        })?;
+        Ok(Self { jobs: Some(jobs), done, stop, thread: Some(thread) })
+    }
+
+    pub(super) fn send(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // A thread that is gone reports nothing either.
+            let _ = jobs.send(job);
+        }
+    }
+
+    /// What is done, if something is.
+    pub(super) fn take(&self) -> Option<Done> {
+        self.done.try_recv().ok()
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.jobs.take();
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+fn run(slow: &Slow, job: Job, stop: &AtomicBool) -> Done {
+    match job {
+        Job::Look { is_used, known } => Done::Looked(look(slow, is_used, known.as_ref())),
+        Job::Copy { file, from, id, path } => {
+            let outcome = match from.metadata() {
+                Ok(found) if found.len() == file.byte_count => slow.place.put(&from, &path, stop),
+                Ok(found) => Err(damaged(&file, &format!("has {} bytes", found.len()))),
+                Err(error) => Err(damaged(&file, &format!("cannot be read: {error}"))),
+            };
+            Done::Copied { file, id, path, outcome }
+        }
+        Job::Delete(paths) => {
+            let mut gone = HashSet::new();
+            for path in paths {
+                match slow.place.delete(&path) {
+                    Ok(()) => gone.insert(path),
+                    Err(error) => return Done::Deleted(gone, Some(error)),
+                };
+            }
+            Done::Deleted(gone, None)
+        }
+    }
+}
+
+fn look(slow: &Slow, is_used: bool, known: Option<&HashSet<String>>) -> Result<(), StoreError> {
+    slow.take(is_used)?;
+    let Some(known) = known else { return Ok(()) };
+    for path in slow.unknown(|path| known.contains(path))? {
+        slow.place.delete(&path)?;
+    }
+    Ok(())
+}
+
+fn damaged(file: &DataFile, why: &str) -> StoreError {
+    let text = format!("cannot move `{}` to the slow tier: it {why}", file.path);
+    StoreError::new(ErrorKind::Corrupt, text).with_hint("`weir store repair` sets it aside")
+}

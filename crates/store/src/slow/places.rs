@@ -1,0 +1,68 @@
+//! Where data files are: below the data directory, or in the slow tier.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Slow, Source};
+use crate::error::{ErrorKind, StoreError};
+use crate::manifest::{DataFile, Manifest, Tier};
+use crate::options::SlowOptions;
+
+/// Opens files of a store by what the manifest says of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub(crate) root: PathBuf,
+    pub(crate) slow: Option<Arc<Slow>>,
+}
+
+impl Places {
+    /// The places of the data directory `root` whose manifest is open.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`.
+    pub(crate) fn new(
+        root: &Path,
+        options: Option<&SlowOptions>,
+        manifest: &Manifest,
+    ) -> Result<Self, StoreError> {
+        let id = manifest.slow_id()?.unwrap_or_default();
+        let slow = options.map(|options| Slow::new(options, id)).transpose()?.map(Arc::new);
+        Ok(Self { root: root.to_owned(), slow })
+    }
+
+    /// Whether the slow tier is there, if anybody needs it.
+    ///
+    /// # Errors
+    /// `Io`: why not.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match &self.slow {
+            Some(slow) => slow.check(),
+            None => Err(not_set()),
+        }
+    }
+
+    /// The file, open.
+    ///
+    /// # Errors
+    /// As the system has them; `NotFound` only when the place is there and the file is not.
+    pub(crate) fn open(&self, path: &str, tier: Tier) -> std::io::Result<Source> {
+        match (tier, &self.slow) {
+            (Tier::Local, _) => Source::of_file(std::fs::File::open(self.root.join(path))?),
+            (Tier::Slow, Some(slow)) => slow.open(path).map_err(|error| match slow.check() {
+                Ok(()) => error,
+                Err(why) => std::io::Error::other(why.message),
+            }),
+            (Tier::Slow, None) => Err(std::io::Error::other(not_set().message)),
+        }
+    }
+
+    pub(crate) fn open_file(&self, file: &DataFile) -> std::io::Result<Source> {
+        self.open(&file.path, file.tier)
+    }
+}
+
+/// Files are in a slow tier, and nobody says where that is.
+fn not_set() -> StoreError {
+    StoreError::new(ErrorKind::Io, "files are in a slow tier, but none is configured")
+        .with_hint("set `store.slow_path` as it was")
+}

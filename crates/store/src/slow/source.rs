@@ -1,0 +1,117 @@
+//! A data file that can be read from any offset, wherever it is.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{ChunkReader, Length};
+
+/// Bytes read at once where somebody reads on and on.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What a place has to be able to do with a file.
+pub(crate) trait ReadAt: Send + Sync {
+    /// Bytes of the file.
+    fn length(&self) -> u64;
+    /// Fills `bytes` from `offset` on.
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()>;
+}
+
+/// The file, open.
+#[derive(Clone)]
+pub(crate) struct Source(Arc<dyn ReadAt>);
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({} bytes)", self.0.length())
+    }
+}
+
+impl Source {
+    pub(crate) fn new(file: impl ReadAt + 'static) -> Self {
+        Self(Arc::new(file))
+    }
+
+    /// A file of this machine.
+    pub(crate) fn of_file(file: File) -> std::io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self::new(Local { file, length }))
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.0.length()
+    }
+
+    pub(crate) fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    /// Reads on from `start`.
+    pub(crate) fn reader(&self, start: u64) -> BufReader<SourceReader> {
+        let reader = SourceReader { source: self.clone(), at: start };
+        BufReader::with_capacity(PIECE_BYTES, reader)
+    }
+}
+
+struct Local {
+    file: File,
+    length: u64,
+}
+
+impl ReadAt for Local {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+}
+
+/// Reads a source from front to back.
+pub(crate) struct SourceReader {
+    source: Source,
+    at: u64,
+}
+
+impl Read for SourceReader {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.source.length().saturating_sub(self.at);
+        let count = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if count > 0 {
+            self.source.read_exact_at(&mut bytes[..count], self.at)?;
+            self.at += count as u64;
+        }
+        Ok(count)
+    }
+}
+
+impl Length for Source {
+    fn len(&self) -> u64 {
+        self.length()
+    }
+}
+
+impl ChunkReader for Source {
+    type T = BufReader<SourceReader>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        Ok(self.reader(start))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let end = start.saturating_add(length as u64);
+        if end > self.length() {
+            let text = format!("needs bytes up to {end}, the file has {}", self.length());
+            return Err(ParquetError::EOF(text));
+        }
+        let mut bytes = vec![0; length];
+        let read = self.read_exact_at(&mut bytes, start);
+        read.map_err(|error| ParquetError::External(Box::new(error)))?;
+        Ok(bytes.into())
+    }
+}
