@@ -54,7 +54,6 @@ pub(crate) fn accept(
     listener.totals.open.fetch_add(1, Relaxed);
     let admission =
         Admission { shared: Arc::clone(&worker.shared), listener: Arc::clone(listener), address };
-    let _ = stream.set_nodelay(true);
     let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
     let settings = &listener.settings;
     if settings.is_tls || settings.is_h2c || settings.has_proxy_header {
@@ -161,6 +160,8 @@ async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
     let limits = serving.worker.live().settings.limits.clone();
     let mut builder = http1::Builder::new();
     builder.max_buf_size(limits.head_bytes.max(8 << 10));
+    // Who has asked and closes its side still listens, perhaps; the sweep ends what listens too long.
+    builder.half_close(true);
     if limits.headers != HYPERS_HEADERS {
         builder.max_headers(limits.headers);
     }
@@ -264,7 +265,7 @@ fn refuse(serving: &Serving, reason: &'static str, detail: Option<String>) {
     let conn = &serving.conn;
     let bytes = (conn.received.load(Relaxed), conn.sent.load(Relaxed));
     let mut recorder = serving.worker.recorder.borrow_mut();
-    recorder.refused(&conn.listener, &conn.client_text, reason, bytes, detail);
+    recorder.refused(&conn.listener, conn.client_text(), reason, bytes, detail);
 }
 
 /// Streams of HTTP/2 are tasks of the same thread.

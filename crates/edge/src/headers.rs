@@ -116,11 +116,11 @@ pub(crate) fn prepare(
 /// The client's address after those that the request names already, on however many lines.
 fn forwarded_for(headers: &HeaderMap, conn: &Conn) -> HeaderValue {
     if !headers.contains_key(&FORWARDED_FOR) {
-        return conn.client_value.clone();
+        return conn.client_value().clone();
     }
     let before = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let mut list = before.fold(String::new(), |list, value| list + value + ", ");
-    list.push_str(&conn.client_text);
+    list.push_str(conn.client_text());
     HeaderValue::try_from(list).expect("values of headers, and an address")
 }
 
@@ -181,8 +181,11 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
             .get_all(CONNECTION)
             .iter()
             .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+            .flat_map(|value| value.split(',').map(str::trim))
+            // What it says of the connection itself, which is most of it, names no field that is left.
+            .filter(|name| !name.eq_ignore_ascii_case("keep-alive"))
+            .filter(|name| !name.eq_ignore_ascii_case("close"))
+            .filter_map(|name| HeaderName::try_from(name).ok())
             // A client may not take away what the edge and the backend rely on.
             .filter(|name| *name != HOST && !BELIEVED.contains(name))
             .collect();

@@ -87,8 +87,10 @@ fn socket(settings: &ListenerSettings, address: SocketAddr) -> std::io::Result<T
     Ok(socket)
 }
 
-/// Called again, it changes the backlog and nothing else.
+/// Called again, it changes the backlog and nothing else. Connections take `TCP_NODELAY` from their listener, which spares
+/// a system call each.
 fn listen(socket: &TcpListener, settings: &ListenerSettings) -> std::io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
     let backlog = i32::try_from(settings.backlog).unwrap_or(i32::MAX);
     Ok(rustix::net::listen(socket, backlog)?)
 }

@@ -181,7 +181,7 @@ impl Recorder {
             source: SOURCE,
             program: Some("weir"),
             request_id: text(record.request_id.as_ref()),
-            client_address: Some(if is_beacon { conn.network() } else { &conn.client_text }),
+            client_address: Some(if is_beacon { conn.network() } else { conn.client_text() }),
             client_port: (!is_beacon).then(|| conn.client.port().into()),
             server_address: text(record.server.as_ref()).or(record.uri.host()),
             server_port: Some(conn.listener.address.port().into()),

@@ -95,13 +95,14 @@ impl Relay {
     /// The answer is whole: the connection rests.
     pub(crate) fn complete(&mut self) {
         let Some(under_way) = self.under_way.take() else { return };
-        let UnderWay { mut upstream, place, mut record, may_rest, .. } = under_way;
+        let UnderWay { upstream, place, mut record, may_rest, .. } = under_way;
         let now = now_ns();
         if let Some(upstream) = &mut record.upstream {
             upstream.response_ns = Some(now.saturating_sub(upstream.started));
         }
         drop(place);
-        if may_rest && upstream.is_usable() {
+        // Whether it can be used is seen when it shall be; that it cannot, mostly now.
+        if may_rest && !upstream.is_over() {
             self.serving.worker.rest(upstream, now);
         }
         record.finish();

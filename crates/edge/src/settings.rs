@@ -116,6 +116,8 @@ pub struct Limits {
     pub listener_idle: Vec<(SocketAddr, Duration)>,
     /// Longest pause of a client that sends a body, or takes an answer.
     pub client_pause: Duration,
+    /// How long a client that closed its side while its request is under way is thought to wait for the answer.
+    pub half_closed: Duration,
     /// Longest pause of a connection that became a tunnel (WebSocket).
     pub tunnel_idle: Duration,
 }
@@ -218,6 +220,7 @@ impl Default for Limits {
             idle: Duration::from_secs(15),
             listener_idle: Vec::new(),
             client_pause: Duration::from_secs(30),
+            half_closed: Duration::from_secs(5),
             tunnel_idle: Duration::from_secs(600),
         }
     }

@@ -110,6 +110,11 @@ impl Upstream {
         self.is_over
     }
 
+    /// Whether it was seen to be over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Whether another request can be sent: nothing is under way, and the backend has not closed it.
     pub(crate) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());

@@ -40,6 +40,10 @@ const SWEEP_TICKS: u32 = 10;
 const CERTIFICATE_TICKS: u32 = 100;
 /// Ticks between two looks for connections to park in a crowd.
 const PARK_TICKS: u32 = 2;
+/// Ticks between two looks for clients that closed their side while their request is under way.
+const LOOK_TICKS: u32 = 20;
+/// Requests that are younger are not looked after.
+const LOOK_AFTER_NS: u64 = 500_000_000;
 /// From so many connections of a thread on, idle ones are parked sooner.
 const CROWD: usize = 1000;
 /// How soon.
@@ -290,6 +294,9 @@ impl Worker {
             if count.is_multiple_of(PARK_TICKS) {
                 self.park_many(now);
             }
+            if count.is_multiple_of(LOOK_TICKS) {
+                self.look_at_busy(now);
+            }
             if count.is_multiple_of(SWEEP_TICKS) {
                 self.idle.borrow_mut().sweep(now, &live);
                 self.sweep_connections(&live, now);
@@ -332,6 +339,16 @@ impl Worker {
         }
     }
 
+    /// Lets connections whose request takes long look if their client has closed its side.
+    fn look_at_busy(&self, now: u64) {
+        for (_, conn) in &*self.conns.borrow() {
+            let is_long = now.saturating_sub(conn.since()) > LOOK_AFTER_NS;
+            if !conn.is_h2 && is_long && conn.phase() == Phase::Busy {
+                conn.look();
+            }
+        }
+    }
+
     /// Ends what is idle at once; the rest when its request is over.
     pub(crate) fn end_idle(&self) {
         set_coarse(now_ns());
@@ -359,8 +376,14 @@ fn judge(conn: &Conn, live: &Live, now: u64, ending: Option<u64>) -> Verdict {
         Phase::Idle if age > PARK_AFTER_NS && !conn.is_h2 => Verdict::Park,
         Phase::Head if age > nanos(limits.head) => Verdict::SlowHead,
         Phase::Busy => {
-            let stuck = conn.stuck_since().map_or(0, |since| now.saturating_sub(since));
-            if stuck > nanos(limits.client_pause) { Verdict::SlowClient } else { Verdict::None }
+            let span = |since: Option<u64>| since.map_or(0, |since| now.saturating_sub(since));
+            if span(conn.stuck_since()) > nanos(limits.client_pause) {
+                Verdict::SlowClient
+            } else if span(conn.half_closed_since()) > nanos(limits.half_closed) {
+                Verdict::Gone
+            } else {
+                Verdict::None
+            }
         }
         _ => Verdict::None,
     }

@@ -168,7 +168,9 @@ fn a_client_that_leaves_is_told_from_a_backend_that_fails() {
         let _ = asked.stream.read(&mut [0]);
         false
     });
-    let lab = Lab::start(settings(&[app]));
+    let mut settings = settings(&[app]);
+    settings.limits.half_closed = Duration::ZERO;
+    let lab = Lab::start(settings);
     let mut stream = lab.connect();
     stream.write_all(b"GET /left HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
     std::thread::park_timeout(Duration::from_millis(200));

@@ -5,6 +5,7 @@ mod backends;
 mod beacons;
 mod changes;
 mod failures;
+mod half_close;
 mod lab;
 mod limits;
 mod proxying;

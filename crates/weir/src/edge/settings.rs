@@ -142,6 +142,7 @@ fn limits(values: &Values) -> Result<Limits, Failure> {
         idle: seconds(edge.idle_seconds),
         listener_idle: listener_idle(values)?,
         client_pause: seconds(edge.client_pause_seconds),
+        half_closed: seconds(edge.half_closed_seconds),
         tunnel_idle: seconds(edge.tunnel_idle_seconds),
     })
 }
