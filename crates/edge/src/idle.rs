@@ -6,14 +6,16 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
 
 use crate::backend::Backend;
 use crate::settings::UpstreamSettings;
-use crate::upstream::Upstream;
+use crate::upstream::{Shared, Upstream};
 use crate::worker::Live;
 
 /// Connections at rest to one backend; more are closed.
@@ -26,18 +28,37 @@ const LEARNT_MIN_NS: u64 = 500_000_000;
 #[expect(clippy::vec_box, reason = "they are large and come and go boxed")]
 pub(crate) struct IdlePool {
     by_backend: FxHashMap<SocketAddr, Vec<Box<Upstream>>>,
+    /// Connections with HTTP/2, which others may use while they are in use; the first is filled first.
+    shared: FxHashMap<SocketAddr, Vec<Rc<Shared>>>,
+    /// Who waits for one of them to be made.
+    awaited: FxHashMap<SocketAddr, Rc<Awaited>>,
     /// The age at which a backend last closed one.
     closed_at_age: Cell<(Option<SocketAddr>, u64)>,
 }
 
+/// A connection that is being made and that others wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    pub(crate) made: Notify,
+    /// Whether it is made; else it could not be.
+    pub(crate) is_good: Cell<bool>,
+}
+
 impl IdlePool {
-    /// The connection that rested least, if there is one that can be used.
+    /// The connection that rested least, or a place on one that is shared, if there is one that can be used.
     pub(crate) fn take(
         &mut self,
         backend: &Arc<Backend>,
         now: u64,
         settings: &UpstreamSettings,
     ) -> Option<Box<Upstream>> {
+        if backend.protocol.is_h2() {
+            let shared = self.shared.get(&backend.address)?.iter();
+            return shared
+                .filter(|one| Arc::ptr_eq(&one.backend, backend))
+                .filter(|one| one.idle_ns(now).is_none_or(|age| age < backend.idle_ns(settings)))
+                .find_map(Shared::upstream);
+        }
         let idle = self.by_backend.get_mut(&backend.address)?;
         while let Some(mut upstream) = idle.pop() {
             let age = now.saturating_sub(upstream.idle_since);
@@ -48,13 +69,43 @@ impl IdlePool {
             if upstream.is_usable() {
                 return Some(upstream);
             }
-            note_closed(&self.closed_at_age, &upstream, age);
+            note_closed(&self.closed_at_age, backend, age);
         }
         None
     }
 
+    /// Who makes the connection to a backend that others will share: `None` is whoever asks, and others wait.
+    pub(crate) fn awaited(&mut self, backend: SocketAddr) -> Option<Rc<Awaited>> {
+        if let Some(awaited) = self.awaited.get(&backend) {
+            return Some(Rc::clone(awaited));
+        }
+        self.awaited.insert(backend, Rc::default());
+        None
+    }
+
+    /// It is made, or cannot be.
+    pub(crate) fn made(&mut self, backend: SocketAddr) {
+        if let Some(awaited) = self.awaited.remove(&backend) {
+            awaited.made.notify_waiters();
+        }
+    }
+
+    /// Others may use the connection as well.
+    pub(crate) fn share(&mut self, shared: &Rc<Shared>) {
+        if let Some(awaited) = self.awaited.get(&shared.backend.address) {
+            awaited.is_good.set(true);
+        }
+        let all = self.shared.entry(shared.backend.address).or_default();
+        if !all.iter().any(|one| Rc::ptr_eq(one, shared)) {
+            all.push(Rc::clone(shared));
+        }
+    }
+
     /// A request is over and the connection can carry another.
     pub(crate) fn put(&mut self, mut upstream: Box<Upstream>, now: u64) {
+        if let Some(shared) = upstream.shared() {
+            return self.share(shared);
+        }
         upstream.idle_since = now;
         let idle = self.by_backend.entry(upstream.backend.address).or_default();
         if idle.len() < IDLE_MAX {
@@ -80,23 +131,35 @@ impl IdlePool {
                 }
                 let is_usable = upstream.is_usable();
                 if !is_usable {
-                    note_closed(closed_at_age, upstream, age);
+                    note_closed(closed_at_age, &upstream.backend, age);
                 }
                 is_usable
             });
         }
         self.by_backend.retain(|_, idle| !idle.is_empty());
+        for (address, all) in &mut self.shared {
+            let pool = pool_of(*address).map(|(pool, _)| pool);
+            all.retain(|one| {
+                let Some(age) = one.idle_ns(now) else { return !one.is_closed() };
+                if one.is_closed() {
+                    note_closed(closed_at_age, &one.backend, age);
+                }
+                let limit = pool.map_or(0, |pool| one.backend.idle_ns(&pool.settings));
+                !one.is_closed() && age < limit
+            });
+        }
+        self.shared.retain(|_, all| !all.is_empty());
     }
 
     /// Closes everything, such as what a stalled backend has.
     pub(crate) fn close(&mut self, backend: SocketAddr) {
         self.by_backend.remove(&backend);
+        self.shared.remove(&backend);
     }
 }
 
 /// The backend closed first.
-fn note_closed(last: &Cell<(Option<SocketAddr>, u64)>, upstream: &Upstream, age: u64) {
-    let backend = &upstream.backend;
+fn note_closed(last: &Cell<(Option<SocketAddr>, u64)>, backend: &Backend, age: u64) {
     backend.totals.idle_closed.fetch_add(1, Relaxed);
     let (address, before) = last.replace((Some(backend.address), age));
     let is_alike = before.abs_diff(age) < age / 5;

@@ -30,7 +30,7 @@ use crate::time::now_ns;
 use crate::tunnel;
 use crate::upstream::Upstream;
 use crate::waits::{Outcome, WaitKey};
-use crate::worker::Live;
+use crate::worker::{Live, Worker};
 
 /// Most backends that one request is tried at.
 const TRIES_MAX: u32 = 3;
@@ -155,13 +155,13 @@ impl Exchange {
     async fn attempt(&mut self, place: Place, now: u64) -> Result<Sent, Miss> {
         let backend = &place.backend;
         self.begin_try(backend, now);
-        let reused = match self.pool.settings.proxy_header {
-            ProxyHeader::Off => self.serving.worker.rested(backend, now, &self.pool.settings),
-            _ => None,
-        };
+        let may_rest = self.pool.settings.proxy_header == ProxyHeader::Off;
+        let rested = || self.serving.worker.rested(backend, now, &self.pool.settings);
+        let reused = if may_rest { rested() } else { None };
         let is_reused = reused.is_some();
         let mut upstream = match reused {
             Some(upstream) => upstream,
+            None if backend.protocol.is_h2() && may_rest => self.join(backend, now).await?,
             None => self.connect(backend, now).await?,
         };
         upstream.requests += 1;
@@ -199,6 +199,29 @@ impl Exchange {
 
     fn try_started(&self) -> u64 {
         self.record.upstream.as_ref().map_or(0, |upstream| upstream.started)
+    }
+
+    /// A place on a connection that others share. One of those that need it makes it.
+    async fn join(&mut self, backend: &Arc<Backend>, began: u64) -> Result<Box<Upstream>, Miss> {
+        let worker = Rc::clone(&self.serving.worker);
+        while let Some(awaited) = worker.awaited(backend.address) {
+            awaited.made.notified().await;
+            let now = now_ns();
+            if let Some(upstream) = worker.rested(backend, now, &self.pool.settings) {
+                if let Some(record) = &mut self.record.upstream {
+                    record.connect_ns += now - began;
+                }
+                return Ok(upstream);
+            }
+            // Where one could not be made the others try at once, not one after the other.
+            if !awaited.is_good.get() {
+                return self.connect(backend, now).await.inspect(|made| worker.share(made));
+            }
+        }
+        let _making = Making(&worker, backend);
+        let upstream = self.connect(backend, began).await?;
+        worker.share(&upstream);
+        Ok(upstream)
     }
 
     async fn connect(&mut self, backend: &Arc<Backend>, began: u64) -> Result<Box<Upstream>, Miss> {
@@ -303,6 +326,15 @@ impl Exchange {
             return Response::from_parts(parts, Answer::Own(None));
         }
         Response::from_parts(parts, Answer::Relayed(Box::new(relay)))
+    }
+}
+
+/// Making a connection that others wait for; dropping it ends that.
+struct Making<'a>(&'a Worker, &'a Backend);
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.0.made(self.1.address);
     }
 }
 

@@ -1,9 +1,12 @@
 //! A connection to a backend. It is not a task of its own: whoever uses it polls it, and at rest nobody does.
 //!
 //! That saves two wake-ups a request. Whether the backend has closed a connection at rest is found by polling it once,
-//! which costs no system call: the reactor knows already.
+//! which costs no system call: the reactor knows already. A connection with HTTP/2 carries many requests at a time, so nobody
+//! could poll it for all: it is a task, and what is called an upstream here is one request's share of it.
 
+use std::cell::Cell;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
@@ -25,23 +28,76 @@ use crate::record::Failure;
 use crate::settings::Limits;
 use crate::time::now_ns;
 
-/// A connection that can carry one request at a time.
+/// Requests that one connection of HTTP/2 carries at a time, unless the backend allows fewer; for more there is another one.
+const STREAMS_MAX: usize = 100;
+
+/// A connection that can carry one request at a time, or a place on one that carries many.
 pub(crate) struct Upstream {
     http: Http,
     pub(crate) backend: Arc<Backend>,
     pub(crate) requests: u32,
     pub(crate) idle_since: u64,
     is_over: bool,
-    _connected: Connected,
+    _connected: Option<Connected>,
 }
 
 type Io = TokioIo<UpstreamIo>;
 
-/// What is spoken on it. The bytes of HTTP/2 are moved by a task of hyper's; what is driven here hands requests to it.
+/// What is spoken on it.
 #[expect(clippy::large_enum_variant, reason = "an upstream is boxed as a whole")]
 enum Http {
     One(http1::SendRequest<RequestBody>, http1::Connection<Io, RequestBody>),
-    Two(http2::SendRequest<RequestBody>, Box<http2::Connection<Io, RequestBody, ThisThread>>),
+    Two(http2::SendRequest<RequestBody>, Stream),
+}
+
+/// A connection with HTTP/2. It ends when nobody holds it any more.
+pub(crate) struct Shared {
+    sender: http2::SendRequest<RequestBody>,
+    pub(crate) backend: Arc<Backend>,
+    streams: Cell<usize>,
+    /// How many the backend allows, as far as it has said.
+    allowed: Rc<Cell<usize>>,
+    /// When its last stream ended.
+    idle_since: Cell<u64>,
+    _connected: Connected,
+}
+
+/// One stream of it; dropping it ends that.
+struct Stream(Rc<Shared>);
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.0.streams.set(self.0.streams.get() - 1);
+        self.0.idle_since.set(now_ns());
+    }
+}
+
+impl Shared {
+    /// A place for one more request, if there is one.
+    pub(crate) fn upstream(self: &Rc<Self>) -> Option<Box<Upstream>> {
+        let streams = self.streams.get();
+        if self.sender.is_closed() || streams >= self.allowed.get().min(STREAMS_MAX) {
+            return None;
+        }
+        self.streams.set(streams + 1);
+        Some(Box::new(Upstream {
+            http: Http::Two(self.sender.clone(), Stream(Rc::clone(self))),
+            backend: Arc::clone(&self.backend),
+            requests: 0,
+            idle_since: 0,
+            is_over: false,
+            _connected: None,
+        }))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// For how long it has carried nothing; `None` while it carries something.
+    pub(crate) fn idle_ns(&self, now: u64) -> Option<u64> {
+        (self.streams.get() == 0).then(|| now.saturating_sub(self.idle_since.get()))
+    }
 }
 
 /// What a backend said, or the request when it was not sent.
@@ -60,25 +116,30 @@ impl Upstream {
             Err((Failure::ConnectTimeout, "no answer to the handshake".into()))
         })?;
         let io = TokioIo::new(UpstreamIo { stream, backend: Arc::clone(backend) });
-        let http = if backend.protocol.is_h2() {
-            let (sender, connection) =
-                http2::Builder::new(ThisThread).handshake(io).await.map_err(refused)?;
-            Http::Two(sender, Box::new(connection))
-        } else {
-            let mut builder = http1::Builder::new();
-            // No allowance for what servers should not send: an answer that two clients read differently is refused.
-            builder.max_buf_size(limits.head_bytes.max(64 << 10));
-            let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
-            Http::One(sender, connection)
-        };
+        if backend.protocol.is_h2() {
+            let shared = Rc::new(share(backend, io).await.map_err(refused)?);
+            return shared.upstream().ok_or_else(|| refused("the backend allows no stream"));
+        }
+        let mut builder = http1::Builder::new();
+        // No allowance for what servers should not send: an answer that two clients read differently is refused.
+        builder.max_buf_size(limits.head_bytes.max(64 << 10));
+        let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
         Ok(Box::new(Self {
-            http,
+            http: Http::One(sender, connection),
             backend: Arc::clone(backend),
             requests: 0,
             idle_since: now_ns(),
             is_over: false,
-            _connected: Connected::new(backend),
+            _connected: Some(Connected::new(backend)),
         }))
+    }
+
+    /// The connection that others may use beside.
+    pub(crate) fn shared(&self) -> Option<&Rc<Shared>> {
+        match &self.http {
+            Http::One(..) => None,
+            Http::Two(_, stream) => Some(&stream.0),
+        }
     }
 
     /// Sends a request; whoever waits for the answer has to [`Upstream::drive`].
@@ -99,13 +160,12 @@ impl Upstream {
         }
     }
 
-    /// Moves bytes; true when the connection is over.
+    /// Moves bytes; true when the connection is over. Those of HTTP/2 are moved by its own task.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.is_over {
-            self.is_over = match &mut self.http {
-                Http::One(_, connection) => connection.poll_without_shutdown(cx).is_ready(),
-                Http::Two(_, connection) => Pin::new(connection).poll(cx).is_ready(),
-            };
+        if let Http::One(_, connection) = &mut self.http
+            && !self.is_over
+        {
+            self.is_over = connection.poll_without_shutdown(cx).is_ready();
         }
         self.is_over
     }
@@ -134,6 +194,28 @@ impl Upstream {
         let parts = connection.into_parts();
         Some((parts.io.into_inner(), parts.read_buf))
     }
+}
+
+/// Begins HTTP/2, and the task that moves its bytes.
+async fn share(backend: &Arc<Backend>, io: Io) -> Result<Shared, hyper::Error> {
+    let (sender, connection) = http2::Builder::new(ThisThread).handshake(io).await?;
+    let allowed = Rc::new(Cell::new(connection.current_max_send_streams()));
+    let told = Rc::clone(&allowed);
+    let mut connection = Box::pin(connection);
+    tokio::task::spawn_local(std::future::poll_fn(move |cx| {
+        let poll = connection.as_mut().poll(cx);
+        told.set(connection.current_max_send_streams());
+        // Why it ended is told to the requests that it carried.
+        poll.map(|_| ())
+    }));
+    Ok(Shared {
+        sender,
+        backend: Arc::clone(backend),
+        streams: Cell::new(0),
+        allowed,
+        idle_since: Cell::new(now_ns()),
+        _connected: Connected::new(backend),
+    })
 }
 
 fn refused(error: impl std::fmt::Display) -> (Failure, String) {

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use weir_tables::Clock;
 use crate::backend::{Backend, State};
 use crate::conn::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
 use crate::destination::RouteSettings;
-use crate::idle::IdlePool;
+use crate::idle::{Awaited, IdlePool};
 use crate::pool::{Looked, Pool};
 use crate::record::{Recorder, Sink};
 use crate::report::Reporter;
@@ -245,6 +245,23 @@ impl Worker {
         settings: &UpstreamSettings,
     ) -> Option<Box<Upstream>> {
         self.idle.borrow_mut().take(backend, now, settings)
+    }
+
+    /// Whoever is told to wait by [`IdlePool::awaited`] waits for that.
+    pub(crate) fn awaited(&self, backend: SocketAddr) -> Option<Rc<Awaited>> {
+        self.idle.borrow_mut().awaited(backend)
+    }
+
+    /// The connection that others wait for is made, or cannot be.
+    pub(crate) fn made(&self, backend: SocketAddr) {
+        self.idle.borrow_mut().made(backend);
+    }
+
+    /// Others may use the connection as well, when it carries more than one request.
+    pub(crate) fn share(&self, upstream: &Upstream) {
+        if let Some(shared) = upstream.shared() {
+            self.idle.borrow_mut().share(shared);
+        }
     }
 
     /// A connection to a backend rests.

@@ -9,4 +9,5 @@ mod half_close;
 mod lab;
 mod limits;
 mod proxying;
+mod streams;
 mod tls;

@@ -1,0 +1,110 @@
+//! HTTP/2 to backends: one connection carries many requests at a time, and what befalls one of them leaves the others alone.
+
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
+
+use weir_edge::BackendSettings;
+
+use crate::lab::{Asked, Lab, backend, nobody, settings, wait_until};
+
+/// An edge before another that speaks HTTP/2, and that one, before a backend that does `what`.
+fn pair(what: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static) -> (Lab, Lab) {
+    let mut inner = settings(&[backend(what)]);
+    inner.listeners[0].is_h2c = true;
+    let inner = Lab::start(inner);
+    let mut outer = settings(&[]);
+    let text = format!("h2c://{}", inner.address);
+    outer.backends = vec![BackendSettings::parse(&text).expect("a backend")];
+    (Lab::start(outer), inner)
+}
+
+/// So many requests at once; their answers.
+fn ask_together(lab: &Lab, count: usize) -> Vec<String> {
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| lab.get("/"))).collect();
+        asking.into_iter().map(|one| one.join().expect("no panic")).collect()
+    })
+}
+
+fn connections(lab: &Lab) -> u64 {
+    lab.edge.as_ref().expect("it runs").state().listeners[0].accepted
+}
+
+#[test]
+fn many_requests_share_one_connection_and_more_take_another() {
+    for (count, expected) in [(60, 1), (130, 2)] {
+        // Nobody is answered before all have been asked: they are under way together.
+        let all = Arc::new(Barrier::new(count));
+        let (outer, inner) = pair(move |asked| {
+            all.wait();
+            asked.ok("x")
+        });
+        let answers = ask_together(&outer, count);
+        assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200")), "{answers:#?}");
+        assert_eq!(connections(&inner), expected);
+        let rows = outer.rows("request", count);
+        assert!(rows.iter().all(|row| !row.contains_key("failure")), "{rows:#?}");
+        let tries = rows.iter().filter(|row| row["upstream_tries"] == "1").count();
+        assert_eq!(tries, count);
+    }
+}
+
+#[test]
+fn a_stream_that_hangs_or_fails_leaves_the_others_alone() {
+    let (release, released) = mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let (outer, inner) = pair(move |asked| {
+        if asked.head.starts_with("GET /hang") {
+            let _ = released.lock().expect("no panic").recv();
+            return asked.ok("late");
+        }
+        if asked.head.starts_with("GET /cut") {
+            asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+            return false;
+        }
+        asked.ok("x")
+    });
+    std::thread::scope(|scope| {
+        let hanging = scope.spawn(|| outer.get("/hang"));
+        wait_until("the request that hangs", || connections(&inner) == 1);
+        for _ in 0..5 {
+            assert!(outer.get("/").ends_with("\r\n\r\nx"));
+        }
+        assert!(outer.get("/cut").ends_with("only this"));
+        assert!(outer.get("/").ends_with("\r\n\r\nx"));
+        release.send(()).expect("the backend waits");
+        assert!(hanging.join().expect("no panic").ends_with("late"));
+    });
+    assert_eq!(connections(&inner), 1);
+    let rows = outer.rows("request", 8);
+    let failures: Vec<_> = rows.iter().filter_map(|row| row.get("failure")).collect();
+    assert_eq!(failures, ["answer_cut"], "{rows:#?}");
+}
+
+#[test]
+fn an_idle_connection_ends_and_the_next_request_makes_another() {
+    let (outer, inner) = pair(|asked| asked.ok("x"));
+    let mut settings = settings(&[]);
+    settings.backends =
+        vec![BackendSettings::parse(&format!("h2c://{}", inner.address)).expect("a backend")];
+    settings.upstream.idle = Duration::from_secs(1);
+    outer.edge.as_ref().expect("it runs").change(&settings).expect("good settings");
+    for expected in [1, 2] {
+        assert!(outer.get("/").ends_with("\r\n\r\nx"));
+        assert!(outer.get("/").ends_with("\r\n\r\nx"));
+        assert_eq!(connections(&inner), expected);
+        let open = || inner.edge.as_ref().expect("it runs").state().listeners[0].connections;
+        wait_until("the end of the idle connection", || open() == 0);
+    }
+}
+
+#[test]
+fn when_nobody_is_there_all_who_wait_are_told_at_once() {
+    let mut settings = settings(&[]);
+    let text = format!("h2c://{}", nobody());
+    settings.backends = vec![BackendSettings::parse(&text).expect("a backend")];
+    let lab = Lab::start(settings);
+    let answers = ask_together(&lab, 20);
+    assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 50")), "{answers:#?}");
+    assert_eq!(lab.rows("request", 20).len(), 20);
+}
