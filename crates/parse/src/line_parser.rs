@@ -289,7 +289,7 @@ fn accept<'a>(
         Kind::Request => out.request.push(&weir_tables::Request {
             ts,
             host: place.host,
-            tier: "proxy",
+            tier: if record.request.tier.is_empty() { "proxy" } else { record.request.tier },
             observed_ts: place.observed,
             source: place.path,
             source_offset,

@@ -28,6 +28,9 @@ macro_rules! built_in {
 
 built_in! {
     "auth",
+    "aws_alb",
+    "aws_cloudfront",
+    "aws_nlb",
     "haproxy_tcp",
     "mariadb",
     "php_fpm",

@@ -15,6 +15,9 @@ enum Cell<'r, 'a> {
     Float(&'r mut Option<f64>),
 }
 
+/// Where a program that writes a log can have its clock: what the column `tier` may be set to. A key of a line cannot set it.
+const TIERS: [&str; 4] = ["client", "edge", "proxy", "app"];
+
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
@@ -105,6 +108,10 @@ impl<'a> Record<'a> {
         {
             self.ts = Some(ts);
             return self.settle_time();
+        }
+        if name == "tier" && kind == Kind::Request && TIERS.contains(&value) {
+            self.request.tier = value;
+            return;
         }
         let is_set = match self.cell(kind, name) {
             Some(Cell::Text(column)) if name == "severity" => put(column, severity::of_word(value)),
