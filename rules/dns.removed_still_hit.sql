@@ -10,11 +10,11 @@ key = ["name"]
 needs = ["name_probe", "request"]
 when = "select 1 from name_probe where is_here = false and ts > $now - interval '3 minutes' and ts <= $now limit 1"
 subject = "{name} on {host}"
-summary = "{name} has led to {addresses_text} and not to {host} any more for {away_seconds:duration}, {lives:.0} times the {ttl_seconds} s that an answer may be kept; still {requests} requests for it came here in 5 minutes ({share:%} of all for it)"
+summary = "{name} has led to {addresses_text} and not to {host} any more for {away_seconds:duration}, {lives:.0} times the {ttl_seconds} s that an answer may be kept; still {requests} requests for it came here in 5 minutes ({share:%} of all for it) from {clients_text}{busiest_text}{forecast_text}"
 why = "Resolvers, programs and phones keep an address long past its time to live. Whoever switches the host off now cuts these visitors off, and they see a dead site while every check says that all is well."
 look_at = "Who they are: `select client_address, user_agent_original, count(*) from request where host = '{host}' and server_address = '{name}' and ts > now() - interval '1 hour' group by 1, 2 order by 3 desc`. A few addresses with many requests: a partner or a crawler with the address written down; tell them. Many with few: resolvers, they fade in days."
-silent_when = "The name leads to this host, or never did within the last week as far as weir saw (behind a balancer, or with a public address that is translated, it never does, and this rule can say nothing); two lives of an answer are not over yet; at most 0.5 % of the name's requests (a default), or fewer than 5 in 5 minutes. Requests are counted where the log has the name that was asked for (nginx: `$host`)."
-fix = "Keep {host} serving: do not switch it off, and do not close its ports, until fewer than one in a thousand of {name}'s requests come here. To hurry it, answer there with `proxy_pass` to the new place instead of serving (so nobody notices), or with `return 308 https://{name}$request_uri;` only where the new place has another name. Before the next move lower the time to live a week ahead. Check: share falls."
+silent_when = "The name leads to this host, or never did within the last week as far as weir saw (behind a balancer, or with a public address that is translated, it never does, and this rule can say nothing); two lives of an answer are not over yet; at most 0.5 % of the name's requests (a default), or fewer than 5 in 5 minutes: then this finding ends, and {host} can be ended too. The forecast takes the share of an hour ago and that of now and goes on like this; it says nothing within the first hour. Requests are counted where the log has the name that was asked for (nginx: `$host`)."
+fix = "Keep {host} serving: do not switch it off, and do not close its ports, until this finding is resolved: then at most one in two hundred of {name}'s requests come here, and what is left is mostly programs. To hurry it, answer there with `proxy_pass` to the new place instead of serving (so nobody notices), or with `return 308 https://{name}$request_uri;` only where the new place has another name. Before the next move lower the time to live a week ahead. Check: share falls."
 source = "field notes A (removed addresses hit for days); fault lab F35 (20 SYN served, then 20 RST after the listener was closed); RFC 1035 §3.2.1"
 [chart]
 title = "Requests for the name on this host"
@@ -41,21 +41,52 @@ gone as (
   join pasts p on p.host = a.host and p.name = a.name
   where a.place = 1 and not a.is_here and a.ts > $now - interval '3 minutes' and p.left_ts is not null
 ),
-counted as (
-  select host, lower(server_address) as name, count(*) as requests
+by_client as (
+  select host, lower(server_address) as name, client_address, count(*) as requests
   from request
   where tier in ('proxy', 'edge') and server_address is not null and ts > $now - interval '5 minutes' and ts <= $now
+  group by 1, 2, 3
+),
+placed as (
+  select *, row_number() over (partition by host, name order by requests desc, client_address) as place
+  from by_client
+),
+counted as (
+  select host, name, sum(requests) as requests, count(distinct client_address) as clients,
+    max(case when place = 1 then requests end) as busiest_requests,
+    max(case when place = 1 then client_address end) as busiest
+  from placed
   group by 1, 2
 ),
 totals as (
   select name, sum(requests) as requests from counted group by name
+),
+hour_ago as (
+  select host, lower(server_address) as name, count(*) as requests
+  from request
+  where tier in ('proxy', 'edge') and server_address is not null
+    and ts > $now - interval '65 minutes' and ts <= $now - interval '60 minutes'
+  group by 1, 2
+),
+shares as (
+  select h.host, h.name, cast(h.requests as double) / sum(h.requests) over (partition by h.name) as share
+  from hour_ago h
 )
 select g.host, g.name, g.ttl_seconds, g.away_seconds, c.requests, t.requests as all_requests,
   cast(c.requests as double) / t.requests as share,
   g.away_seconds / greatest(g.ttl_seconds, 1) as lives,
-  case when g.addresses = '' then 'nowhere' else g.addresses end as addresses_text
+  case when g.addresses = '' then 'nowhere' else g.addresses end as addresses_text,
+  case when c.clients = 1 then '1 address' else concat(c.clients, ' addresses') end as clients_text,
+  case when c.busiest is null then '' else concat(', ', cast(c.busiest_requests as bigint), ' of them from ', c.busiest) end as busiest_text,
+  case
+    when s.share is null or g.away_seconds < 3900 + g.ttl_seconds then ''
+    when s.share < 1.05 * c.requests / t.requests then '; it does not get less'
+    else concat('; at this pace it is under 0.5 % in about ',
+      cast(ceil(ln(cast(c.requests as double) / t.requests / 0.005) / ln(s.share * t.requests / c.requests)) as bigint), ' h')
+  end as forecast_text
 from gone g
 join counted c on c.host = g.host and c.name = g.name
 join totals t on t.name = g.name
+left join shares s on s.host = g.host and s.name = g.name
 where g.away_seconds > 2 * g.ttl_seconds and g.away_seconds > 60
   and c.requests >= 5 and c.requests > 0.005 * t.requests

@@ -98,6 +98,7 @@ built_in! {
     "lb.uneven",
     "edge.backend_out",
     "edge.idle_mismatch",
+    "edge.ramp_too_fast",
     "lb.canary_oscillation",
     "beacon.gap",
     "weir.agent_silent",
