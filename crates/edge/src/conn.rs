@@ -243,9 +243,10 @@ impl Conn {
         self.wake();
     }
 
-    /// When the client was first seen to have closed its side.
+    /// Since when the client has closed its side, as far as that was seen, and got nothing.
     pub(crate) fn half_closed_since(&self) -> Option<u64> {
-        Some(self.half_closed.load(Relaxed)).filter(|since| *since > 0)
+        let since = Some(self.half_closed.load(Relaxed)).filter(|since| *since > 0);
+        since.map(|since| since.max(self.moved.load(Relaxed)))
     }
 
     fn wake(&self) {

@@ -93,6 +93,24 @@ fn who_closed_its_side_is_not_waited_for_for_ever() {
 }
 
 #[test]
+fn who_closed_its_side_and_still_gets_something_is_waited_for() {
+    let app = backend(|asked| {
+        asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+        for piece in ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"] {
+            pause(300);
+            asked.answer(piece);
+        }
+        true
+    });
+    let mut settings = settings(&[app]);
+    settings.limits.half_closed = Duration::from_secs(1);
+    let lab = Lab::start(settings);
+    let answer = ask_and_close(&lab, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\n0123456789"), "{answer}");
+    assert!(!lab.request().contains_key("failure"));
+}
+
+#[test]
 fn a_backend_that_closes_its_side_after_the_answer_is_not_asked_there_again() {
     let app = backend(|asked| {
         asked.ok(&asked.number.to_string());

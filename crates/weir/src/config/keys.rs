@@ -425,8 +425,9 @@ keys! {
         listener_idle_seconds: Vec<String> = Vec::new(), "address:port=s";
         /// Longest pause of a client that sends a body or takes an answer.
         client_pause_seconds: u64 = 30, "s";
-        /// How long a client that closed its side of the connection while its request is under way is thought to wait for the answer. Who has
-        /// gone altogether looks the same, so this is also how long a backend works for nobody; 0 ends such requests within a second or two.
+        /// How long a client that closed its side of the connection while its request is under way, and gets nothing, is thought to wait
+        /// for the answer. Who has gone altogether looks the same, so this is also how long a backend works for nobody; 0 ends such
+        /// requests within a second or two.
         half_closed_seconds: u64 = 5, "s";
         /// Longest silence of a WebSocket, or what else a connection became.
         tunnel_idle_seconds: u64 = 600, "s";
