@@ -126,6 +126,8 @@ pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
     daemon("nginx", &["nginx"], "nginx", "serves backends, and is compared with"),
     daemon("haproxy", &["haproxy"], "haproxy", "is compared with"),
     package("wrk", &["wrk"], "asks for it"),
+    package("nghttp2-client", &["h2load"], "asks for it by HTTP/2"),
+    package("openssl", &["openssl"], "a certificate"),
     package("util-linux", &["taskset"], "gives each its processor"),
 ];
 

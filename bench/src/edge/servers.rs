@@ -22,6 +22,21 @@ pub(crate) struct Stage {
     _backends: Ended,
 }
 
+/// A certificate and its key, of the stage's own.
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+
+fn certificate(dir: &Path) -> anyhow::Result<()> {
+    let mut openssl = Command::new("openssl");
+    openssl.current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());
+    openssl.args(["req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt"]);
+    openssl.args(["ec_paramgen_curve:P-256", "-days", "2", "-subj", "/CN=localhost"]);
+    openssl.args(["-addext", "subjectAltName=DNS:localhost", "-keyout", KEY, "-out", CERTIFICATE]);
+    let status = openssl.status().context("cannot run openssl")?;
+    anyhow::ensure!(status.success(), "openssl made no certificate");
+    Ok(())
+}
+
 /// A process that ends with its owner.
 pub(crate) struct Ended(pub(crate) Child);
 
@@ -36,7 +51,7 @@ impl Drop for Ended {
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) port: u16,
-    pub(crate) has_beacon: bool,
+    pub(crate) tls_port: u16,
     process: Process,
 }
 
@@ -80,7 +95,7 @@ pub(crate) fn nginx(dir: &Path, processor: &str, http: &str) -> anyhow::Result<E
     let file = dir.join("nginx.conf");
     let text = format!(
         "daemon off; master_process off; pid {0}/pid; error_log {0}/error.log;\n\
-         events {{ worker_connections 4096; }}\n\
+         events {{ worker_connections 11000; }}\n\
          http {{ keepalive_requests 100000000; {1}\n{http}\n}}\n",
         dir.display(),
         places(dir)
@@ -102,31 +117,45 @@ impl Stage {
         let http = format!("access_log off; server {{ {listen} root {}; }}", site.display());
         let backends = nginx(&dir.path().join("backends"), "1", &http)?;
         wait_for_port(ports[0])?;
+        certificate(dir.path())?;
         Ok(Self { dir, ports, _backends: backends })
     }
 
     /// weir, nginx and HAProxy before the backends.
     pub(crate) fn servers(&self) -> anyhow::Result<Vec<Server>> {
-        let ports = free_ports(3)?;
+        let ports = free_ports(6)?;
         let servers = vec![
-            weir(self.dir.path(), ports[0], &self.ports, "idle_seconds = 120\n")?,
-            self.nginx(ports[1])?,
-            self.haproxy(ports[2])?,
+            self.weir(ports[0], ports[1])?,
+            self.nginx("nginx", ports[2], ports[3])?,
+            self.haproxy(ports[4], ports[5])?,
         ];
         servers.iter().try_for_each(|server| wait_for_port(server.port))?;
         Ok(servers)
     }
 
-    /// A `weir edge` that has answered nobody yet.
-    pub(crate) fn edge(&self) -> anyhow::Result<Server> {
-        let port = free_ports(1)?[0];
-        let edge = weir(self.dir.path(), port, &self.ports, "idle_seconds = 120\n")?;
-        wait_for_port(port)?;
-        Ok(edge)
+    /// weir and nginx that have answered nobody yet. HAProxy would need two descriptors for each connection.
+    pub(crate) fn fresh(&self) -> anyhow::Result<Vec<Server>> {
+        let ports = free_ports(4)?;
+        let servers = vec![self.weir(ports[0], ports[1])?, self.nginx("idle", ports[2], ports[3])?];
+        servers.iter().try_for_each(|server| wait_for_port(server.port))?;
+        Ok(servers)
     }
 
-    fn nginx(&self, port: u16) -> anyhow::Result<Server> {
-        let dir = self.dir.path().join("nginx");
+    fn weir(&self, port: u16, tls_port: u16) -> anyhow::Result<Server> {
+        let dir = self.dir.path();
+        let [certificate, key] = [CERTIFICATE, KEY].map(|name| dir.join(name));
+        let more = format!(
+            "idle_seconds = 120\naddress_connections = 20000\nlisten_tls = [\"127.0.0.1:{tls_port}\"]\n\
+             tls_certificate_files = [{certificate:?}]\ntls_key_files = [{key:?}]\n"
+        );
+        let server = weir(dir, port, &self.ports, &more)?;
+        Ok(Server { tls_port, ..server })
+    }
+
+    fn nginx(&self, name: &str, port: u16, tls_port: u16) -> anyhow::Result<Server> {
+        let dir = self.dir.path().join(name);
+        let [certificate, key] =
+            [CERTIFICATE, KEY].map(|name| self.dir.path().join(name).display().to_string());
         let backends: String =
             self.ports.iter().map(|port| format!("server 127.0.0.1:{port}; ")).collect();
         let http = format!(
@@ -135,33 +164,41 @@ impl Stage {
              \"uct\":\"$upstream_connect_time\",\"uht\":\"$upstream_header_time\",\"urt\":\"$upstream_response_time\",\"up\":\"$upstream_addr\"}}';\n\
              access_log {}/access.log json buffer=64k flush=1s;\n\
              upstream app {{ random two least_conn; {backends} keepalive 256; keepalive_requests 100000000; }}\n\
-             server {{ listen 127.0.0.1:{port} backlog=4096; location = /ping {{ empty_gif; }}\n\
+             server {{ listen 127.0.0.1:{port} backlog=4096; listen 127.0.0.1:{tls_port} ssl http2 backlog=4096;\n\
+             ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.3; keepalive_timeout 120s; location = /ping {{ empty_gif; }}\n\
              location / {{ proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
              proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Request-Id $request_id; }} }}",
             dir.display()
         );
         let process = Process::Other(nginx(&dir, "0", &http)?);
-        Ok(Server { name: "nginx, buffered JSON log", port, has_beacon: true, process })
+        Ok(Server { name: "nginx, buffered JSON log", port, tls_port, process })
     }
 
-    fn haproxy(&self, port: u16) -> anyhow::Result<Server> {
+    fn haproxy(&self, port: u16, tls_port: u16) -> anyhow::Result<Server> {
         let socket = self.dir.path().join("log");
         let log = UnixDatagram::bind(&socket)?;
         std::thread::spawn(move || while log.recv(&mut [0; 4096]).is_ok() {});
         let servers: String =
             self.ports.iter().map(|port| format!("  server s{port} 127.0.0.1:{port}\n")).collect();
         let file = self.dir.path().join("haproxy.cfg");
+        let pair = self.dir.path().join("pair.pem");
+        let [certificate, key] =
+            [CERTIFICATE, KEY].map(|name| fs::read_to_string(self.dir.path().join(name)));
+        fs::write(&pair, certificate? + &key?)?;
         let text = format!(
             "global\n  nbthread 1\n  maxconn 4000\n  log {} local0\ndefaults\n  mode http\n  log global\n  option httplog\n\
              \x20 timeout client 30s\n  timeout server 30s\n  timeout connect 5s\n  http-reuse always\n\
-             frontend f\n  bind 127.0.0.1:{port} backlog 4096\n  http-request return status 200 content-type image/gif string x if {{ path /ping }}\n\
+             frontend f\n  bind 127.0.0.1:{port} backlog 4096\n\
+             \x20 bind 127.0.0.1:{tls_port} backlog 4096 ssl crt {} alpn h2,http/1.1 ssl-min-ver TLSv1.3\n\
+             \x20  http-request return status 200 content-type image/gif string x if {{ path /ping }}\n\
              \x20 default_backend b\nbackend b\n  balance random(2)\n{servers}",
-            socket.display()
+            socket.display(),
+            pair.display()
         );
         fs::write(&file, text)?;
         let child = pinned("0", "haproxy").arg("-db").arg("-f").arg(&file).spawn();
         let process = Process::Other(Ended(child.context("cannot run haproxy")?));
-        Ok(Server { name: "HAProxy, log", port, has_beacon: true, process })
+        Ok(Server { name: "HAProxy, log", port, tls_port, process })
     }
 }
 
@@ -184,7 +221,7 @@ pub(crate) fn weir(dir: &Path, port: u16, backends: &[u16], more: &str) -> anyho
     let status =
         Command::new("taskset").args(["-a", "-c", "-p", "0", &id]).stdout(Stdio::null()).status();
     status.context("cannot run taskset")?;
-    Ok(Server { name: "weir edge", port, has_beacon: true, process: Process::Weir(weir) })
+    Ok(Server { name: "weir edge", port, tls_port: 0, process: Process::Weir(weir) })
 }
 
 impl Server {
@@ -193,10 +230,6 @@ impl Server {
             Process::Weir(weir) => weir.id(),
             Process::Other(ended) => ended.0.id(),
         }
-    }
-
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
     }
 
     /// Seconds of what serves, and of the whole process.

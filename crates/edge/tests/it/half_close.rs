@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::lab::{Lab, backend, read_all, settings};
 
 fn pause(milliseconds: u64) {
-    std::thread::sleep(Duration::from_millis(milliseconds));
+    std::thread::park_timeout(Duration::from_millis(milliseconds));
 }
 
 /// Sends `text`, closes that side, and reads until the edge closes the other.
