@@ -9,6 +9,7 @@ mod databases;
 mod deleted;
 mod doctor;
 mod edge;
+mod edge_beacons;
 mod edge_live;
 mod faults;
 mod fleet;

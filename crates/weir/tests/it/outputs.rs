@@ -141,13 +141,13 @@ fn another_hub_gets_every_row_once_over_kills_of_both() {
 
 /// What a receiver of lines got: bodies by key, and how many requests.
 #[derive(Default)]
-struct Got {
+pub(super) struct Got {
     bodies: BTreeMap<String, String>,
     requests: usize,
 }
 
 /// A receiver that refuses the first requests and breaks off every fourth after it has taken it.
-fn receiver(listener: TcpListener, got: Arc<Mutex<Got>>) {
+pub(super) fn receiver(listener: TcpListener, got: Arc<Mutex<Got>>) {
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let got = Arc::clone(&got);
@@ -192,6 +192,14 @@ fn serve_lines(stream: &TcpStream, got: &Mutex<Got>) -> std::io::Result<()> {
     }
 }
 
+impl Got {
+    /// All lines that were taken, each once for each key.
+    pub(super) fn lines(&self) -> Vec<Value> {
+        let lines = self.bodies.values().flat_map(|body| body.lines());
+        lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
 #[test]
 fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
     let hub = Hub::new();
@@ -213,11 +221,7 @@ fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
         running.kill();
     }
     let running = hub.start(&outputs);
-    let lines = || -> Vec<Value> {
-        let got = got.lock().expect("no panic");
-        let lines = got.bodies.values().flat_map(|body| body.lines());
-        lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    };
+    let lines = || got.lock().expect("no panic").lines();
     wait_for("1500 lines", ARRIVAL, || (lines().len() >= 1500).then_some(()));
     let lines = lines();
     let bodies: BTreeSet<&str> = lines.iter().filter_map(|line| line["body"].as_str()).collect();
