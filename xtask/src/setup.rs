@@ -62,6 +62,7 @@ const FOR_TESTS: &[Package] = &[
     package("util-linux", &["setpriv"], "programs of another user with one capability"),
     package("tcpdump", &["tcpdump"], "captures of real traffic, and text of every style"),
     package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
+    package("clang", &["clang"], "compiles what counts sockets in the kernel"),
     package("tshark", &["tshark"], "another reader of the same captures, to agree with"),
     daemon(
         "postgresql",

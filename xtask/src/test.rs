@@ -33,6 +33,16 @@ const STEPS: &[Step] = &[
         );
         counts.run(test.into())
     }),
+    ("ebpf", |shell, counts| {
+        // The features of all others stay as they are, so that only this crate and its loader are compiled.
+        let feature = ["--locked", "--workspace", "--features", "weir-ebpf/kernel"];
+        let lint = cmd!(
+            shell,
+            "cargo clippy --locked -p weir-ebpf --features kernel --all-targets --quiet -- --deny warnings"
+        );
+        let test = cmd!(shell, "cargo test {feature...} --test kernel -- --show-output");
+        Ok(lint.run().is_ok() & counts.run(test.into())?)
+    }),
     ("rules", |shell, counts| {
         let weir = run::build(shell, false)?;
         let mut command = Command::new(weir);

@@ -22,15 +22,18 @@ pub(crate) enum Stage {
     Spool,
     /// Packets of a live tap.
     Wire,
+    /// What the kernel counts of sockets.
+    Ebpf,
 }
 
-const STAGES: [(Stage, &str); 6] = [
+const STAGES: [(Stage, &str); 7] = [
     (Stage::Tail, "tail"),
     (Stage::Parse, "parse"),
     (Stage::Store, "store"),
     (Stage::Discover, "discover"),
     (Stage::Spool, "spool"),
     (Stage::Wire, "wire"),
+    (Stage::Ebpf, "ebpf"),
 ];
 
 #[derive(Debug, Default)]

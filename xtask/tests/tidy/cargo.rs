@@ -17,6 +17,7 @@ const HEAVY: &[(&str, &str)] = &[
     ("rusqlite", "weir-store"),
     ("rskafka", "weir-outputs"),
     ("hyper", "weir-edge"),
+    ("aya", "weir-ebpf"),
 ];
 
 /// Two versions of these would give types that do not fit each other.

@@ -10,6 +10,7 @@ mod kernel_call;
 mod mounts;
 mod netlink;
 mod netns;
+mod netns_name;
 mod process;
 mod route_link;
 mod run;
@@ -48,6 +49,7 @@ use weir_tables::{Batch, Micros, Rows};
 use crate::CollectError;
 use netns::NetnsList;
 pub(crate) use netns::inside as inside_netns;
+pub use netns_name::NetnsNames;
 use process::{Owner, ProcessTable};
 use run::RunLog;
 

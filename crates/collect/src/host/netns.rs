@@ -214,7 +214,8 @@ impl NetnsList {
     }
 }
 
-fn named(dir: &Path) -> Vec<(u64, Arc<str>, PathBuf)> {
+/// Namespaces that have a name: number, name, and the file that setns(2) takes.
+pub(crate) fn named(dir: &Path) -> Vec<(u64, Arc<str>, PathBuf)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten().take(1024);
     let namespace = |entry: fs::DirEntry| {
         // Not mounted yet, or left over, it is a plain file, and its inode means nothing.

@@ -16,6 +16,9 @@ specs! {
     finding: Finding, FindingRows;
     listener: Listener, ListenerRows;
     tcp_stat: TcpStat, TcpStatRows;
+    tcp_state: TcpState, TcpStateRows;
+    tcp_accept: TcpAccept, TcpAcceptRows;
+    tcp_peer: TcpPeer, TcpPeerRows;
     sock_stat: SockStat, SockStatRows;
     net_dev: NetDev, NetDevRows;
     softnet_stat: SoftnetStat, SoftnetStatRows;

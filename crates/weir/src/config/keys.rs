@@ -361,6 +361,20 @@ keys! {
         /// Requests that get rows of their own, for each interface. Above, fewer connections get rows; slices still count all.
         requests_per_second: u64 = 1_000, "requests/s";
     }
+    /// What TCP sockets do, counted in the kernel by eBPF (docs/wire.md). Needs a weir that was built with `--features ebpf`, and
+    /// CAP_BPF and CAP_PERFMON.
+    ebpf: Ebpf {
+        /// Whether it is counted: tables `tcp_state`, `tcp_peer` and `tcp_accept`.
+        enabled: bool = false, "";
+        /// Whether waits for accept() are measured. For that the end of each system call of the host is looked at.
+        accept_wait: bool = true, "";
+        /// Connections that are in accept queues at one time; 96 bytes of the kernel's memory each. More are not timed, and said.
+        queued: u64 = 65_536, "connections";
+        /// Peers with retransmits or resets that are told apart within a second; 120 bytes of the kernel's memory each.
+        peers: u64 = 8_192, "peers";
+        /// Rows of `tcp_peer` for each second: the peers with most; the others are summed.
+        peer_rows: u64 = 100, "rows/s";
+    }
     /// The load balancer and beacon collector (docs/edge.md): `weir edge`, or any role of weir that finds `edge.listen` set.
     /// SIGHUP reads all of it again and changes to it without closing a connection.
     edge: Edge {

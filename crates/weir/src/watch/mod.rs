@@ -16,6 +16,7 @@ mod follow;
 mod parse;
 mod sample;
 mod ship;
+mod sockets;
 mod status;
 mod stop;
 
@@ -124,6 +125,9 @@ impl Watch {
         watch.spawn("weir-tail", move |_| follower.run())?;
         for collector in crate::capture::Collector::configured(values) {
             watch.spawn("weir-wire", move |context| collector.run(&context))?;
+        }
+        if let Some(counting) = sockets::Counting::configured(values) {
+            watch.spawn("weir-ebpf", move |context| counting.run(&context))?;
         }
         for _ in 0..2 {
             let _ = first.recv_timeout(Duration::from_millis(750));

@@ -62,7 +62,7 @@ pub(super) fn report_only(context: &Context, ready: &Sender<()>) {
 }
 
 /// Samples fall on whole seconds, so that those of many hosts fall together.
-fn wait_for_next_second(context: &Context) -> bool {
+pub(super) fn wait_for_next_second(context: &Context) -> bool {
     let into_second = context.clock.now().0.rem_euclid(SECOND);
     let left = u64::try_from(SECOND - into_second).expect("the rest of a second");
     context.stop.wait(Duration::from_micros(left))

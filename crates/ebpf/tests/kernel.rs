@@ -1,0 +1,390 @@
+//! The programs in the running kernel, with real connections in network namespaces of their own.
+//!
+//! Needs root and iproute2. Bounds come from clocks read around what happened, so a slow machine makes them wider.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use weir_ebpf::{Options, Sockets};
+use weir_tables::{Batch, Micros};
+
+const OPTIONS: Options = Options { peers: 1024, peer_rows: 100, queued: 4096, times_accepts: true };
+
+/// A network namespace with `lo` up; deleted when dropped.
+struct Netns {
+    name: String,
+    inode: u64,
+}
+
+fn ip(args: &str) -> bool {
+    let status = Command::new("ip").args(args.split(' ')).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+impl Netns {
+    /// `None` when this machine cannot; with `WEIR_REQUIRE_ALL=1` that fails.
+    #[expect(clippy::print_stdout, reason = "who runs the tests reads what was skipped")]
+    fn make(purpose: &str) -> Option<Self> {
+        let name = format!("weir-ebpf-{purpose}-{}", std::process::id());
+        if !rustix::process::geteuid().is_root() || !ip(&format!("netns add {name}")) {
+            let is_required = std::env::var("WEIR_REQUIRE_ALL").is_ok_and(|value| value == "1");
+            assert!(!is_required, "this test needs root and iproute2");
+            println!("skipped: eBPF needs root and iproute2 (cargo xtask setup)");
+            return None;
+        }
+        assert!(ip(&format!("-n {name} link set lo up")));
+        let inode = std::fs::metadata(format!("/run/netns/{name}")).expect("it was made").ino();
+        Some(Self { name, inode })
+    }
+
+    /// Runs `work` on a thread inside.
+    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let file = File::open(format!("/run/netns/{}", self.name)).expect("it was made");
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                    .expect("root may enter it");
+                work()
+            });
+            worker.join().expect("it did not panic")
+        })
+    }
+
+    /// `RetransSegs` of `/proc/net/snmp`.
+    fn retransmits(&self) -> i64 {
+        let text = self
+            .inside(|| std::fs::read_to_string("/proc/thread-self/net/snmp").expect("it is there"));
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+        let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+        let at = names.split(' ').position(|name| name == "RetransSegs").expect("it is counted");
+        values.split(' ').nth(at).and_then(|value| value.parse().ok()).expect("a number")
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        ip(&format!("netns delete {}", self.name));
+    }
+}
+
+type Row = BTreeMap<String, String>;
+
+/// Rows of a table in this namespace.
+fn rows(batches: &[Batch], table: &str, netns: &Netns) -> Vec<Row> {
+    let name = format!("net:[{}]", netns.inode);
+    let all = batches.iter().filter(|batch| batch.table.name == table).flat_map(|batch| {
+        let schema = batch.rows.schema();
+        (0..batch.rows.num_rows()).map(move |row| -> Row {
+            let cells = schema.fields().iter().zip(batch.rows.columns());
+            cells.map(|(field, column)| (field.name().clone(), text_of(column, row))).collect()
+        })
+    });
+    all.filter(|row| row["netns"] == name).collect()
+}
+
+/// The value as text; NULL is `-`, times are empty.
+fn text_of(column: &ArrayRef, row: usize) -> String {
+    let any = column.as_any();
+    if column.is_null(row) {
+        "-".into()
+    } else if let Some(numbers) = any.downcast_ref::<Int64Array>() {
+        numbers.value(row).to_string()
+    } else if let Some(numbers) = any.downcast_ref::<Float64Array>() {
+        numbers.value(row).to_string()
+    } else if let Some(texts) = any.downcast_ref::<StringArray>() {
+        texts.value(row).to_owned()
+    } else {
+        String::new()
+    }
+}
+
+fn sum(rows: &[Row], column: &str) -> i64 {
+    rows.iter().map(|row| row[column].parse::<i64>().expect("an integer")).sum()
+}
+
+fn seconds(row: &Row, column: &str) -> f64 {
+    row[column].parse().expect("a number")
+}
+
+fn of<'a>(rows: &'a [Row], column: &str, value: &str) -> Vec<Row> {
+    let those = rows.iter().filter(|row: &&'a Row| row[column] == value);
+    those.cloned().collect()
+}
+
+/// Counting since now.
+fn open(options: Options) -> Sockets {
+    let mut sockets = Sockets::open(options, Micros(0)).unwrap_or_else(|error| panic!("{error}"));
+    take(&mut sockets, 0);
+    sockets
+}
+
+/// All that was counted, as if a second had passed.
+fn take(sockets: &mut Sockets, at: i64) -> Vec<Batch> {
+    let mut name = |inode: u32| format!("net:[{inode}]").into();
+    let mut batches = Vec::new();
+    for second in [at, at + 1] {
+        let sample = sockets.sample(Micros(second * 1_000_000), "web1", &mut name);
+        let sample = sample.unwrap_or_else(|error| panic!("{error}"));
+        assert!(sample.lost.is_none(), "{:?}", sample.lost);
+        batches.extend(sample.batches);
+    }
+    batches
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time that is measured")]
+fn pause(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// Waits until `is_so`, at most ten seconds.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(10), "{what}");
+        pause(Duration::from_millis(20));
+    }
+}
+
+/// Closes with a reset.
+fn reset(stream: TcpStream) {
+    let linger = Some(Duration::ZERO);
+    rustix::net::sockopt::set_socket_linger(&stream, linger).expect("a socket takes it");
+}
+
+#[test]
+fn wait_for_a_late_accept_is_measured() {
+    let Some(netns) = Netns::make("late") else { return };
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let mut sockets = open(OPTIONS);
+        let (port, least, most) = netns.inside(|| {
+            let listener = TcpListener::bind(address).expect("a free port");
+            let server = listener.local_addr().expect("it is bound");
+            let begun = Instant::now();
+            let clients: Vec<TcpStream> =
+                (0..20).map(|_| TcpStream::connect(server).expect("it listens")).collect();
+            let connected = Instant::now();
+            pause(Duration::from_millis(300));
+            let least = connected.elapsed();
+            for _ in &clients {
+                listener.accept().expect("they wait");
+            }
+            (server.port(), least.as_secs_f64(), begun.elapsed().as_secs_f64())
+        });
+        let rows = rows(&take(&mut sockets, 1), "tcp_accept", &netns);
+        let [row] = rows.as_slice() else { panic!("one listener, not {rows:?}") };
+        let host: SocketAddr = address.parse().expect("an address");
+        assert_eq!(row["server_address"], host.ip().to_string());
+        assert_eq!(row["server_port"], port.to_string());
+        assert_eq!(
+            [sum(&rows, "accepted"), sum(&rows, "measured"), sum(&rows, "abandoned")],
+            [20, 20, 0]
+        );
+        println!("waits between {least:.4} s and {most:.4} s: {row:?}");
+        for column in
+            ["wait_p50_seconds", "wait_p90_seconds", "wait_p99_seconds", "wait_max_seconds"]
+        {
+            let wait = seconds(row, column);
+            assert!((least..=most).contains(&wait), "{column} {wait} in {least}..{most}");
+        }
+        let mean = seconds(row, "wait_sum_seconds") / 20.0;
+        assert!((least..=most).contains(&mean), "mean {mean} in {least}..{most}");
+    }
+}
+
+#[test]
+fn connections_that_end_in_the_queue_are_abandoned_and_older_ones_not_measured() {
+    let Some(netns) = Netns::make("queue") else { return };
+    netns.inside(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let server = listener.local_addr().expect("it is bound");
+        let connect = || TcpStream::connect(server).expect("it listens");
+        let _older = connect();
+        let mut sockets = open(OPTIONS);
+        let (_patient, hasty) = (connect(), connect());
+        reset(hasty);
+        listener.accept().expect("the older one");
+        listener.accept().expect("the patient one");
+        let left: Vec<TcpStream> = (0..3).map(|_| connect()).collect();
+        drop(listener);
+        let rows = rows(&take(&mut sockets, 1), "tcp_accept", &netns);
+        drop(left);
+        let columns = ["accepted", "measured", "abandoned"].map(|column| sum(&rows, column));
+        assert_eq!(columns, [2, 1, 4], "{rows:?}");
+    });
+}
+
+#[test]
+fn connections_are_counted_by_who_ended_them() {
+    const EACH: i64 = 300;
+    let Some(netns) = Netns::make("state") else { return };
+    let mut sockets = open(Options { times_accepts: false, ..OPTIONS });
+    let (port, closed_port) = netns.inside(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let server = listener.local_addr().expect("it is bound");
+        for number in 0..3 * EACH {
+            let mut client = TcpStream::connect(server).expect("it listens");
+            let (mut accepted, _) = listener.accept().expect("it connected");
+            match number % 3 {
+                0 => {
+                    drop(client);
+                    assert_eq!(accepted.read(&mut [0]).expect("the end"), 0);
+                }
+                1 => {
+                    drop(accepted);
+                    assert_eq!(client.read(&mut [0]).expect("the end"), 0);
+                }
+                _ => {
+                    reset(client);
+                    accepted.read(&mut [0]).expect_err("it is reset");
+                }
+            }
+        }
+        drop(listener);
+        let closed = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr();
+        let closed = closed.expect("it was bound");
+        TcpStream::connect(closed).expect_err("nobody listens");
+        (server.port().to_string(), closed.port().to_string())
+    });
+    let batches = take(&mut sockets, 1);
+    assert!(batches.iter().all(|batch| batch.table.name != "tcp_accept"));
+    let states = rows(&batches, "tcp_state", &netns);
+    let counts = |side: &str, port: &str| {
+        let rows = of(&of(&states, "side", side), "server_port", port);
+        ["opened", "closed_here", "closed_by_peer", "aborted", "connect_failed"]
+            .map(|column| sum(&rows, column))
+    };
+    assert_eq!(counts("server", &port), [3 * EACH, EACH, EACH, EACH, 0]);
+    assert_eq!(counts("client", &port), [3 * EACH, EACH, EACH, EACH, 0]);
+    assert_eq!(counts("client", &closed_port), [0, 0, 0, 0, 1]);
+    let peers = rows(&batches, "tcp_peer", &netns);
+    let resets = |side: &str, port: &str| {
+        let rows = of(&of(&peers, "side", side), "server_port", port);
+        ["resets_sent", "resets_received"].map(|column| sum(&rows, column))
+    };
+    assert_eq!(resets("server", &port), [0, EACH]);
+    assert_eq!(resets("client", &port), [EACH, 0]);
+    assert_eq!(resets("client", &closed_port), [0, 1]);
+}
+
+/// Two namespaces; the second has the addresses `10.9.0.2` and `10.9.0.3`, and listens on both.
+#[test]
+fn retransmits_are_counted_for_the_peer_that_is_lost_and_equal_the_kernels_own_counter() {
+    let (Some(here), Some(there)) = (Netns::make("here"), Netns::make("there")) else { return };
+    let (one, two) = (&here.name, &there.name);
+    assert!(ip(&format!("-n {one} link add veth type veth peer veth netns {two}")));
+    for (name, addresses) in [(one, vec!["10.9.0.1"]), (two, vec!["10.9.0.2", "10.9.0.3"])] {
+        for address in addresses {
+            assert!(ip(&format!("-n {name} address add {address}/24 dev veth")));
+        }
+        assert!(ip(&format!("-n {name} link set veth up")));
+    }
+    let server = there.inside(|| TcpListener::bind("0.0.0.0:7000").expect("a free port"));
+    let connect = |last: u8| {
+        let address = SocketAddr::new(IpAddr::from([10, 9, 0, last]), 7000);
+        TcpStream::connect_timeout(&address, Duration::from_millis(1500))
+    };
+    let mut sockets = open(OPTIONS);
+    here.inside(|| {
+        let (mut good, mut lost) =
+            (connect(2).expect("it answers"), connect(3).expect("it answers"));
+        let (mut other, _) = server.accept().expect("the good one");
+        // A route back to nowhere for one address only: what comes from it is dropped, and so is each acknowledgement.
+        assert!(ip(&format!("-n {two} address delete 10.9.0.3/24 dev veth")));
+        good.write_all(&[1; 4000]).expect("there is room");
+        lost.write_all(&[1; 4000]).expect("there is room");
+        other.read_exact(&mut [0; 4000]).expect("it arrives");
+        let before = here.retransmits();
+        wait_until("three retransmits", || here.retransmits() >= before + 3);
+        connect(3).expect_err("nobody answers");
+        reset(lost);
+    });
+    let (batches, counter) = (take(&mut sockets, 1), here.retransmits());
+    let peers = rows(&batches, "tcp_peer", &here);
+    println!("{counter} retransmits: {peers:?}");
+    assert!(of(&peers, "peer_address", "10.9.0.2").is_empty());
+    let lost = of(&of(&peers, "peer_address", "10.9.0.3"), "server_port", "7000");
+    assert_eq!(sum(&lost, "retransmits"), counter);
+    assert!(sum(&lost, "syn_retransmits") >= 1 && sum(&lost, "retransmits") >= 4);
+    assert!(lost.iter().all(|row| row["side"] == "client"));
+}
+
+#[test]
+fn a_full_map_says_what_it_could_not_count_and_the_rest_of_the_peers_is_summed() {
+    let Some(netns) = Netns::make("full") else { return };
+    let refused = |from: u8, to: u8| {
+        netns.inside(|| {
+            for last in from..to {
+                let address = SocketAddr::new(IpAddr::from([127, 0, 0, last]), 9);
+                TcpStream::connect(address).expect_err("nobody listens");
+            }
+        });
+    };
+    let mut sockets = open(Options { peer_rows: 3, ..OPTIONS });
+    refused(1, 51);
+    let peers = rows(&take(&mut sockets, 1), "tcp_peer", &netns);
+    assert_eq!(peers.len(), 4, "{peers:?}");
+    let rest = of(&peers, "peer_address", "-");
+    assert_eq!((sum(&rest, "peers"), sum(&peers, "resets_received")), (47, 50));
+    drop(sockets);
+
+    let mut sockets = open(Options { peers: 8, ..OPTIONS });
+    refused(1, 51);
+    let mut name = |inode: u32| format!("net:[{inode}]").into();
+    let mut lost = None;
+    for second in [1, 2] {
+        let sample = sockets.sample(Micros(second * 1_000_000), "web1", &mut name);
+        lost = lost.or(sample.expect("it can be read").lost);
+    }
+    let lost = lost.expect("there was room for eight only").to_string();
+    assert!(lost.contains("more than 8 peers") && lost.contains("raise `ebpf.peers`"), "{lost}");
+    // With the half emptied there is room again.
+    refused(1, 3);
+    assert_eq!(rows(&take(&mut sockets, 3), "tcp_peer", &netns).len(), 2);
+}
+
+#[test]
+fn nothing_stays_in_the_kernel() {
+    if Netns::make("gone").is_none() {
+        return;
+    }
+    let ours = || -> Vec<u32> {
+        let all = aya::programs::loaded_programs().filter_map(Result::ok);
+        all.filter(|program| program.name_as_str() == Some("on_receive_rese"))
+            .map(|program| program.id())
+            .collect()
+    };
+    let before = ours();
+    let sockets = open(OPTIONS);
+    let new: Vec<u32> = ours().into_iter().filter(|id| !before.contains(id)).collect();
+    assert!(!new.is_empty());
+    drop(sockets);
+    // Other tests of this program may load theirs meanwhile; the kernel never gives a number twice in so short a time.
+    wait_until("programs are gone", || !ours().iter().any(|id| new.contains(id)));
+}
+
+#[test]
+fn without_rights_the_error_says_which_are_needed() {
+    let Some(_) = Netns::make("rights") else { return };
+    // Capabilities are a thread's own.
+    let worker = std::thread::spawn(|| {
+        let none = rustix::thread::CapabilitySet::empty();
+        let sets =
+            rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
+        rustix::thread::set_capabilities(None, sets).expect("to lose rights needs none");
+        Sockets::open(OPTIONS, Micros(0)).err().map(|error| error.to_string())
+    });
+    let error = worker.join().expect("it did not panic").expect("it is refused");
+    assert!(
+        error.contains("operation not permitted") || error.contains("Operation not permitted"),
+        "{error}"
+    );
+    assert!(error.ends_with("hint: that needs root, or CAP_BPF and CAP_PERFMON"), "{error}");
+}
