@@ -1,7 +1,7 @@
 // @ts-check
 // One finding: what, where, since when, the evidence as chart and rows, why, and what to change.
 import { html, useState } from '../vendor/preact-htm.js';
-import { judgeFinding } from '../api.js';
+import { judgeFinding, objects } from '../api.js';
 import { useApi, useSql, useTick } from '../hooks.js';
 import { ago, duration, exact, time, value } from '../format.js';
 import { link } from '../router.js';
@@ -75,7 +75,8 @@ const History = ({ history }) => html`
 
 function EvidenceChart({ f }) {
   const loaded = useSql(f.chart.sql, { every: f.state === 'resolved' ? 0 : 5_000, limit: 5000 });
-  const marks = (f.history ?? []).filter((h, i, all) => h.state !== all[i - 1]?.state).map(h => ({ ts: h.ts, label: h.state }));
+  const tried = useSql(trials(f), { limit: 100 });
+  const marks = (f.history ?? []).filter((h, i, all) => h.state !== all[i - 1]?.state).map(h => ({ ts: h.ts, label: h.state })).concat(objects(tried.data));
   return html`
     <${Panel} title=${f.chart.title || 'Evidence over time'} sql=${f.chart.sql} isChart>
       <${States} loaded=${loaded} isEmpty=${d => !d.rows.length || !canChart(d)} empty="No row for the chart in its time range; the rows below are kept with the finding.">
@@ -83,6 +84,12 @@ function EvidenceChart({ f }) {
       <//>
     <//>`;
 }
+
+// What was tried on the finding's host (`weir tune --try`) stands in its chart: when it was set, and what became of it.
+const trials = f => {
+  const rows = `from setting_trial where host = '${f.host.replaceAll("'", "''")}' and ts > timestamp '${f.started_ts}' - interval '15 days'`;
+  return `select distinct began_ts as ts, concat(name, ' = ', value) as label ${rows} union all select distinct ended_ts as ts, concat(name, ' ', state) as label ${rows} and ended_ts is not null order by 1`;
+};
 
 // The rule's unit holds for all its series when it is one that can be printed; else each column's own.
 const unitName = unit => (['s', 'B', 'ratio', '/s', 'B/s', 'count'].includes(unit) ? unit : undefined);

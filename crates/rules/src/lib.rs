@@ -17,6 +17,8 @@ mod set;
 mod suggest;
 mod template;
 pub mod test_file;
+pub mod trial;
+mod tryable;
 mod tuning;
 mod verdict;
 
@@ -26,5 +28,6 @@ pub use error::RuleError;
 pub use finding::{Cause, OpenFinding, State, Transition};
 pub use rule::{Chart, Class, Mining, Rule, Setting, TIERS};
 pub use set::RuleSet;
+pub use tryable::{Count, GUARDS, TRYABLE, Tryable, latency_between, never};
 pub use tuning::{MYTHS, NEVER, tuning, tuning_tests};
 pub use verdict::verdict;

@@ -194,6 +194,6 @@ fn at(sql: &str, now: Micros) -> String {
 }
 
 /// A time of the type of the column `ts`.
-fn literal(time: Micros) -> String {
+pub(crate) fn literal(time: Micros) -> String {
     format!("arrow_cast('{time}', 'Timestamp(Microsecond, Some(\"+00:00\"))')")
 }

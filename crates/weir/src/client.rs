@@ -22,6 +22,11 @@ pub(crate) struct WeirArgs {
 }
 
 impl WeirArgs {
+    /// Whether one was named, here or in the environment.
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.is_some() || std::env::var_os("WEIR_URL").is_some()
+    }
+
     /// A client for it.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         Client::of(self.url.as_deref(), self.token_file.as_deref())

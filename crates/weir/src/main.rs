@@ -46,6 +46,7 @@ mod store_command;
 mod terminal;
 mod thresholds;
 mod time_zone;
+mod trial;
 mod tune;
 mod up;
 mod watch;
@@ -135,6 +136,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Restore(args) => backup_command::bring_back(&on(args.dir())?.values, &args)?,
         Command::Thresholds(args) => thresholds::command::run(&args)?,
         Command::Findings(args) => findings_command::run(&args)?,
+        Command::Tune(args) if args.trial.wish.is_some() => {
+            return trial::run(&args, &load()?.values);
+        }
         Command::Tune(args) => tune::run(&args)?,
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,

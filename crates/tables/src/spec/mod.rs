@@ -62,4 +62,5 @@ specs! {
     measure: Measure, MeasureRows;
     threshold_proposal: ThresholdProposal, ThresholdProposalRows;
     judgement: Judgement, JudgementRows;
+    setting_trial: SettingTrial, SettingTrialRows;
 }

@@ -485,6 +485,12 @@ keys! {
         /// The PROXY protocol header that is sent to backends: off, v1 or v2. With one, each request has a connection of its own.
         send_proxy_header: String = "off".into(), "";
     }
+    /// Settings that are tried (docs/tune.md).
+    tune: Tune {
+        /// Where `weir tune --try` writes down what it sets, before it sets it. Whatever watches this host puts back from there
+        /// what a trial that died had set. Default: `/var/lib/weir-tune` for root.
+        dir: PathBuf = super::place::tune_dir(), "";
+    }
     /// What weir says about itself.
     log: Log {
         /// error, warn, info, debug or trace; written to stderr.

@@ -28,6 +28,11 @@ pub(crate) fn agent_dir() -> PathBuf {
     data_dir().with_file_name("weir-agent")
 }
 
+/// `/var/lib/weir-tune` for root, else `weir-tune` beside the data directory of the user.
+pub(crate) fn tune_dir() -> PathBuf {
+    data_dir().with_file_name("weir-tune")
+}
+
 fn personal(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

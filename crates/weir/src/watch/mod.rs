@@ -107,7 +107,10 @@ impl Watch {
             let root = collect.root.clone();
             let prober = Prober::new(root.clone(), watch.context.host.clone());
             watch.spawn("weir-probe", move |context| probe_always(&context, prober))?;
-            watch.spawn("weir-sample", move |context| sample::run(&context, root, &ready))?;
+            let trials = crate::trial::Told::new(values.tune.dir.clone());
+            watch.spawn("weir-sample", move |context| {
+                sample::run(&context, root, trials, &ready);
+            })?;
         } else {
             watch.spawn("weir-sample", move |context| sample::report_only(&context, &ready))?;
         }

@@ -11,6 +11,7 @@ use weir_collect::host::{HostOptions, HostSampler, ListenerSummary};
 use weir_tables::{Batch, Log, LogRows, Micros, Rows};
 
 use super::Context;
+use crate::trial::Told;
 
 /// Programs whose appearance changes which logs there are.
 const WEB_SERVERS: [&str; 4] = ["nginx", "haproxy", "apache2", "httpd"];
@@ -19,7 +20,7 @@ const HEARTBEAT: &str = "weir:heartbeat";
 const SECOND: i64 = 1_000_000;
 
 /// Samples until the stop; says `ready` after the first sample.
-pub(super) fn run(context: &Context, root: PathBuf, ready: &Sender<()>) {
+pub(super) fn run(context: &Context, root: PathBuf, mut trials: Told, ready: &Sender<()>) {
     let options = HostOptions {
         root,
         host: context.host.clone(),
@@ -32,6 +33,7 @@ pub(super) fn run(context: &Context, root: PathBuf, ready: &Sender<()>) {
         let now = context.clock.now();
         let mut batches = sampler.sample(now);
         own.add(context, now, &mut batches);
+        batches.extend(trials.news(&context.host, now));
         context.destination.send_sample(batches);
         let listeners = sampler.listeners();
         if has_new_server(&listeners, &mut servers) {

@@ -36,6 +36,7 @@ mod scrape;
 mod store;
 mod thresholds;
 mod torture;
+mod trial;
 mod tune;
 mod up;
 mod wire;
