@@ -171,12 +171,6 @@ enum Name {
     /// Holds connections until standard input closes; used by `host`.
     #[command(hide = true)]
     Hold { connections: u32 },
-    /// The application of a scene; used by `lab`.
-    #[command(hide = true)]
-    LabApp(lab::AppArgs),
-    /// The visitors of a scene; used by `lab`.
-    #[command(hide = true)]
-    LabVisit(lab::VisitArgs),
 }
 
 /// Does what the command line says.
@@ -213,8 +207,6 @@ fn run(name: Name) -> anyhow::Result<()> {
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
         Name::Lab(args) => lab::run(&args),
-        Name::LabApp(args) => lab::serve(&args),
-        Name::LabVisit(args) => lab::visit(&args),
         Name::All => [
             "first-page",
             "host",

@@ -2,20 +2,17 @@
 //!
 //! Not for secrets. A generator crate would do as well, but its next version may draw other numbers for the same seed.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one addition and a mix per number.
+/// Whole numbers are the fault lab's.
 #[derive(Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(weir_drill::Random);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(weir_drill::Random::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.draw()
     }
 
     /// From 0 up to and without 1.

@@ -106,7 +106,7 @@ pub(crate) fn output(args: &[&str]) -> anyhow::Result<String> {
 }
 
 /// `WEIR_BIN`, else the weir built beside this program.
-fn program() -> anyhow::Result<PathBuf> {
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
     let beside = || Ok::<_, anyhow::Error>(std::env::current_exe()?.with_file_name("weir"));
     std::env::var_os("WEIR_BIN").map_or_else(beside, |path| Ok(Path::new(&path).to_owned()))
 }

@@ -10,6 +10,7 @@ use crate::backup_command::{BackupArgs, RestoreArgs};
 pub(crate) use crate::edge::args::{EdgeAction, EdgeArgs};
 
 use crate::capture::CaptureArgs;
+use crate::drill::args::DrillArgs;
 use crate::store_command::StoreArgs;
 use crate::wire::ModelArgs;
 use crate::wire_compat::CompatArgs;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Findings(FindingsArgs),
     Thresholds(ThresholdsArgs),
     Tune(TuneArgs),
+    Drill(DrillArgs),
     Store(StoreArgs),
     Backup(BackupArgs),
     Restore(RestoreArgs),

@@ -13,6 +13,7 @@ mod client;
 mod clock;
 mod config;
 mod doctor;
+mod drill;
 mod edge;
 mod explain;
 mod failure;
@@ -39,6 +40,7 @@ mod replay_command;
 mod rules_command;
 mod server;
 mod show;
+mod signals;
 mod slow_query;
 mod slow_tier;
 mod span;
@@ -140,6 +142,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             return trial::run(&args, &load()?.values);
         }
         Command::Tune(args) => tune::run(&args)?,
+        Command::Drill(args) => return drill::run(&args),
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => show::config(&load()?, args.format),

@@ -13,7 +13,6 @@ mod setting;
 mod told;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -215,7 +214,7 @@ impl Plan {
             .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
         let live = Live::new(&values.collect.root, values.collect.host.clone(), u32::MAX - 1);
         runtime.block_on(async {
-            let is_ended = ended_by_signal()?;
+            let is_ended = crate::signals::ended_by_signal()?;
             self.watched(book, Eyes::new(live, hub), &is_ended).await
         })
     }
@@ -349,20 +348,4 @@ fn text(trial: &Trial, paint: Paint) -> String {
          echo '{} = {}' >> /etc/sysctl.d/90-weir.conf\nto undo it:\n  sysctl -w {}='{}'",
         trial.value, trial.name, trial.value, trial.name, trial.value_before
     )
-}
-
-/// Becomes true at Ctrl-C, SIGTERM, and when the terminal goes away.
-fn ended_by_signal() -> Result<Arc<AtomicBool>, Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let is_ended = Arc::new(AtomicBool::new(false));
-    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
-        let mut signals = signal(kind)
-            .map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))?;
-        let is_ended = Arc::clone(&is_ended);
-        tokio::spawn(async move {
-            signals.recv().await;
-            is_ended.store(true, Ordering::Relaxed);
-        });
-    }
-    Ok(is_ended)
 }

@@ -8,6 +8,7 @@ mod beneath;
 mod databases;
 mod deleted;
 mod doctor;
+mod drill;
 mod edge;
 mod edge_beacons;
 mod edge_live;

@@ -1,19 +1,22 @@
 //! Faults on the way between visitor, proxy and application: one member, one side, one hop.
 
-use std::fs;
-
 use rustix::process::Signal;
 
-use super::faults::Fault;
-use super::scene::{APP, CLIENT, SERVER, Scene, run};
+use crate::fault::{Fault, of};
+use crate::scene::{APP, CLIENT, SERVER, Scene, run};
 
-pub(super) const FAULTS: &[Fault] = &[
+pub(crate) const FAULTS: &[Fault] = &[
     Fault {
         name: "proxy stopped",
         rules: &[&["tcp.listen_overflow"]],
+        parameters: &[
+            of("backlog", 8, 64, "accept queue of what is asked, connections"),
+            of("visitors", 150, 250, "visitors"),
+        ],
+        tools: &["nginx"],
         set: |scene| {
             scene.app(256, &[])?;
-            let backlog = scene.between(8, 64);
+            let backlog = scene.draw("backlog");
             // Its worker is what stops: the listening queue is the proxy's own.
             scene.nginx_with(4096, "", &format!(
                 "listen {SERVER}:8080 backlog={backlog}; location / {{ proxy_pass http://{APP}; }}"
@@ -21,45 +24,51 @@ pub(super) const FAULTS: &[Fault] = &[
             scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
         },
         inject: |scene| {
-            let visitors = scene.between(150, 250);
+            let visitors = scene.draw("visitors");
             scene.signal_children("nginx", Signal::STOP)?;
             scene.visitors_at(
                 &format!("{SERVER}:8080"),
                 visitors,
                 &["--patience-millis", "3000"],
             )?;
-            Ok((format!("{visitors} visitors"), None))
+            Ok(None)
         },
     },
     Fault {
         name: "retries of a slow application",
         rules: &[&["proxy.retry_amplification", "app.slow"]],
+        parameters: &[of("millis", 400, 900, "milliseconds")],
+        tools: &["nginx"],
         set: |scene| {
             members(scene, 3, "proxy_read_timeout 300ms; proxy_next_upstream error timeout;")?;
             scene.visitors(12, &[])
         },
         inject: |scene| {
-            let millis = scene.between(400, 900);
-            fs::write(scene.delay(), millis.to_string())?;
-            Ok((format!("{millis} ms"), None))
+            let millis = scene.draw("millis");
+            scene.put("delay", &millis.to_string())?;
+            Ok(None)
         },
     },
     Fault {
         name: "one of four fails",
         rules: &[&["proxy.masked_errors", "app.error_outlier"]],
+        parameters: &[of("percent", 20, 80, "per cent")],
+        tools: &["nginx"],
         set: |scene| {
             members(scene, 4, "proxy_next_upstream error timeout http_500;")?;
             scene.visitors(24, &["--pause-millis", "25"])
         },
         inject: |scene| {
-            let percent = scene.between(20, 80);
-            fs::write(scene.path("failing2"), percent.to_string())?;
-            Ok((format!("{percent} % of its requests"), None))
+            let percent = scene.draw("percent");
+            scene.put("failing2", &percent.to_string())?;
+            Ok(None)
         },
     },
     Fault {
         name: "visitors read slowly",
         rules: &[&["client.slow_reader"]],
+        parameters: &[of("visitors", 20, 40, "visitors"), of("millis", 60, 140, "milliseconds")],
+        tools: &["nginx"],
         set: |scene| {
             scene.app(256, &["--bytes", "400000"])?;
             let buffers = "proxy_buffers 64 16k; proxy_buffer_size 16k;";
@@ -70,36 +79,38 @@ pub(super) const FAULTS: &[Fault] = &[
             scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
         },
         inject: |scene| {
-            let (visitors, millis) = (scene.between(20, 40), scene.between(60, 140));
+            let (visitors, millis) = (scene.draw("visitors"), scene.draw("millis"));
             let slow = millis.to_string();
             let manner = ["--slow-millis", &slow, "--patience-millis", "20000"];
             scene.visitors_at(&format!("{SERVER}:8080"), visitors, &manner)?;
-            Ok((format!("{visitors} visitors, 16 KiB in {millis} ms"), None))
+            Ok(None)
         },
     },
     Fault {
         name: "application's host gone",
         rules: &[&["wire.host_unreachable"]],
+        parameters: &[of("visitors", 6, 20, "visitors")],
+        tools: &["nginx"],
         set: |scene| {
             let netns = scene.client.clone();
             let address = format!("{CLIENT}:9001");
             scene.app_at(&netns, &address, 256, &[])?;
             let proxied = format!("proxy_pass http://{address}; proxy_connect_timeout 5s;");
             scene.nginx(&format!("location / {{ {proxied} }}"))?;
-            let visitors = scene.between(6, 20);
+            let visitors = scene.draw("visitors");
             scene.inner_visitors(visitors)
         },
         inject: |scene| {
             let address = format!("{CLIENT}/24");
             run("ip", &["-n", &scene.client, "address", "del", &address, "dev", "veth"])?;
             run("ip", &["-n", &scene.server, "neigh", "flush", "dev", "veth"])?;
-            Ok((String::new(), None))
+            Ok(None)
         },
     },
 ];
 
 /// So many applications at 127.0.0.1, .2 … behind nginx, each with a file that says how often it fails.
-fn members(scene: &mut Scene, count: u64, settings: &str) -> anyhow::Result<()> {
+fn members(scene: &mut Scene, count: u64, settings: &str) -> crate::error::Result<()> {
     let netns = scene.server.clone();
     let mut servers = String::new();
     for number in 1..=count {

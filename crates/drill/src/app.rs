@@ -1,4 +1,4 @@
-//! The two programs of a scene: an application behind the proxy, and visitors. Run as hidden commands of this program, in
+//! The two programs of a scene: an application behind the proxy, and visitors. Run as hidden commands of weir, in
 //! a namespace, so that they are processes of their own that can be stopped and killed.
 
 use std::io::{Read, Write};
@@ -7,38 +7,35 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::data::pause;
+use crate::error::Result;
+use crate::pause;
 
 /// An application that answers every request after a while.
-#[derive(Args)]
-pub(crate) struct AppArgs {
-    #[arg(long)]
-    address: SocketAddr,
-    #[arg(long)]
-    backlog: i32,
+pub struct App {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Length of its accept queue.
+    pub backlog: i32,
     /// A file with the milliseconds before an answer; read at each request.
-    #[arg(long)]
-    delay: PathBuf,
+    pub delay: PathBuf,
     /// Bytes of an answer.
-    #[arg(long, default_value_t = 1000)]
-    bytes: usize,
+    pub bytes: usize,
     /// Uses a processor for that long instead of waiting.
-    #[arg(long)]
-    spin: bool,
+    pub spin: bool,
     /// A file with the per cent of requests that are answered with 500; read at each request.
-    #[arg(long)]
-    failing: Option<PathBuf>,
+    pub failing: Option<PathBuf>,
     /// Descriptors that it may have.
-    #[arg(long)]
-    files: Option<u64>,
+    pub files: Option<u64>,
 }
 
 /// Serves until it is killed, a thread a connection.
-pub(crate) fn serve(args: &AppArgs) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When it cannot listen, or has no room for another thread.
+pub fn serve(args: &App) -> Result<()> {
     if let Some(files) = args.files {
         setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) })?;
     }
@@ -68,7 +65,7 @@ struct Manner {
 }
 
 impl Manner {
-    fn of(args: &AppArgs) -> Self {
+    fn of(args: &App) -> Self {
         Self { delay: args.delay.clone(), spin: args.spin, failing: args.failing.clone() }
     }
 
@@ -114,28 +111,26 @@ fn answer(mut stream: TcpStream, manner: &Manner, body: &[u8]) {
 }
 
 /// Visitors who ask again and again.
-#[derive(Args)]
-pub(crate) struct VisitArgs {
-    #[arg(long)]
-    address: SocketAddr,
-    #[arg(long)]
-    visitors: u64,
+pub struct Visit {
+    /// Whom they ask.
+    pub address: SocketAddr,
+    /// How many.
+    pub visitors: u64,
     /// Milliseconds between two requests of one visitor.
-    #[arg(long, default_value_t = 50)]
-    pause_millis: u64,
+    pub pause_millis: u64,
     /// Connect and say nothing.
-    #[arg(long)]
-    hold: bool,
+    pub hold: bool,
     /// Take 16 KiB, then rest for so many milliseconds.
-    #[arg(long)]
-    slow_millis: Option<u64>,
+    pub slow_millis: Option<u64>,
     /// Leave after so many milliseconds, answered or not.
-    #[arg(long, default_value_t = 5000)]
-    patience_millis: u64,
+    pub patience_millis: u64,
 }
 
 /// Visits until it is killed.
-pub(crate) fn visit(args: &VisitArgs) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When it has no room for another thread.
+pub fn visit(args: &Visit) -> Result<()> {
     let patience = Duration::from_millis(args.patience_millis);
     let (address, is_holding) = (args.address, args.hold);
     let slow = args.slow_millis.map(Duration::from_millis);

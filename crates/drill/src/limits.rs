@@ -1,54 +1,63 @@
 //! Faults in which a limit is too low for what is asked: of the kernel, a control group, nginx, Redis.
 
-use std::fs;
+use crate::fault::{Fault, of};
+use crate::scene::{APP, run};
 
-use super::faults::Fault;
-use super::scene::{APP, run};
-
-pub(super) const FAULTS: &[Fault] = &[
+pub(crate) const FAULTS: &[Fault] = &[
     Fault {
         name: "local ports used up",
         rules: &[&["tcp.ephemeral_exhausted"]],
+        parameters: &[of("ports", 60, 150, "ports")],
+        tools: &["nginx"],
         set: |scene| scene.usual(1024, 5),
         inject: |scene| {
-            let ports = scene.between(60, 150);
+            let ports = scene.draw("ports");
             let range = format!("40000 {}", 40_000 + ports - 1);
             scene.sysctl("net.ipv4.ip_local_port_range", &range)?;
             scene.knocks(ports + 20, &["--hold"])?;
-            Ok((format!("{ports} ports"), None))
+            Ok(None)
         },
     },
     Fault {
         name: "TIME_WAIT buckets full",
         rules: &[&["tcp.tw_overflow"]],
+        parameters: &[of("buckets", 8, 64, "buckets")],
+        tools: &["nginx"],
         set: |scene| scene.usual(256, 20),
         inject: |scene| {
-            let buckets = scene.between(8, 64);
+            let buckets = scene.draw("buckets");
             scene.sysctl("net.ipv4.tcp_max_tw_buckets", &buckets.to_string())?;
-            Ok((format!("{buckets} buckets"), None))
+            Ok(None)
         },
     },
     Fault {
         name: "worker connections used up",
         rules: &[&["proxy.worker_connections"]],
+        parameters: &[
+            of("connections", 24, 64, "connections of the worker"),
+            of("visitors", 90, 160, "visitors"),
+        ],
+        tools: &["nginx"],
         set: |scene| {
-            let connections = scene.between(24, 64);
+            let connections = scene.draw("connections");
             // Idle connections would be closed to make room: these are busy.
-            fs::write(scene.delay(), "200")?;
+            scene.put("delay", "200")?;
             scene.app(256, &[])?;
             let proxied = format!("location / {{ proxy_pass http://{APP}; }}");
             scene.nginx_with(connections, "", &proxied)?;
             scene.visitors(4, &[])
         },
         inject: |scene| {
-            let visitors = scene.between(90, 160);
+            let visitors = scene.draw("visitors");
             scene.visitors(visitors, &[])?;
-            Ok((format!("{visitors} visitors"), None))
+            Ok(None)
         },
     },
     Fault {
         name: "processor quota",
         rules: &[&["cpu.cgroup_throttled"]],
+        parameters: &[of("percent", 4, 9, "per cent")],
+        tools: &["nginx"],
         set: |scene| {
             scene.app(256, &["--spin"])?;
             // As container engines do: the same path for every controller.
@@ -59,20 +68,22 @@ pub(super) const FAULTS: &[Fault] = &[
             scene.visitors(6, &["--pause-millis", "60"])
         },
         inject: |scene| {
-            let percent = scene.between(4, 9);
+            let percent = scene.draw("percent");
             let quota = percent * 1000;
             let old = [("cpu.cfs_quota_us", quota.to_string())];
             let new = [("cpu.max", format!("{quota} 100000"))];
             scene.limit("cpu", &old, &new)?;
-            Ok((format!("{percent} % of a processor"), None))
+            Ok(None)
         },
     },
     Fault {
         name: "out of memory in a control group",
         rules: &[&["mem.oom_kill"]],
+        parameters: &[of("mebibytes", 24, 96, "MiB")],
+        tools: &["nginx", "bash"],
         set: |scene| scene.usual(256, 4),
         inject: |scene| {
-            let mebibytes = scene.between(24, 96);
+            let mebibytes = scene.draw("mebibytes");
             let bytes = (mebibytes << 20).to_string();
             let old = [("memory.limit_in_bytes", bytes.clone())];
             let new = [("memory.max", bytes)];
@@ -81,14 +92,16 @@ pub(super) const FAULTS: &[Fault] = &[
             scene.start("hog", &netns, "bash", &["-c", "sleep 1; exec tail /dev/zero"])?;
             scene.group("hog", "memory")?;
             scene.limit("memory", &old, &new)?;
-            Ok((format!("{mebibytes} MiB"), None))
+            Ok(None)
         },
     },
     Fault {
         name: "Redis throws keys out",
         rules: &[&["redis.evictions"]],
+        parameters: &[of("mebibytes", 2, 6, "MiB"), of("bytes", 200, 2000, "bytes of a value")],
+        tools: &["redis-server", "redis-cli"],
         set: |scene| {
-            let mebibytes = scene.between(2, 6);
+            let mebibytes = scene.draw("mebibytes");
             let (memory, socket, dir) =
                 (format!("{mebibytes}mb"), scene.path("redis"), scene.path(""));
             let netns = scene.server.clone();
@@ -101,12 +114,12 @@ pub(super) const FAULTS: &[Fault] = &[
             Ok(())
         },
         inject: |scene| {
-            let bytes = scene.between(200, 2000);
+            let bytes = scene.draw("bytes");
             let script = format!(
                 "for i = 1, 40000 do redis.call('setex', KEYS[1] .. i, 1000, string.rep('x', {bytes})) end"
             );
             run("redis-cli", &["-s", &scene.path("redis"), "eval", &script, "1", "k"])?;
-            Ok((format!("values of {bytes} bytes"), None))
+            Ok(None)
         },
     },
 ];

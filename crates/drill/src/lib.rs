@@ -1,0 +1,31 @@
+//! Faults made for real in namespaces of their own, and what is right to say of each.
+//!
+//! A [`Fault`] builds a [`Scene`] while nothing is wrong, then makes one thing wrong, with parameters drawn from a seed or given by
+//! a person. [`judge`] looks at the findings of a weir from then on. Whatever happens, what a scene made is taken away again: when it is
+//! dropped, and after `kill -9` by [`clean`]. Nothing outside of what it made itself is touched.
+
+mod app;
+mod error;
+mod fault;
+mod faults;
+mod hops;
+mod judge;
+mod limits;
+mod pairs;
+mod place;
+mod random;
+mod scene;
+
+pub use app::{App, Visit, serve, visit};
+pub use error::DrillError;
+pub use fault::{Fault, Held, Parameter, all, named};
+pub use judge::{Outcome, Pace, judge};
+pub use place::{PLACES, clean};
+pub use random::Random;
+pub use scene::Scene;
+
+/// Waits for the clock: what paces traffic, or looks again and again, has nothing else to wait for.
+#[expect(clippy::disallowed_methods, reason = "pacing is about the clock itself")]
+pub(crate) fn pause(span: std::time::Duration) {
+    std::thread::sleep(span);
+}

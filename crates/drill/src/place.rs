@@ -1,0 +1,228 @@
+//! Where a scene lives, and how it is taken away: everything that it made is found by its name, so nothing needs to be remembered.
+//!
+//! ```text
+//!   /var/lib/weir-drill/NAME/         its files; made before anything else, removed last
+//!   /var/lib/weir-drill/NAME/lock     locked as long as its program lives
+//!   /run/netns/NAMEs, NAMEc           its namespaces: every process in them is the scene's
+//!   /sys/fs/cgroup/…/NAMEs            its control groups
+//! ```
+//! Only root can write there, so no other user can plant names.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::{DrillError, Result};
+use crate::pause;
+use crate::scene::run;
+
+/// Where scenes live.
+pub const PLACES: &str = "/var/lib/weir-drill";
+/// What their names begin with.
+const PREFIX: &str = "weir-drill-";
+/// Looks until all processes of a namespace are gone, 50 ms apart.
+const LOOKS: u32 = 100;
+
+/// Scenes made so far, so that each has names of its own.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The directory of a scene, locked.
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) dir: PathBuf,
+    _lock: File,
+}
+
+impl Place {
+    /// A new one. Needs root.
+    pub(crate) fn make() -> Result<Self> {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}", std::process::id());
+        let dir = Path::new(PLACES).join(&name);
+        // nginx's worker is another user and passes through.
+        let open = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        let made = fs::create_dir_all(PLACES)
+            .and_then(|()| fs::set_permissions(PLACES, open()))
+            .and_then(|()| fs::create_dir(&dir))
+            .and_then(|()| fs::set_permissions(&dir, open()));
+        made.map_err(DrillError::of(format!("cannot make `{}`", dir.display())))?;
+        let lock =
+            lock(&dir)?.ok_or_else(|| DrillError::new("cannot lock a directory of its own"))?;
+        Ok(Self { name, dir, _lock: lock })
+    }
+
+    /// Notes a process that runs outside of its namespaces, so that it ends too.
+    pub(crate) fn note_process(&self, id: u32) -> Result<()> {
+        let began = began(id).unwrap_or_default();
+        let path = self.dir.join("process");
+        fs::write(&path, format!("{id} {began}"))
+            .map_err(DrillError::of(format!("cannot write `{}`", path.display())))
+    }
+}
+
+/// The lock of a scene's directory; none while its program lives.
+fn lock(dir: &Path) -> Result<Option<File>> {
+    let path = dir.join("lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(DrillError::of(format!("cannot open `{}`", path.display())))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Takes away what scenes left whose program was killed: their names. Scenes whose program lives stay.
+///
+/// # Errors
+/// When something that a scene made cannot be taken away; its directory stays, so that the next call tries again.
+pub fn clean() -> Result<Vec<String>> {
+    let mut cleaned = Vec::new();
+    for entry in fs::read_dir(PLACES).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_dir && name.starts_with(PREFIX) && lock(&entry.path())?.is_some() {
+            remove(&name, &entry.path())?;
+            cleaned.push(name);
+        }
+    }
+    Ok(cleaned)
+}
+
+/// Takes everything away that belongs to a scene.
+pub(crate) fn remove(name: &str, dir: &Path) -> Result<()> {
+    end_noted(dir);
+    let sides = ["s", "c"].map(|side| format!("{name}{side}"));
+    for side in &sides {
+        end_inside(side)?;
+    }
+    for point in mounts_below(dir) {
+        run("umount", &["-l", &point])?;
+    }
+    for side in sides.iter().filter(|side| netns(side).exists()) {
+        run("ip", &["netns", "delete", side])?;
+    }
+    remove_groups(&sides[0])?;
+    if !mounts_below(dir).is_empty() {
+        return Err(DrillError::new(format!(
+            "cannot remove `{}`: it is still mounted",
+            dir.display()
+        )));
+    }
+    fs::remove_dir_all(dir).map_err(DrillError::of(format!("cannot remove `{}`", dir.display())))
+}
+
+fn netns(name: &str) -> PathBuf {
+    Path::new("/run/netns").join(name)
+}
+
+/// When a process began, in ticks since boot: with its number it is never another's.
+fn began(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The second field is a name in parentheses that may have spaces in it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn signal(id: u32, signal: Signal) {
+    if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _gone = kill_process(id, signal);
+    }
+}
+
+fn end_noted(dir: &Path) {
+    let text = fs::read_to_string(dir.join("process")).unwrap_or_default();
+    let Some((id, ticks)) = text.split_once(' ') else { return };
+    if let (Ok(id), Ok(ticks)) = (id.parse(), ticks.parse::<u64>())
+        && began(id) == Some(ticks)
+    {
+        signal(id, Signal::KILL);
+    }
+}
+
+/// Kills every process of a namespace, stopped ones too.
+fn end_inside(name: &str) -> Result<()> {
+    let Ok(meta) = fs::metadata(netns(name)) else { return Ok(()) };
+    let id = (meta.dev(), meta.ino());
+    for _ in 0..LOOKS {
+        let inside = processes_in(id);
+        if inside.is_empty() {
+            return Ok(());
+        }
+        for process in inside {
+            signal(process, Signal::KILL);
+        }
+        pause(Duration::from_millis(50));
+    }
+    Err(DrillError::new(format!("cannot end the processes of the namespace `{name}`")).hint(
+        format!("ip netns pids {name}; one that waits for a disk ends when the disk answers"),
+    ))
+}
+
+/// Processes whose network namespace it is; those that ended already and wait to be reaped have none.
+fn processes_in(namespace: (u64, u64)) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let meta = fs::metadata(format!("/proc/{id}/ns/net"));
+        *id != std::process::id() && meta.is_ok_and(|meta| (meta.dev(), meta.ino()) == namespace)
+    })
+    .collect()
+}
+
+/// Mount points below a directory, the innermost first. Source: proc_pid_mountinfo(5).
+fn mounts_below(dir: &Path) -> Vec<String> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = text.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned);
+    let mut below: Vec<String> = points.filter(|point| Path::new(point).starts_with(dir)).collect();
+    below.reverse();
+    below
+}
+
+/// Removes the control groups of that name, of both versions.
+fn remove_groups(name: &str) -> Result<()> {
+    let root = Path::new("/sys/fs/cgroup");
+    let controllers = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    for group in controllers.chain([root.to_owned()]).map(|base| base.join(name)) {
+        if group.is_dir() {
+            // Its processes are gone; the kernel may need a moment to see that.
+            let removed = (0..LOOKS).any(|_| {
+                let removed = fs::remove_dir(&group).is_ok() || !group.exists();
+                if !removed {
+                    pause(Duration::from_millis(50));
+                }
+                removed
+            });
+            if !removed {
+                return Err(DrillError::new(format!("cannot remove `{}`", group.display())));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_begin() {
+        let own = began(std::process::id()).expect("it runs");
+        assert!(own > 0);
+        assert_eq!(began(std::process::id()), Some(own));
+        assert_eq!(began(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_lock_is_held_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let held = lock(dir.path()).expect("it can be made");
+        assert!(held.is_some());
+        assert!(lock(dir.path()).expect("it is there").is_none());
+        drop(held);
+        assert!(lock(dir.path()).expect("it is there").is_some());
+    }
+}

@@ -1,0 +1,110 @@
+//! Flags of `weir drill`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::ReplayFormat;
+use crate::client::WeirArgs;
+
+/// Make faults for real, in namespaces of their own, and see whether they are found and named right.
+///
+/// For people who practise, and who want to prove that their alarms ring. A fault gets a small web fleet of its own (visitors,
+/// nginx, an application, a file system) in network namespaces named weir-drill-…; nothing outside of them is touched, and all
+/// of it is taken away at the end, after kill -9 by `weir drill clean` or the next run. Needs root.
+///
+/// Exit code of run: 0 found and named right, 1 not found in time, 2 found, but something else was named or paged too, 64 and above when the
+/// drill itself failed.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir drill list                                faults, with their parameters
+  weir drill run application slow                beside a weir of its own
+  weir drill run disk-full --param mebibytes=32 --seed 7
+  weir drill run application slow --url http://127.0.0.1:4770     the weir that watches this host must find it
+  weir drill clean                               take away what a killed drill left")]
+pub(crate) struct DrillArgs {
+    #[command(subcommand)]
+    pub(crate) action: DrillAction,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DrillAction {
+    /// List the faults, what each must be called, and their parameters.
+    List {
+        /// text for a person, json for a program.
+        #[arg(long, value_enum, default_value_t = ReplayFormat::Text)]
+        format: ReplayFormat,
+    },
+    Run(RunArgs),
+    /// Take away what drills left whose program was killed.
+    Clean,
+    #[command(hide = true)]
+    App(AppArgs),
+    #[command(hide = true)]
+    Visit(VisitArgs),
+}
+
+/// Make a fault, and report what became of it.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// The fault's name, as `weir drill list` shows it; words may be joined by `-`.
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) name: Vec<String>,
+    /// A parameter, instead of one drawn from the seed; may be given more than once.
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = parameter)]
+    pub(crate) param: Vec<(String, u64)>,
+    /// Where the random parameters begin; the same seed makes the same fault.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The weir that watches this host must find it, instead of one that is started for the drill: its alarms ring.
+    #[command(flatten)]
+    pub(crate) weir: WeirArgs,
+    /// text for a person, json for a program.
+    #[arg(long, value_enum, default_value_t = ReplayFormat::Text)]
+    pub(crate) format: ReplayFormat,
+}
+
+fn parameter(text: &str) -> Result<(String, u64), String> {
+    let parsed = text
+        .split_once('=')
+        .and_then(|(name, number)| Some((name.trim().to_owned(), number.trim().parse().ok()?)));
+    parsed.ok_or_else(|| "write it as NAME=NUMBER, such as visitors=20".to_owned())
+}
+
+/// The application of a scene.
+#[derive(Args, Debug)]
+pub(crate) struct AppArgs {
+    #[arg(long)]
+    pub(crate) address: SocketAddr,
+    #[arg(long)]
+    pub(crate) backlog: i32,
+    #[arg(long)]
+    pub(crate) delay: PathBuf,
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) bytes: usize,
+    #[arg(long)]
+    pub(crate) spin: bool,
+    #[arg(long)]
+    pub(crate) failing: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) files: Option<u64>,
+}
+
+/// The visitors of a scene.
+#[derive(Args, Debug)]
+pub(crate) struct VisitArgs {
+    #[arg(long)]
+    pub(crate) address: SocketAddr,
+    #[arg(long)]
+    pub(crate) visitors: u64,
+    #[arg(long, default_value_t = 50)]
+    pub(crate) pause_millis: u64,
+    #[arg(long)]
+    pub(crate) hold: bool,
+    #[arg(long)]
+    pub(crate) slow_millis: Option<u64>,
+    #[arg(long, default_value_t = 5000)]
+    pub(crate) patience_millis: u64,
+}

@@ -1,0 +1,143 @@
+//! `weir drill`: a fault is made, found and named right, and nothing of it stays; not after `kill -9` either.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::faults::ONE_AT_A_TIME;
+use super::harness::{WEIR, can_run, is_root, text, wait_for, weir};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn can_drill(test: &str) -> bool {
+    let has = |tool: &str| {
+        ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|dir| Path::new(dir).join(tool).exists())
+    };
+    can_run(test, "root, iproute2 and nginx", is_root() && has("ip") && has("nginx"))
+}
+
+/// `weir drill run NAME`, with a weir of its own.
+fn drill(more: &[&str]) -> Command {
+    let mut command = Command::new(WEIR);
+    command.args(["drill", "run"]).args(more).env_remove("WEIR_URL");
+    command.env("XDG_CONFIG_HOME", "/nonexistent").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What is left of the drill whose program had this number.
+fn left(id: u32) -> Vec<String> {
+    let name = format!("weir-drill-{id}-");
+    let dirs = [
+        "/run/netns",
+        "/var/lib/weir-drill",
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/cpu",
+        "/sys/fs/cgroup/memory",
+    ];
+    let entries =
+        dirs.iter().flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
+    let mut left: Vec<String> = entries
+        .map(|entry| entry.path().display().to_string())
+        .filter(|path| path.contains(&name))
+        .collect();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("the kernel has it");
+    left.extend(mounts.lines().filter(|line| line.contains(&name)).map(str::to_owned));
+    left
+}
+
+#[test]
+fn a_fault_is_found_and_named_right_and_nothing_of_it_stays() {
+    let _turn = ONE_AT_A_TIME.lock();
+    if !can_drill("drill") {
+        return;
+    }
+    let args =
+        ["application", "killed", "--seed", "3", "--param", "visitors=12", "--format", "json"];
+    let child = drill(&args).spawn().expect("weir can be started");
+    let id = child.id();
+    let output = child.wait_with_output().expect("it ends");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    assert_eq!(report["parameters"]["visitors"], 12, "{report}");
+    assert!(report["detected_seconds"].as_f64().is_some_and(|seconds| seconds < 40.0), "{report}");
+    let code = if report["is_named_right"] == true { 0 } else { 2 };
+    assert_eq!(output.status.code(), Some(code), "{report}");
+    assert_eq!(left(id), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_killed_or_interrupted_drill_made_is_taken_away() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let has_mkfs =
+        Path::new("/usr/sbin/mkfs.ext4").exists() || Path::new("/sbin/mkfs.ext4").exists();
+    if !can_drill("drill clean") || !can_run("drill clean", "e2fsprogs", has_mkfs) {
+        return;
+    }
+    let begin = || {
+        let child =
+            drill(&["pair-application-slow-disk-full"]).spawn().expect("weir can be started");
+        let log = format!("/var/lib/weir-drill/weir-drill-{}-0/access.log", child.id());
+        let is_busy = || std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0);
+        wait_for("visitors are served", PATIENCE, || is_busy().then_some(()));
+        let own = format!("/var/lib/weir-drill/weir-drill-{}-0/process", child.id());
+        wait_for("its weir is started", PATIENCE, || Path::new(&own).exists().then_some(()));
+        child
+    };
+    let mut killed = begin();
+    let id = killed.id();
+    killed.kill().and_then(|()| killed.wait()).expect("it ran");
+    assert!(left(id).len() >= 4, "{:?}", left(id));
+    let noted = std::fs::read_to_string(format!("/var/lib/weir-drill/weir-drill-{id}-0/process"));
+    let own_weir = noted.expect("it is there").split(' ').next().expect("a number").to_owned();
+    let output = weir(&["drill", "clean"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(&format!("took away weir-drill-{id}-0")));
+    assert_eq!(left(id), Vec::<String>::new());
+    wait_for("its weir is gone", PATIENCE, || {
+        let stat = std::fs::read_to_string(format!("/proc/{own_weir}/stat")).unwrap_or_default();
+        (!stat.contains("(weir)") || stat.contains(") Z ")).then_some(())
+    });
+
+    let interrupted = begin();
+    let id = interrupted.id();
+    kill_process(Pid::from_child(&interrupted), Signal::INT).expect("it runs");
+    let output = interrupted.wait_with_output().expect("it ends");
+    assert!(text(&output.stderr).contains("ended by a signal"), "{}", text(&output.stderr));
+    assert_eq!(left(id), Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_before_anything_is_made() {
+    let refused = |more: &[&str], why: &str, code: i32| {
+        let output = drill(more).output().expect("weir can be started");
+        assert!(text(&output.stderr).contains(why), "{more:?}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{more:?}");
+    };
+    refused(&["no", "such"], "there is no such fault\nhint: `weir drill list`", 64);
+    refused(
+        &["application-slow", "--param", "speed=3"],
+        "it has no parameter `speed`\nhint: millis",
+        70,
+    );
+    refused(&["application-slow", "--param", "millis=3"], "it is from 600 to 1800", 70);
+    let output = weir(&["drill", "list"]);
+    assert!(
+        text(&output.stdout).contains("application slow: app.slow"),
+        "{}",
+        text(&output.stdout)
+    );
+    if is_root() {
+        let mut other = Command::new("unshare");
+        other.args(["--user", WEIR, "drill", "run", "application-slow"]).env_remove("WEIR_URL");
+        let output = other.output().expect("util-linux is there");
+        assert!(
+            text(&output.stderr).contains("network namespaces need root"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
