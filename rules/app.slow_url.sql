@@ -9,12 +9,12 @@ clear = "15s"
 key = ["server_port", "url_template"]
 explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled"]
 needs = ["wire_request", "wire_slice", "request"]
-when = "select 1 from wire_request where think_seconds >= 0.2 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+when = "select 1 from wire_request where think_seconds >= $threshold and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{url_template} on port {server_port} of {host}"
 summary = "{url_template} on port {server_port} of {host} takes {think_p95:duration} from the last byte of the request to the first of the answer (p95 of {requests} requests in 30 s){others_text}; {way_text}"
 why = "By the clock of the wire the whole request had arrived and nothing came back: neither the network nor the client is in this time, and what another server behind this port needed is taken off. The program on this port is slow for this URL."
 look_at = "`select r.url_path, w.think_seconds, w.request_first_ts from wire_request w join request r on r.source = w.source and r.source_offset = w.source_offset where w.url_template = '{url_template}' order by 2 desc limit 20`: one argument or all? Then a profile of this route, and what it asks (database, cache, other services)."
-silent_when = "Fewer than 10 requests in 30 s, p95 below 200 ms, or below three times what the port's other URLs take (when there are none: below a second). When packets of that time are missing at the tap nothing is said. Long polls and reports are slow by nature: copy the rule with a condition on url_template. app.slow judges proxies' logs and all URLs together."
+silent_when = "Fewer than 10 requests in 30 s, p95 below the threshold (200 ms is a default: `weir thresholds app.slow_url` says what it should be here), or below three times what the port's other URLs take (when there are none: below a second). When packets of that time are missing at the tap nothing is said. Long polls and reports are slow by nature: copy the rule with a condition on url_template. app.slow judges proxies' logs and all URLs together."
 fix = "Look into the code behind {url_template}, not into the proxy or the network: find what it waits for, add an index or a cache, or take it out of the request. As a brake, limit how many of them run at once (nginx `limit_conn`), so that fast URLs do not wait behind it. Check: think_p95 of this finding falls."
 source = "fault lab 3_slow_app (only /app/search: 1,348 ms of think time, the rest as before)"
 [chart]
@@ -24,6 +24,20 @@ sql = """
 select date_bin(interval '5 seconds', ts) as ts, approx_percentile_cont(think_seconds, 0.95) as p95 from wire_request
 where host = {host} and url_template = {url_template} and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
+[threshold]
+value = 0.2
+unit = "s"
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
+from (
+  select date_bin(interval '30 seconds', ts) as slice, host, url_template as subject, approx_percentile_cont(think_seconds, 0.95) as value
+  from wire_request
+  where ts >= $from and ts < $to and think_seconds is not null and url_template is not null
+  group by 1, 2, 3
+  having count(*) >= 10
+) slices
+group by 1, 2, 3"""
 ---*/
 with rows_ as (
   select w.host, w.source, w.source_offset, w.tier, w.url_template, w.think_seconds, w.transfer_seconds, w.parent_source_offset, r.server_port
@@ -67,5 +81,5 @@ select r.host, r.server_port, r.url_template, r.requests, r.think_p95, r.think_p
   case when r.with_child * 2 > r.requests then 'what it asked another server is taken off: the program on this port keeps the request itself'
        else concat('sending the answer takes ', cast(cast(round(1000.0 * r.transfer_p95) as bigint) as varchar), ' ms') end as way_text
 from ranked r left join lossy l on l.host = r.host and l.server_port = r.server_port
-where l.host is null and r.requests >= 10 and r.think_p95 >= 0.2
+where l.host is null and r.requests >= 10 and r.think_p95 >= $threshold
   and ((r.url_count > 1 and r.think_p95 >= 3 * r.fastest_p95) or r.think_p95 >= 1.0)

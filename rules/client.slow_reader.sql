@@ -10,11 +10,11 @@ key = ["server", "server_port"]
 explained_by = ["wire.bandwidth_cap"]
 needs = ["request"]
 when = [
-  "select 1 from request where duration_seconds - coalesce(upstream_response_seconds, 0.0) >= 1.0 and ts > $now - interval '30 seconds' and ts <= $now limit 1",
+  "select 1 from request where duration_seconds - coalesce(upstream_response_seconds, 0.0) >= $threshold and ts > $now - interval '30 seconds' and ts <= $now limit 1",
   """
 select 1 from request
 where ts > $now - interval '30 seconds' and ts <= $now and tier = 'proxy'
-  and duration_seconds >= 1.0 and duration_seconds - coalesce(upstream_response_seconds, 0.0) >= 1.0
+  and duration_seconds >= $threshold and duration_seconds - coalesce(upstream_response_seconds, 0.0) >= $threshold
   and (upstream_response_seconds is not null or response_bytes >= 65536)
 group by host, server_address, server_port
 having count(*) >= 5
@@ -24,7 +24,7 @@ subject = "clients of {server}{port_text}"
 summary = "clients of {server}{port_text} take {client_p95:duration} (p95 of {requests} slow and fast requests in 30 s) after the answer was ready; {slow_requests} of them spend {client_share:%} of their time so, the application needs {app_p95:duration}"
 why = "By the proxy's clock the application's answer is complete and the proxy waits for the client to take it (or, with uploads, for the client to send). The servers have nothing to do with it; without this subtraction the same requests look like a slow site."
 look_at = "Who they are: `select client_address, user_agent_original, count(*), avg(response_bytes) from request … group by 1, 2`. One network (a carrier), one kind of client, or large downloads? Loss or round-trip time towards them: RetransSegs in tcp_stat."
-silent_when = "Fewer than 20 requests in 30 s, fewer than 5 slow ones, p95 of the client's share below 1 s, or less than 80 % of the slow requests' time is the client's. HAProxy's log has one time for the application's body and the client together, so its rows do not count; nor do small answers that come from no upstream. Large downloads are slow readers by nature: it is only a note."
+silent_when = "Fewer than 20 requests in 30 s, fewer than 5 slow ones, p95 of the client's share below the threshold (1 s is a default: `weir thresholds client.slow_reader` says what it should be here), or less than 80 % of the slow requests' time is the client's. HAProxy's log has one time for the application's body and the client together, so its rows do not count; nor do small answers that come from no upstream. Large downloads are slow readers by nature: it is only a note."
 fix = "Nothing at the servers is slow: leave workers and time-outs of the application alone. Let the proxy hold the answer so that no application worker waits for the client (nginx `proxy_buffering on;` which is the default, `proxy_buffers 16 16k;`), end the dead ones (`send_timeout 30s;`), keep slow clients out of latency alarms (this finding's column client_p95 is their part), and send less to them: compression, smaller images, a CDN near them. Check: nothing to do here; app.slow is the rule that would name the application."
 source = "subtraction of the proxy's times: duration_seconds - upstream_response_seconds; fault lab F26 (request 25.3 s, upstream 0.026 s)"
 [chart]
@@ -38,6 +38,22 @@ from request
 where tier = 'proxy' and host = {host} and coalesce(server_address, 'any name') = {server}
   and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
+[threshold]
+value = 1.0
+unit = "s"
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
+from (
+  select date_bin(interval '30 seconds', ts) as slice, host, concat(coalesce(server_address, 'any name'), ':', coalesce(server_port, 0)) as subject,
+    approx_percentile_cont(greatest(duration_seconds - coalesce(upstream_response_seconds, 0.0) - coalesce(request_read_seconds, 0.0) - coalesce(queue_seconds, 0.0), 0.0), 0.95) as value
+  from request
+  where ts >= $from and ts < $to and tier = 'proxy' and duration_seconds is not null and coalesce(program, '') <> 'haproxy'
+    and (upstream_response_seconds is not null or coalesce(response_bytes, 0) >= 65536)
+  group by 1, 2, 3
+  having count(*) >= 20
+) slices
+group by 1, 2, 3"""
 ---*/
 with times as (
   select host, coalesce(server_address, 'any name') as server, coalesce(server_port, 0) as server_port, response_bytes,
@@ -53,14 +69,14 @@ with times as (
 select host, server, server_port,
   case when server_port > 0 then concat(':', server_port) else '' end as port_text,
   count(*) as requests,
-  count(*) filter (where client >= 1.0) as slow_requests,
+  count(*) filter (where client >= $threshold) as slow_requests,
   approx_percentile_cont(client, 0.95) as client_p95,
   approx_percentile_cont(application, 0.95) as app_p95,
-  sum(client) filter (where client >= 1.0) / sum(total) filter (where client >= 1.0) as client_share,
-  avg(response_bytes) filter (where client >= 1.0) as slow_response_bytes_mean
+  sum(client) filter (where client >= $threshold) / sum(total) filter (where client >= $threshold) as client_share,
+  avg(response_bytes) filter (where client >= $threshold) as slow_response_bytes_mean
 from times
 group by host, server, server_port
 having count(*) >= 20
-  and count(*) filter (where client >= 1.0) >= 5
-  and approx_percentile_cont(client, 0.95) >= 1.0
-  and sum(client) filter (where client >= 1.0) >= 0.8 * sum(total) filter (where client >= 1.0)
+  and count(*) filter (where client >= $threshold) >= 5
+  and approx_percentile_cont(client, 0.95) >= $threshold
+  and sum(client) filter (where client >= $threshold) >= 0.8 * sum(total) filter (where client >= $threshold)

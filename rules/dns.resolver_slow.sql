@@ -9,12 +9,12 @@ clear = "20s"
 key = ["server_address"]
 explained_by = ["cpu.steal"]
 needs = ["resolver_probe"]
-when = "select 1 from resolver_probe where (duration_seconds is null or duration_seconds > 0.1) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+when = "select 1 from resolver_probe where (duration_seconds is null or duration_seconds > $threshold) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "name server {server_address} of {host}"
 summary = "name server {server_address} ({place_text} in /etc/resolv.conf of {host}) {what_text}; {others_text}"
 why = "Programs ask the first name server of /etc/resolv.conf and wait `timeout` seconds (5 unless it is set) for it before they ask the next one, at every single lookup: {cost_text}. A proxy or application that looks up a name for each connection is slow by that much, and its own log shows a slow upstream."
 look_at = "`dig @{server_address} . NS +tries=1 +time=1` from {host}, and the same to the other servers. Silent: is the server up, does a firewall drop port 53? `connection refused`: its program is down. Slow with answers: the server's own forwarders. Which programs suffer: those whose connect time has a step of {timeout_seconds} s."
-silent_when = "It answered within the last 10 s. A server that does not answer and has not answered in the last hour counts only while another server of the list does answer; a host whose servers are all silent from the start obviously needs no names. A slow one counts when even the quickest of four and more answers in half a minute took more than 100 ms (a default), since on a host without processor to spare weir itself is late to look; answers that say SERVFAIL are not timed. The third and later servers are asked by nobody as long as the first two answer: a note."
+silent_when = "It answered within the last 10 s. A server that does not answer and has not answered in the last hour counts only while another server of the list does answer; a host whose servers are all silent from the start obviously needs no names. A slow one counts when even the quickest of four and more answers in half a minute took more than the threshold (100 ms is a default: `weir thresholds dns.resolver_slow` says what it should be here), since on a host without processor to spare weir itself is late to look; answers that say SERVFAIL are not timed. The third and later servers are asked by nobody as long as the first two answer: a note."
 fix = "Put a server that answers first in /etc/resolv.conf (or in the file that writes it: /etc/systemd/resolved.conf `DNS=`, netplan, NetworkManager, DHCP), and make a silent one cheap: `options timeout:1 attempts:2 rotate`. Better, a cache on the host that remembers which server is dead: systemd-resolved or `unbound` on 127.0.0.53. It is safe for programs that start anew; those that run read the file again at their next lookup (glibc 2.26 and later). Check: duration_seconds of the first server in resolver_probe is below 0.1."
 source = "fault lab F45 (2.009 s instead of 0.005 s); resolv.conf(5)"
 [chart]
@@ -23,6 +23,20 @@ unit = "s"
 sql = """
 select ts, duration_seconds from resolver_probe
 where host = {host} and server_address = {server_address} and ts > $now - interval '15 minutes' and ts <= $now order by ts"""
+[threshold]
+value = 0.1
+unit = "s"
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
+from (
+  select date_bin(interval '30 seconds', ts) as slice, host, server_address as subject, min(duration_seconds) as value
+  from resolver_probe
+  where ts >= $from and ts < $to and response_code in ('NOERROR', 'NXDOMAIN') and duration_seconds is not null
+  group by 1, 2, 3
+  having count(*) >= 4
+) slices
+group by 1, 2, 3"""
 ---*/
 with recent as (
   select host, server_address, position, duration_seconds, response_code, error, timeout_seconds, server_count, ts,
@@ -50,7 +64,7 @@ answered as (
 states as (
   select s.*, coalesce(a.earlier_answers, 0) as earlier_answers,
     s.looks = 2 and s.silent_looks = 2 as is_silent,
-    s.timed_samples >= 4 and s.least_seconds > 0.1 as is_slow,
+    s.timed_samples >= 4 and s.least_seconds > $threshold as is_slow,
     sum(case when s.silent_looks < s.looks then 1 else 0 end) over (partition by s.host) as answering
   from servers s left join answered a on a.host = s.host and a.server_address = s.server_address
 )

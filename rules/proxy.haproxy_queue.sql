@@ -9,12 +9,12 @@ clear = "20s"
 key = ["backend"]
 explained_by = ["app.slow", "app.down", "lb.too_few_healthy", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled"]
 needs = ["request", "config_directive"]
-when = "select 1 from request where (queue_seconds > 0.01 or termination_state like 'sQ%' or termination_state like 'CQ%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+when = "select 1 from request where (queue_seconds > $threshold or termination_state like 'sQ%' or termination_state like 'CQ%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "backend {backend} on {host}"
 summary = "requests to backend {backend} on {host} waited {queue_mean:duration} on average in HAProxy's queue, {queue_ratio:%} of their time ({requests} requests in 30 s, the servers themselves took {app_mean:duration}); {given_up} were given up in the queue"
 why = "Each server takes at most its maxconn requests at once; the others wait in HAProxy. So the servers do not answer as fast as requests come: they have become slow, there are fewer of them, or maxconn is smaller than what they can do."
 look_at = "Are the servers slower than before (app_mean, app.slow)? Fewer (`Server … is DOWN` in the log)? Or more requests? In `echo 'show stat' | socat stdio /run/haproxy/admin.sock`: qcur, qmax, scur against slim for each server."
-silent_when = "Fewer than 20 requests in 30 s, a mean wait of 10 ms and less, at most a fifth of the time, and nobody given up in the queue. A small maxconn that is meant as admission control, with short waits, stays silent. It is a page when 3 or more were given up (sQ: 503 after `timeout queue`; CQ: the client left)."
+silent_when = "Fewer than 20 requests in 30 s, a mean wait up to the threshold (10 ms is a default: `weir thresholds proxy.haproxy_queue` says what it should be here), at most a fifth of the time, and nobody given up in the queue. A small maxconn that is meant as admission control, with short waits, stays silent. It is a page when 3 or more were given up (sQ: 503 after `timeout queue`; CQ: the client left)."
 fix = "Servers slower or fewer: mend them first, more at once only makes a slow application slower. Servers well and as quick as before: raise maxconn of the servers of backend {backend}{place} to what they can work on at once (threads or workers of the application), then `systemctl reload haproxy`. Set `timeout queue 5s` so that nobody waits longer than people do. Check: queue_seconds near 0 and the servers' own time unchanged; if it rose, go back."
 source = "fault lab F41 (maxconn 2: Tw 692 ms, Tr 162 ms, 26 times sQ); HAProxy documentation 8.4 and 8.5, maxconn"
 [chart]
@@ -24,6 +24,20 @@ sql = """
 select date_bin(interval '5 seconds', ts) as ts, avg(queue_seconds) as queue, avg(upstream_header_seconds) as server
 from request where tier = 'proxy' and host = {host} and proxy_backend = {backend} and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
+[threshold]
+value = 0.01
+unit = "s"
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
+from (
+  select date_bin(interval '30 seconds', ts) as slice, host, proxy_backend as subject, avg(queue_seconds) as value
+  from request
+  where ts >= $from and ts < $to and tier = 'proxy' and program = 'haproxy' and proxy_backend is not null and queue_seconds is not null
+  group by 1, 2, 3
+  having count(*) >= 20
+) slices
+group by 1, 2, 3"""
 ---*/
 with recent as (
   select host, proxy_backend as backend, count(*) as requests,
@@ -48,4 +62,4 @@ select r.*,
   case when r.given_up >= 3 then 'page' else 'mail' end as class
 from recent r
 left join config c on c.host = r.host and c.backend = r.backend and c.place = 1
-where r.given_up > 0 or (r.queue_mean > 0.01 and r.queue_ratio > 0.2)
+where r.given_up > 0 or (r.queue_mean > $threshold and r.queue_ratio > 0.2)

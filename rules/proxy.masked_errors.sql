@@ -14,9 +14,24 @@ subject = "upstreams of {upstream} on {host}"
 summary = "{saved} of {requests} requests to {upstream} on {host} ({saved_ratio:%}) failed at one upstream and were answered by another in the last 2 minutes, while visitors saw {errors} errors; {member_text}; {past_text}"
 why = "The proxy hides a bad member by asking the next. So the site's error rate is flat until the last good member is gone, and each such request takes twice as long: it is a fault that has begun, at the time when it is cheap to mend."
 look_at = "Which member: nginx's error log names it (`select attrs['upstream'], count(*) from log where program = 'nginx' and severity = 'error' …`); failures by status (http_500 in proxy_next_upstream) are not logged, then look into the members' own logs. Was one deployed last?"
-silent_when = "Fewer than 100 proxied requests in 2 minutes, at most 1 % repeated with success, fewer than 10 of them, visitors get more than 0.5 % errors themselves (then other findings speak), or it is less than 3 times as much as 10 and 60 minutes ago. Internal redirects of nginx look the same and are always there: the past shows them."
+silent_when = "Fewer than 100 proxied requests in 2 minutes, at most the threshold (1 % is a default: `weir thresholds proxy.masked_errors` says what it should be here) repeated with success, fewer than 10 of them, visitors get more than 0.5 % errors themselves (then other findings speak), or it is less than 3 times as much as 10 and 60 minutes ago. Internal redirects of nginx look the same and are always there: the past shows them."
 fix = "{fix_text} Check: the share of repeated requests is back below 1 %. Do not take `proxy_next_upstream` away to see the errors: visitors would."
 source = "fault lab F37 (23 % errors at one of four members, none for clients)"
+[threshold]
+value = 0.01
+unit = "ratio"
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
+from (
+  select date_bin(interval '2 minutes', ts) as slice, host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as subject,
+    cast(count(*) filter (where upstream_tries > 1 and http_response_status_code < 500) as double) / count(*) as value
+  from request
+  where ts >= $from and ts < $to and tier = 'proxy' and upstream_tries > 0
+  group by 1, 2, 3
+  having count(*) >= 100
+) slices
+group by 1, 2, 3"""
 ---*/
 with recent as (
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream,
@@ -30,7 +45,7 @@ with recent as (
 masked as (
   select *, cast(saved as double) / requests as saved_ratio
   from recent
-  where requests >= 100 and saved >= 10 and saved > 0.01 * requests and errors <= 0.005 * requests
+  where requests >= 100 and saved >= 10 and saved > $threshold * requests and errors <= 0.005 * requests
 ),
 past_rows as (
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries, http_response_status_code from request

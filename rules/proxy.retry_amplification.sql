@@ -14,7 +14,7 @@ subject = "retries to {upstream} on {host}"
 summary = "each request to {upstream} on {host} is tried {tries_mean:.2} times on average ({retried} of {requests} requests more than once, {failed} failed all the same); {past_text}"
 why = "When an upstream fails or is too slow, the proxy sends the request to the next. With one bad member that saves the visitor; when all are slow for the same reason (a database, the processor), each request becomes two or three, and the retries keep down what was about to recover."
 look_at = "One member or all? `select attrs['upstream'], count(*) from log where program = 'nginx' and body like '%upstream%' group by 1`. What is below all of them: app.slow, disk, database. Time-outs at the proxy shorter than what the application needs (`proxy_read_timeout`)."
-silent_when = "Fewer than 50 proxied requests in a minute, a mean of 1.2 tries and less, or less than 0.1 more than 10 and 60 minutes ago. nginx lists an internal redirect (X-Accel-Redirect, error_page to another upstream) like a retry: where that is usual, the past shows the same. HAProxy counts its repeated connections."
+silent_when = "Fewer than 50 proxied requests in a minute, a mean of tries up to the threshold (1.2 is a default: `weir thresholds proxy.retry_amplification` says what it should be here), or less than 0.1 more than 10 and 60 minutes ago. nginx lists an internal redirect (X-Accel-Redirect, error_page to another upstream) like a retry: where that is usual, the past shows the same. HAProxy counts its repeated connections."
 fix = "Give retries an end: nginx `proxy_next_upstream error timeout;` (not http_500, http_503), `proxy_next_upstream_tries 2;` and `proxy_next_upstream_timeout 5s;`{place}; HAProxy `retries 1` and `retry-on conn-failure`. Requests that change something are repeated only with `non_idempotent`: leave it away. Then mend the upstream that fails. Check: tries_mean near 1.0."
 source = "fault lab F33 (1.0 to 3.0 tries, all 504); field notes A (balancers that do not retry)"
 [chart]
@@ -24,6 +24,20 @@ sql = """
 select date_bin(interval '10 seconds', ts) as ts, avg(cast(upstream_tries as double)) as tries
 from request where tier = 'proxy' and host = {host} and upstream_tries > 0 and ts > $now - interval '30 minutes' and ts <= $now
 group by 1 order by 1"""
+[threshold]
+value = 1.2
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
+from (
+  select date_bin(interval '1 minute', ts) as slice, host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as subject,
+    avg(cast(upstream_tries as double)) as value
+  from request
+  where ts >= $from and ts < $to and tier = 'proxy' and upstream_tries > 0
+  group by 1, 2, 3
+  having count(*) >= 50
+) slices
+group by 1, 2, 3"""
 ---*/
 with recent as (
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, max(program) as program,
@@ -33,7 +47,7 @@ with recent as (
   from request
   where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy' and upstream_tries > 0
   group by 1, 2
-  having count(*) >= 50 and avg(cast(upstream_tries as double)) > 1.2
+  having count(*) >= 50 and avg(cast(upstream_tries as double)) > $threshold
 ),
 past_rows as (
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries from request

@@ -14,7 +14,7 @@ subject = "packets from netns {netns} of {host}"
 summary = "{loss_percent:.2} % of the segments that {host} (netns {netns}) sent in the last minute had to be sent again: {retransmitted} of {sent}{past_text}"
 why = "The other side did not confirm a segment in time, so it was sent again after 200 ms or more: single requests are slow by that, or by seconds when it happens again. Something between the hosts drops packets: a bad cable or card, a full link, a provider's limit."
 look_at = "Towards whom: `ss -tin 'dst NETWORK' | grep retrans` by peer. One peer: its path or card. All: this host's card (nic.errors, nic.ring_drop), its link, its provider's allowance (`ethtool -S DEVICE | grep exceeded`). TCPLostRetransmit rising as well: heavy loss."
-silent_when = "Fewer than 600 segments in the last minute, or at most 1 % in one of its three slices of 20 s, or less than 5 times the median of the host's own slices of the last day (without a past: less than 5 %). SYNs that are sent again (TCPSynRetrans) and segments that the peer had already (TCPDSACKRecv) are not counted as loss, so a peer whose accept queue is full, or a late answer, does not look like it. Clients with bad radio make a percentage that is normal for the host."
+silent_when = "Fewer than 600 segments in the last minute, or at most the threshold (1 % is a default: `weir thresholds wire.loss` says what it should be here) in one of its three slices of 20 s, or less than 5 times the median of the host's own slices of the last day (without a past: less than 5 %). SYNs that are sent again (TCPSynRetrans) and segments that the peer had already (TCPDSACKRecv) are not counted as loss, so a peer whose accept queue is full, or a late answer, does not look like it. Clients with bad radio make a percentage that is normal for the host."
 fix = "Find the hop with `mtr -T -P 443 PEER` from both ends: loss that begins at one hop and stays to the last one is there. On this host: cable, transceiver, `ethtool -G DEVICE rx 4096`. A full link: `tc -s qdisc` shows drops, then a larger link or fewer bytes. Between data centres: tell the carrier, with the output from both ends. Check: the share is back at the past one. Do not lower net.ipv4.tcp_retries2 or the RTO for it: that sends more into a full link."
 source = "fault lab F07 (0 to 7.84 %, connecting p95 1020 ms); kernel Documentation/networking/snmp_counter.rst; RFC 2883 (DSACK)"
 [chart]
@@ -24,6 +24,22 @@ sql = """
 select ts, sum(increase) as retransmitted from tcp_stat
 where protocol = 'Tcp' and counter = 'RetransSegs' and host = {host} and netns = {netns}
   and ts > $now - interval '30 minutes' and ts <= $now group by ts order by ts"""
+[threshold]
+value = 0.01
+unit = "ratio"
+side = "above"
+series = """
+select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
+from (
+  select date_bin(interval '1 minute', ts) as slice, host, netns as subject,
+    cast(greatest(sum(case when counter = 'RetransSegs' then increase when counter <> 'OutSegs' then -increase else 0 end), 0) as double)
+      / sum(case when counter = 'OutSegs' then increase else 0 end) as value
+  from tcp_stat
+  where ts >= $from and ts < $to and counter in ('OutSegs', 'RetransSegs', 'TCPSynRetrans', 'TCPDSACKRecv', 'TCPDSACKOfoRecv')
+  group by 1, 2, 3
+  having sum(case when counter = 'OutSegs' then increase else 0 end) >= 600
+) slices
+group by 1, 2, 3"""
 ---*/
 with recent as (
   select host, netns,
@@ -41,7 +57,7 @@ lossy as (
   from recent
   group by host, netns
   having count(*) = 3 and sum(sent) >= 600
-    and min(cast(retransmitted as double) / greatest(sent, 1)) > 0.01
+    and min(cast(retransmitted as double) / greatest(sent, 1)) > $threshold
 ),
 past_rows as (
   select 1 as slice, host, netns, counter, increase from tcp_stat
