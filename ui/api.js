@@ -8,6 +8,7 @@
 const QUERIES_AT_ONCE = 4;
 const TIMEOUT_MS = 20_000;
 const CAPTURE_TIMEOUT_MS = 120_000;
+const REPLAY_TIMEOUT_MS = 90_000;
 const STATUS_EVERY_MS = 5_000;
 
 /** An answer of the API that is not a success; `hint` says what to do. */
@@ -73,6 +74,12 @@ export const parseLines = async (question, signal) => (await postJson('/api/pars
 
 /** Says whether a finding was real. @param {string} id @param {{verdict: string, action?: string}} said @returns {Promise<any>} */
 export const judgeFinding = async (id, said) => (await postJson(`/api/findings/${encodeURIComponent(id)}/judgement`, said)).json();
+
+/** A person's yes to a proposed threshold. @param {string} rule @param {{value: number, proposed: number}} yes @returns {Promise<any>} */
+export const acceptThreshold = async (rule, yes) => (await postJson(`/api/thresholds/${encodeURIComponent(rule)}`, yes)).json();
+
+/** When a rule would have fired. @param {string} rule @param {number} seconds @returns {Promise<any>} */
+export const replayRule = async (rule, seconds) => (await request(`/api/rules/${encodeURIComponent(rule)}/replay?since_seconds=${seconds}`, {}, REPLAY_TIMEOUT_MS)).json();
 
 /** A capture, understood; its rows are kept only when asked. @param {File} file @param {boolean} keep @returns {Promise<any>} */
 export async function readCapture(file, keep) {

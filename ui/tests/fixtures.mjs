@@ -18,10 +18,15 @@ export function noWeir() {
 /** The weir to test. @returns {Promise<{url: string, logs: string, stop: () => Promise<void>}>} */
 export async function weir() {
   if (process.env.WEIR_URL) return { url: process.env.WEIR_URL, logs: process.env.WEIR_LOG_DIR ?? '', stop: async () => {} };
+  return ownWeir();
+}
+
+/** One that is started for a journey of its own. @param {string[]} args @param {Record<string, string>} [env] @returns {Promise<{url: string, logs: string, stop: () => Promise<void>}>} */
+export async function ownWeir(args = [], env = {}) {
   const dir = await mkdtemp(join(tmpdir(), 'weir-ui-'));
   const logs = join(dir, 'logs');
   await mkdir(logs);
-  const child = spawn(String(process.env.WEIR_BIN), ['up', '--listen', '127.0.0.1:0', '--data', join(dir, 'data'), '--tail', join(logs, '*.log')], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(String(process.env.WEIR_BIN), ['up', '--listen', '127.0.0.1:0', '--data', join(dir, 'data'), '--tail', join(logs, '*.log'), ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
   const url = await firstMatch(child.stdout, /http:\/\/[^\s/]+/);
   child.stdout.resume();
   const stop = async () => {

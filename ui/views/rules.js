@@ -5,6 +5,7 @@ import { useApi } from '../hooks.js';
 import { ago, duration } from '../format.js';
 import { Badge, Icon } from '../parts/icon.js';
 import { OpenSql, Panel, States, prose } from '../parts/panel.js';
+import { Replay, Threshold } from './rule_past.js';
 
 export function Rules() {
   const loaded = useApi('/api/rules', 5_000);
@@ -28,6 +29,7 @@ function Rule({ rule }) {
         ${rule.error && html`<p class="row-error" role="alert"><${Icon} name="mail" />${rule.error}</p>`}
         <dl>${[['why', rule.why], ['look at', rule.look_at], ['silent when', rule.silent_when], ['fix', rule.fix], ['source', rule.source], ['fires after', duration(rule.for_seconds ?? 0)], ['origin', rule.origin]]
           .filter(([, text]) => text).map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${prose(text)}</dd></div>`)}</dl>
+        ${rule.sql && html`${rule.has_threshold && html`<${Threshold} id=${rule.id} />`}<${Replay} id=${rule.id} />`}
         <pre tabindex="0">${rule.sql}</pre><${OpenSql} sql=${(rule.sql ?? '').replaceAll('$now', 'now()')} /></div>`}
     </details></li>`;
 }

@@ -51,6 +51,26 @@ pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What a rule would have done in the span before `now`, as `--format json` prints it.
+pub(crate) fn replayed(
+    rule: &Arc<Rule>,
+    now: Micros,
+    since: Duration,
+    ask: impl FnMut(&str) -> Result<Vec<RecordBatch>, Failure>,
+) -> Result<Value, Failure> {
+    let mut walk = Walk {
+        rule: Arc::clone(rule),
+        engine: Engine::new(&RuleSet::default()),
+        ask,
+        wide_looks: 0,
+        close_looks: 0,
+        fired: Vec::new(),
+    };
+    let step = step_of(rule.every_seconds, since.as_secs());
+    let whole = walk.between(now - since, now, step)?;
+    Ok(Report { rule, from: now - since, to: now, step, whole, walk: &walk }.json())
+}
+
 /// The narrowest multiple of the rule's own pace that needs no more than [`WIDE_LOOKS`].
 fn step_of(every: u64, span: u64) -> u64 {
     every * span.div_ceil(every * WIDE_LOOKS).max(1)

@@ -301,6 +301,7 @@ impl Up<'_> {
             started: clock.now(),
             token: self.token.clone(),
             ui_dir: api.ui_dir.clone(),
+            rules_dir: self.values.rules.dir.clone(),
             queries: Semaphore::new(
                 usize::try_from(api.concurrent_queries.clamp(1, 64)).unwrap_or(4),
             ),

@@ -12,6 +12,7 @@ mod metrics;
 mod page;
 mod parse;
 mod pg;
+mod replay;
 mod rules;
 mod schema;
 mod sql;
@@ -70,6 +71,8 @@ pub(crate) struct App {
     pub(crate) token: Option<String>,
     pub(crate) host_names: Vec<String>,
     pub(crate) ui_dir: Option<PathBuf>,
+    /// Where rules of the user's own are.
+    pub(crate) rules_dir: Option<PathBuf>,
     pub(crate) queries: Semaphore,
     pub(crate) callers: Callers,
     pub(crate) query_limits: QueryLimits,
@@ -136,7 +139,9 @@ fn router(app: Shared) -> Router {
         .route("/api/findings/{finding_id}", get(findings::one))
         .route("/api/findings/{finding_id}/judgement", post(judgements::judge))
         .route("/api/rules", get(rules::list))
+        .route("/api/rules/{rule}/replay", get(replay::replay))
         .route("/api/thresholds", get(thresholds::list))
+        .route("/api/thresholds/{rule}", post(thresholds::accept))
         .route("/api/tables", get(schema::list))
         .route("/api/edge", get(edge::state))
         .route("/api/edge/config", get(edge::config).put(edge::change))

@@ -49,6 +49,7 @@ const FILES: &[(&str, &[u8])] = files! {
     "views/logs.js"
     "views/overview.js"
     "views/parse.js"
+    "views/rule_past.js"
     "views/rules.js"
     "views/sql.js"
     "views/tier.js"

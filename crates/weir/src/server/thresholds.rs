@@ -1,13 +1,15 @@
-//! `GET /api/thresholds`: what the thresholds of rules should be by their own past.
+//! `GET /api/thresholds`: what the thresholds of rules should be by their own past; `POST /api/thresholds/{rule}`: a person's
+//! yes to one of them.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::Refusal;
+use crate::thresholds::command::write_value;
 use crate::thresholds::report::Report;
 
 /// What may follow `?`.
@@ -42,4 +44,43 @@ pub(crate) async fn list(
         }
         _ => Ok(Json(json!({"thresholds": reports}))),
     }
+}
+
+/// The body of a yes: the value in force and the one that was shown.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Yes {
+    value: f64,
+    proposed: f64,
+}
+
+/// Writes the copy of the rule; it is in force after the next start.
+pub(crate) async fn accept(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+    Json(yes): Json<Yes>,
+) -> Result<Json<Value>, Refusal> {
+    let fail = |status, why: &str| {
+        Refusal::new(status, format!("cannot change the threshold of `{id}`: {why}"))
+    };
+    let bad = |why: &str| fail(StatusCode::BAD_REQUEST, why);
+    let rule = app.judge.rules.get(&id);
+    let Some((rule, mining)) = rule.and_then(|rule| Some((rule, rule.mining.as_ref()?))) else {
+        return Err(fail(StatusCode::NOT_FOUND, "there is no such rule with a threshold")
+            .hint("GET /api/thresholds lists those that have one"));
+    };
+    if mining.value != Some(yes.value) {
+        return Err(bad("another value is in force than the one that was shown")
+            .hint("read the proposal again"));
+    }
+    if !yes.proposed.is_finite() {
+        return Err(bad("`proposed` is no number"));
+    }
+    let Some(dir) = &app.rules_dir else {
+        return Err(bad("weir has no directory of rules to write it to")
+            .hint("set `rules.dir`, such as /etc/weir/rules, and start weir again"));
+    };
+    let path = write_value(rule, yes.proposed, dir)?;
+    tracing::info!(rule = id, by = &*super::caller::caller(), "wrote {}", path.display());
+    Ok(Json(json!({"rule": id, "value": yes.proposed, "file": path.display().to_string()})))
 }

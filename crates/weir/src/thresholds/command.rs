@@ -68,9 +68,19 @@ fn accept(report: &Value, rules: &RuleSet, dir: Option<&Path>) -> Result<String,
     check_value(rule, report).map_err(|why| {
         fail(&why).hint("--rules must be the directory that the running weir has (`rules.dir`)")
     })?;
+    let path = write_value(rule, proposed, dir)?;
+    Ok(format!("wrote {} with value = {proposed}; start weir again to use it", path.display()))
+}
+
+/// Writes a copy of the rule with another value of its threshold into a directory of rules; where it is.
+pub(crate) fn write_value(rule: &Rule, value: f64, dir: &Path) -> Result<PathBuf, Failure> {
     let (text, path) = source_of(rule, dir)?;
-    let changed =
-        with_value(&text, proposed).ok_or_else(|| fail("its file has no `value` line"))?;
+    let changed = with_value(&text, value).ok_or_else(|| {
+        Failure::new(format!(
+            "cannot change the threshold of `{}`: its file has no `value` line",
+            rule.id
+        ))
+    })?;
     std::fs::create_dir_all(dir)
         .and_then(|()| {
             let draft = path.with_extension("sql.new");
@@ -78,7 +88,7 @@ fn accept(report: &Value, rules: &RuleSet, dir: Option<&Path>) -> Result<String,
             std::fs::rename(&draft, &path)
         })
         .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))?;
-    Ok(format!("wrote {} with value = {proposed}; start weir again to use it", path.display()))
+    Ok(path)
 }
 
 /// The value that was mined for must be the one that this copy of the rule has.
