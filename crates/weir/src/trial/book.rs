@@ -74,7 +74,7 @@ pub(crate) struct Book {
 pub(crate) enum Opened {
     Ours(Book),
     /// A trial runs.
-    Held(Option<Trial>),
+    Held(Option<Box<Trial>>),
 }
 
 /// What was found of a trial that died.
@@ -95,7 +95,7 @@ impl Book {
             .map_err(|error| writing(&path, &error))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Opened::Ours(Self { dir: dir.to_owned(), _lock: lock })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(Opened::Held(running(dir)?)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(Opened::Held(running(dir)?.map(Box::new))),
             Err(error) => Err(writing(&path, &error.into())),
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         let book = open(dir.path());
         book.begin(&trial("a")).expect("it can be written");
         match Book::open(dir.path()).expect("it can be read") {
-            Opened::Held(Some(running)) => assert_eq!(running, trial("a")),
+            Opened::Held(Some(running)) => assert_eq!(*running, trial("a")),
             _ => panic!("one trial runs"),
         }
     }
