@@ -138,6 +138,8 @@ pub(crate) const FOR_LAB: &[Package] = &[
     package("iproute2", &["ip", "tc"], "network namespaces of the lab's own, and narrow lines"),
     package("e2fsprogs", &["mkfs.ext4"], "file systems of the lab's own"),
     package("openssl", &["openssl"], "certificates that end soon"),
+    daemon("redis-server", &["redis-server"], "redis-server", "a store that evicts"),
+    package("redis-tools", &["redis-cli"], "fills it"),
 ];
 
 /// Peers of `cargo xtask bench wire`.

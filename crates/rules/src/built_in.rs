@@ -46,6 +46,7 @@ built_in! {
     "app.segfault",
     "tcp.listen_overflow",
     "tcp.accept_queue_high",
+    "tcp.accept_wait",
     "tcp.syn_flood",
     "tcp.syn_flood_false",
     "tcp.syncookies_off",
