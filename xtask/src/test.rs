@@ -40,7 +40,8 @@ const STEPS: &[Step] = &[
             shell,
             "cargo clippy {common...} weir/ebpf --bin weir --test kernel --example count_cost --quiet -- --deny warnings"
         );
-        let test = cmd!(shell, "cargo test {common...} weir-ebpf/kernel --test kernel -- --show-output");
+        let test =
+            cmd!(shell, "cargo test {common...} weir-ebpf/kernel --test kernel -- --show-output");
         Ok(lint.run().is_ok() & counts.run(test.into())?)
     }),
     ("rules", |shell, counts| {

@@ -12,6 +12,7 @@ use crate::NameNetns;
 use crate::histogram::Waits;
 
 /// Which end of a connection this host is.
+#[cfg_attr(not(feature = "kernel"), expect(dead_code, reason = "only the kernel tells"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Server,
@@ -41,6 +42,7 @@ pub(crate) struct Key {
 
 impl Key {
     /// Bytes of an address of the family `AF_INET6` (10) or `AF_INET`; IPv4 inside of IPv6 is IPv4.
+    #[cfg_attr(not(feature = "kernel"), expect(dead_code, reason = "only the kernel tells"))]
     pub(crate) fn address(family: u8, bytes: [u8; 16]) -> IpAddr {
         if family == 10 {
             Ipv6Addr::from(bytes).to_canonical()

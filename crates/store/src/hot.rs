@@ -70,6 +70,12 @@ impl View {
 }
 
 impl TableView {
+    /// The time of the oldest row, in memory or in a file.
+    pub(crate) fn oldest(&self) -> Option<i64> {
+        let memory = self.hot.iter().chain(&*self.frozen).map(|batch| batch.min_ts);
+        memory.chain(self.files.iter().map(|file| file.min_ts)).min()
+    }
+
     /// Rows in memory and in files.
     pub(crate) fn row_count(&self) -> u64 {
         let memory = self.hot.iter().chain(&*self.frozen).map(|batch| batch.rows.num_rows() as u64);

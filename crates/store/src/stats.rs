@@ -1,10 +1,11 @@
 //! How far the store is: what `weir status`, `/api/status` and `/metrics` show of it.
 
-use weir_tables::TABLES;
+use weir_tables::{Micros, TABLES};
 
 use crate::horizon::{Horizon, Side};
 use crate::hot::View;
 use crate::manifest::Tier;
+use crate::store::Store;
 
 /// The store's own figures at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,4 +68,12 @@ fn future_rows(view: &View, horizon: Horizon) -> u64 {
     let ahead = memory.filter(|batch| batch.max_ts > horizon.ts);
     let in_memory = ahead.filter_map(|batch| horizon.rows_of(batch));
     in_files.chain(in_memory.map(|rows| rows.num_rows() as u64)).sum()
+}
+
+impl Store {
+    /// The time of a table's oldest row; `None` when it has none, or there is no such table.
+    pub fn oldest(&self, table: &str) -> Option<Micros> {
+        let place = TABLES.iter().position(|spec| spec.name == table)?;
+        self.shared.view().tables[place].oldest().map(Micros)
+    }
 }

@@ -96,8 +96,8 @@ impl Place for SlowDirectory {
             drop(std::fs::remove_file(to.with_added_extension(DRAFT)));
         }
         copied?;
-        let parents = to.ancestors().skip(1).take_while(|path| path.starts_with(&self.root));
-        parents.map(sync_dir).collect()
+        let mut parents = to.ancestors().skip(1).take_while(|path| path.starts_with(&self.root));
+        parents.try_for_each(sync_dir)
     }
 
     fn open(&self, path: &str) -> std::io::Result<Source> {

@@ -181,7 +181,11 @@ impl Kept {
         }
         known.sort_unstable();
         known.dedup();
-        let from = complete(now) - BACK_DAYS * 86_400;
+        // Before the first row there is nothing to ask for.
+        let oldest = self.rule.needs.iter().filter_map(|table| store.oldest(table)).min();
+        let oldest = oldest.map_or(self.next, |ts| ts.0.div_euclid(1_000_000));
+        let from = oldest.div_euclid(STEP_SECONDS) * STEP_SECONDS;
+        let from = from.max(complete(now) - BACK_DAYS * 86_400);
         let missing = gaps(&known, from, self.next);
         self.known = known;
         Ok(missing)
