@@ -330,9 +330,11 @@ fn a_full_map_says_what_it_could_not_count_and_the_rest_of_the_peers_is_summed()
     let mut sockets = open(Options { peer_rows: 3, ..OPTIONS });
     refused(1, 51);
     let peers = rows(&take(&mut sockets, 1), "tcp_peer", &netns);
-    assert_eq!(peers.len(), 4, "{peers:?}");
     let rest = of(&peers, "peer_address", "-");
-    assert_eq!((sum(&rest, "peers"), sum(&peers, "resets_received")), (47, 50));
+    // Peers of other namespaces of this host may be among the three.
+    let named = i64::try_from(peers.len() - rest.len()).expect("a few");
+    assert!(named <= 3 && rest.len() == 1, "{peers:?}");
+    assert_eq!((sum(&rest, "peers") + named, sum(&peers, "resets_received")), (50, 50));
     drop(sockets);
 
     let mut sockets = open(Options { peers: 8, ..OPTIONS });

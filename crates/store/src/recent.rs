@@ -5,9 +5,10 @@
 //! Planning one takes the processor longer than running it, and running it reads the same minute again and again. So each
 //! row is looked at once, when it is appended, and the time of the newest that fits is kept.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::common::cast::as_int64_array;
 use datafusion::sql::sqlparser::ast::{
@@ -36,7 +37,8 @@ pub struct Recent {
 impl Recent {
     /// Whether a row that fits is all that the query asks for.
     pub fn says_all(&self) -> bool {
-        !self.has_groups
+        let is_watched = |watched: &Arc<Watched>| watched.newest.load(Ordering::Relaxed) < GIVEN_UP;
+        !self.has_groups && self.parts.iter().all(is_watched)
     }
 }
 
@@ -47,6 +49,8 @@ struct Watched {
     condition: Condition,
     /// The newest `ts` of a row that fits, µs since 1970.
     newest: AtomicI64,
+    /// Time that looking took, in ns, and rows that were looked at.
+    spent: [AtomicU64; 2],
     /// When it was last asked for: what is older than its window then will never be asked for.
     asked: AtomicI64,
 }
@@ -108,18 +112,35 @@ impl Watched {
         if newest <= start.max(self.newest.load(Ordering::Relaxed)) {
             return;
         }
-        let newest = match self.condition.choose(&batch.rows) {
-            Ok(fits) => {
+        let began = Instant::now();
+        // Ingest must not end with a condition that somebody wrote.
+        let fits = catch_unwind(AssertUnwindSafe(|| self.condition.choose(&batch.rows)));
+        let newest = match fits {
+            Ok(Ok(fits)) if !self.is_dear(began.elapsed(), ts.len()) => {
                 let fits =
                     fits.iter().zip(ts).filter(|(fits, ts)| *fits == Some(true) && **ts <= end);
                 fits.map(|(_, ts)| *ts).max()
             }
-            // The query itself will say what is wrong.
-            Err(_) => Some(newest),
+            // The query itself is asked from now on, and says what is wrong.
+            _ => Some(GIVEN_UP),
         };
         self.newest.fetch_max(newest.unwrap_or(i64::MIN), Ordering::Relaxed);
     }
+
+    /// Whether looking takes so long that it is better asked now and then.
+    fn is_dear(&self, took: Duration, rows: usize) -> bool {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
+        let (nanos, rows) = (add(&self.spent[0], took), add(&self.spent[1], rows as u64));
+        nanos > DEAR_NANOS && nanos / rows.max(1) > DEAR_NANOS_PER_ROW
+    }
 }
+
+/// Instead of a time: always ask the query.
+const GIVEN_UP: i64 = i64::MAX;
+/// A condition that took a second in all, and two microseconds a row, is given up: the writer has other things to do.
+const DEAR_NANOS: u64 = 1_000_000_000;
+const DEAR_NANOS_PER_ROW: u64 = 2_000;
 
 impl Store {
     /// Watches a condition from now on, as long as the answer lives; `now` is written `$now` in it. `None` when it
@@ -130,7 +151,7 @@ impl Store {
         let compile = |shape: Shape| {
             let condition = self.engine.condition(shape.table, &shape.row).ok()?;
             let (newest, asked) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
-            Some(Watched { shape, condition, newest, asked })
+            Some(Watched { shape, condition, newest, spent: Default::default(), asked })
         };
         let watched: Vec<_> = shapes.into_iter().map(compile).collect::<Option<_>>()?;
         let parts = watched.into_iter().map(|one| self.shared.watching.add(one)).collect();

@@ -237,7 +237,7 @@ fn a_rule_that_takes_long_runs_less_often() {
         let is_due = |second: &i64| engine.due(at(*second)).iter().any(|due| due.id == rule.id);
         (0..60).find(is_due)
     };
-    assert_eq!([0.001, 0.02, 0.04, 9.0].map(&mut runs_every), [2, 2, 4, 5].map(Some));
+    assert_eq!([0.001, 0.01, 0.02, 9.0].map(&mut runs_every), [2, 2, 4, 5].map(Some));
 }
 
 #[test]

@@ -85,3 +85,20 @@ async fn rows_far_ahead_of_the_clock_keep_no_condition_awake() {
     append(&store, 2, "bad").await;
     assert!(store.may_have(&recent, at(3)).await.unwrap());
 }
+
+#[tokio::test]
+async fn condition_that_fails_is_left_to_the_query_and_rows_come_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    let sql = "select 1 from log where 10 / length(body) > 2 and ts > $now - interval '10 seconds' and ts <= $now limit 1";
+    let recent = store.watch(sql).unwrap();
+    assert!(!store.may_have(&recent, at(0)).await.unwrap());
+    append(&store, 1, "four").await;
+    assert!(!store.may_have(&recent, at(2)).await.unwrap());
+    append(&store, 2, "").await;
+    assert!(store.may_have(&recent, at(3)).await.unwrap() && !recent.says_all());
+    let asked = sql.replace("$now", &format!("timestamp '{}'", at(3)));
+    let answer = store.query(&asked, QueryLimits::default()).await;
+    assert!(answer.unwrap_err().to_string().contains("ivide by zero"));
+    assert!(store.may_have(&recent, at(100)).await.unwrap());
+}
