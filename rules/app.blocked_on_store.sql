@@ -7,7 +7,7 @@ for = "4s"
 every = "4s"
 clear = "16s"
 key = ["application", "store"]
-explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "pg.lock_pileup", "db.connections_exhausted", "redis.evictions"]
+explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "redis.evictions"]
 needs = ["span", "wire_request", "request"]
 when = [
   "select 1 from wire_request where network_protocol_name in ('mysql', 'postgresql', 'redis', 'mongodb') and ts > $now - interval '20 seconds' and ts <= $now union all select 1 from span where kind = 'client' and ts > $now - interval '20 seconds' and ts <= $now limit 1",

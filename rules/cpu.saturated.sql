@@ -3,7 +3,7 @@ id = "cpu.saturated"
 title = "Work waits for the processor, and traffic suffers"
 tier = "host"
 class = "mail"
-for = "10s"
+for = "8s"
 every = "5s"
 clear = "30s"
 key = []
@@ -14,7 +14,7 @@ subject = "processors of {host}"
 summary = "{host}: some task waits for a processor {waiting_ratio:%} of the time, {running:.1} runnable threads on {cpu_count} processors (before: {past_waiting_ratio:%}, {past_running:.1}); {suffers}"
 why = "More threads want to run than there are processors, so each piece of work waits its turn, and at the same time visitors wait longer or connections queue up. A busy processor alone is no fault: that is what it was bought for."
 look_at = "Which process: `top -H`, or cpu_seconds_total by cgroup in cgroup_stat. Steal and throttling (cpu.steal, cgroup_stat) look the same from inside. What started when this finding did."
-silent_when = "Traffic does not suffer: the proxies' p95 is not at least twice as long as a few minutes before (and 50 ms), and no accept queue is more than half full. There is no past to compare with (the first 3 minutes). A host that is always so busy and as quick as always is left alone."
+silent_when = "Traffic does not suffer: the proxies' p95 is not at least twice as long as a few minutes before (and 50 ms), and no accept queue is more than half full. There is no past to compare with: in its first 4 minutes weir compares with its 3rd to 15th second, and wants requests to be slower, both figures well above, and half a minute of rows. A host that is always so busy and as quick as always is left alone."
 fix = "Find the hog and move, limit or speed it up: batch jobs `nice -n 19` or a cgroup with `CPUWeight=10`; more processors if it is the traffic itself; fewer workers than twice the processors. Check: waiting_ratio and p95 fall together."
 source = "fault lab F13 (p50 2.6 to 20 ms while PSI was 97 % before already); kernel Documentation/accounting/psi.rst"
 [chart]
@@ -24,21 +24,33 @@ sql = """
 select ts, some_avg10_ratio as waiting from pressure
 where resource = 'cpu' and cgroup = '/' and host = {host} and ts > $now - interval '30 minutes' and ts <= $now order by ts"""
 ---*/
-with waiting as (
-  select host,
-    avg(some_avg10_ratio) filter (where ts > $now - interval '20 seconds') as waiting_ratio,
-    avg(some_avg10_ratio) filter (where ts <= $now - interval '3 minutes') as past_waiting_ratio
+with began as (
+  -- What a host that has been watched for less than 4 minutes is compared with: its own 3rd to 15th second.
+  select host, min(ts) as ts, min(ts) > $now - interval '4 minutes' as is_young
   from pressure
   where resource = 'cpu' and cgroup = '/' and ts > $now - interval '15 minutes' and ts <= $now
   group by host
 ),
+waiting as (
+  select p.host, max(b.ts) as began_ts, bool_and(b.is_young) as is_young,
+    -- Each value is a mean of 10 s already.
+    avg(some_avg10_ratio) filter (where p.ts > $now - interval '6 seconds') as waiting_ratio,
+    avg(some_avg10_ratio) filter (where case when b.is_young then p.ts between b.ts + interval '2 seconds' and b.ts + interval '15 seconds'
+      else p.ts <= $now - interval '3 minutes' end) as past_waiting_ratio
+  from pressure p
+  join began b on b.host = p.host
+  where resource = 'cpu' and cgroup = '/' and p.ts > $now - interval '15 minutes' and p.ts <= $now
+  group by p.host
+),
 running as (
-  select host, max(cpu_count) as cpu_count,
-    avg(cast(processes_running as double)) filter (where ts > $now - interval '20 seconds') as running,
-    avg(cast(processes_running as double)) filter (where ts <= $now - interval '3 minutes') as past_running
-  from cpu_stat
-  where cpu = 'all' and ts > $now - interval '15 minutes' and ts <= $now
-  group by host
+  select c.host, max(cpu_count) as cpu_count,
+    avg(cast(processes_running as double)) filter (where c.ts > $now - interval '20 seconds') as running,
+    avg(cast(processes_running as double)) filter (where case when b.is_young then c.ts between b.ts + interval '2 seconds' and b.ts + interval '15 seconds'
+      else c.ts <= $now - interval '3 minutes' end) as past_running
+  from cpu_stat c
+  join began b on b.host = c.host
+  where cpu = 'all' and c.ts > $now - interval '15 minutes' and c.ts <= $now
+  group by c.host
 ),
 latency as (
   select host,
@@ -54,6 +66,10 @@ past_rows as (
   union all
   select host, duration_seconds from request
   where tier = 'proxy' and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
+  union all
+  select r.host, r.duration_seconds from request r
+  join began b on b.host = r.host and b.is_young and r.ts between b.ts + interval '2 seconds' and b.ts + interval '15 seconds'
+  where r.tier = 'proxy' and r.ts > $now - interval '4 minutes' and r.ts <= $now
 ),
 past_latency as (
   select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n
@@ -68,7 +84,7 @@ queues as (
   group by host
 ),
 judged as (
-  select w.host, w.waiting_ratio, w.past_waiting_ratio, r.running, r.past_running, r.cpu_count,
+  select w.host, w.began_ts, w.is_young, w.waiting_ratio, w.past_waiting_ratio, r.running, r.past_running, r.cpu_count,
     l.p95, p.p95 as past_p95, coalesce(q.full_seconds, 0) as full_seconds,
     coalesce(l.n >= 20 and p.n >= 20 and l.p95 >= 2 * p.p95 and l.p95 >= 0.05, false) as is_slower
   from waiting w
@@ -81,8 +97,10 @@ select host, waiting_ratio, past_waiting_ratio, running, past_running, cpu_count
   case when is_slower then concat('p95 of the proxies'' requests rose from ', cast(round(past_p95 * 1000) as bigint), ' to ', cast(round(p95 * 1000) as bigint), ' ms')
        else concat('an accept queue was more than half full in ', full_seconds, ' of 20 s') end as suffers,
   case when is_slower and waiting_ratio > 0.8 and p95 >= 1.0 then 'page' else 'mail' end as class,
-  waiting_ratio >= past_waiting_ratio + 0.15 or running >= 2 * past_running as opens
+  case when is_young then is_slower and waiting_ratio >= past_waiting_ratio + 0.3 and running >= 2 * past_running
+    else waiting_ratio >= past_waiting_ratio + 0.15 or running >= 2 * past_running end as opens
 from judged
 where waiting_ratio > 0.4 and running > cpu_count
   and past_waiting_ratio is not null and past_running is not null
+  and (not is_young or began_ts <= $now - interval '25 seconds')
   and (is_slower or full_seconds >= 5)

@@ -3,7 +3,7 @@ id = "disk.slow"
 title = "A disk takes much longer for each operation than it used to"
 tier = "disk"
 class = "mail"
-for = "15s"
+for = "5s"
 every = "5s"
 clear = "30s"
 key = ["device"]
@@ -14,7 +14,7 @@ subject = "disk {device} of {host}"
 summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times its own {past_await_seconds:duration}, with {queue:.1} operations waiting on average, {utilisation:%} busy, at {operations_per_second:.0} operations a second (before: {past_operations_per_second:.0})"
 why = "Operations wait longer although there are not more of them than before, so the device itself has become slow: a sick or throttled volume, a noisy neighbour, a rebuild. Everything above waits with it: databases, applications that log synchronously, and in the end visitors."
 look_at = "Other disks of the same host: one slow among quick siblings is that volume. `dmesg` for I/O errors, the provider's volume metrics (burst credit, throughput limit), `/proc/mdstat` for a rebuild."
-silent_when = "Less than 3 times its own average of the last hour, below 20 ms, fewer than one operation waiting on average, or the load at least doubled with it (then it is load, not the disk). Without at least a minute of past there is nothing to compare with. I/O that a cgroup limit throttles waits above the device and is invisible here."
+silent_when = "Less than 3 times its own average of the last hour (6 times when less than a minute of it is known), below 20 ms, fewer than one operation waiting on average, or the load at least doubled with it (then it is load, not the disk). Without at least 15 s of past there is nothing to compare with. I/O that a cgroup limit throttles waits above the device and is invisible here."
 fix = "Replace or relieve it: fail a bad member out of its mirror (`mdadm --fail`, only if every other member is in), move the volume, buy more operations per second, stop a rebuild or backup for the day (`/proc/sys/dev/raid/speed_limit_max`). Check: await back at the past value. Do not restart the database for it: it will come back to the same disk with a cold cache."
 source = "field notes B (507 ms against 12 ms); fault lab F11, F40, F42; kernel Documentation/admin-guide/iostats.rst"
 [chart]
@@ -38,7 +38,7 @@ with samples as (
   where ts > $now - interval '1 hour' and ts <= $now and not is_partition
 ),
 steps as (
-  select host, device, ts > $now - interval '20 seconds' as is_now, ts <= $now - interval '45 seconds' as is_past,
+  select host, device, ts > $now - interval '20 seconds' as is_now, ts <= $now - interval '25 seconds' as is_past,
     done - lag(done) over w as done, spent - lag(spent) over w as spent, bytes - lag(bytes) over w as bytes,
     busy - lag(busy) over w as busy, weighted - lag(weighted) over w as weighted, at - lag(at) over w as seconds
   from samples
@@ -57,15 +57,15 @@ sums as (
 ),
 rates as (
   select host, device,
-    spent / done as await_seconds, past_spent / past_done as past_await_seconds,
+    past_seconds, spent / done as await_seconds, past_spent / past_done as past_await_seconds,
     weighted / seconds as queue, busy / seconds as utilisation,
     done / seconds as operations_per_second, past_done / past_seconds as past_operations_per_second,
     bytes / seconds as bytes_per_second, past_bytes / past_seconds as past_bytes_per_second
   from sums
-  where seconds >= 5 and done >= 5 and past_seconds >= 60 and past_done >= 20
+  where seconds >= 5 and done >= 5 and past_seconds >= 15 and past_done >= 20
 )
 select *, await_seconds / greatest(past_await_seconds, 0.0001) as times,
-  await_seconds >= 3 * past_await_seconds as opens
+  await_seconds >= case when past_seconds >= 60 then 3 else 6 end * past_await_seconds as opens
 from rates
 where await_seconds >= 0.02 and queue > 1 and utilisation > 0.5
   and operations_per_second < 2 * past_operations_per_second

@@ -7,13 +7,14 @@ for = "0s"
 every = "5s"
 clear = "30s"
 key = []
+explained_by = ["app.slow", "app.fd_limit", "app.blocked_on_store", "tcp.listen_overflow", "wire.syn_blackhole", "wire.host_unreachable", "disk.stuck", "disk.slow", "pg.lock_pileup", "db.not_answering"]
 needs = ["log", "config_directive"]
 when = "select 1 from log where program = 'nginx' and body like '%worker\\_connections%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "nginx on {host}"
 summary = "nginx on {host} ran out of connections {lines} times in the last minute ({effect}): {setting_text}"
 why = "Each worker may have worker_connections open at once, and a proxied request takes two of them, one to the visitor and one to the application. When they are used up, nginx first closes idle keep-alive connections and then refuses: visitors are cut off while processor and memory are free."
 look_at = "Is it load or slowness: many requests that wait for a slow application hold many connections (app.slow). sock_stat.tcp_established over the last hour. Idle visitors: keepalive_timeout times new connections a second."
-silent_when = "nginx did not write \"worker_connections are not enough\" within a minute. While it only reuses idle connections, visitors are still served and it is a mail. \"exceed open file resource limit\" is a warning at start and a mail."
+silent_when = "nginx did not write \"worker_connections are not enough\" within a minute. While it only reuses idle connections, visitors are still served and it is a mail. \"exceed open file resource limit\" is a warning at start and a mail. While what is behind the proxy is slow or does not accept, waiting requests hold the connections: then it is a part of that finding and only a note."
 fix = "{place}worker_connections {wanted}; and in the main context worker_rlimit_nofile {wanted_files}; then `nginx -t && nginx -s reload`. A connection costs about 0.5 KiB idle, and each proxied request two descriptors, so the second number is at least twice the first. Check: the line does not come again. Do not lower keepalive_timeout to 0 for it: each request would open a connection."
 source = "fault lab F43; nginx src/core/ngx_connection.c, ngx_get_connection; nginx documentation of worker_connections and worker_rlimit_nofile"
 ---*/

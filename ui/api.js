@@ -66,6 +66,9 @@ export async function runSql(sql, { limit = 1000, signal } = {}) {
   }
 }
 
+/** What a query would read. @param {string} sql @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const forecastSql = async (sql, signal) => (await postJson('/api/sql/forecast', { sql }, signal)).json();
+
 /** The answer of a query as CSV. @param {string} sql @returns {Promise<Blob>} */
 export const runCsv = async sql => (await post(sql, 100_000, '?format=csv')).blob();
 
@@ -90,6 +93,9 @@ export async function readCapture(file, keep) {
 
 /** Gives a backend of this weir's edge another weight; 0 drains it. @param {string} backend @param {number} weight @returns {Promise<any>} */
 export const setWeight = async (backend, weight) => (await postJson('/api/edge/backend', { backend, weight })).json();
+
+/** Tells a server of an HAProxy what to do. @param {{socket: string, server: string, order?: string, weight?: number}} order @returns {Promise<any>} */
+export const orderHaproxy = async order => (await postJson('/api/haproxy/server', order)).json();
 
 const post = (sql, limit, suffix, signal) => postJson(`/api/sql${suffix}`, { sql, limit }, signal);
 

@@ -11,6 +11,7 @@ import { Help } from './views/help.js';
 import { Overview } from './views/overview.js';
 import { Edge } from './views/edge.js';
 import { Findings } from './views/findings.js';
+import { Host } from './views/host.js';
 import { Logs } from './views/logs.js';
 import { Parse } from './views/parse.js';
 import { Sql } from './views/sql.js';
@@ -27,7 +28,7 @@ const VIEWS = [
   { id: 'parse', key: 'p', title: 'Parse', view: Parse },
 ];
 // Reached from another view, and shown under it.
-const DETAIL_VIEWS = [{ id: 'tier', under: 'overview', view: Tier }];
+const DETAIL_VIEWS = [{ id: 'tier', under: 'overview', view: Tier }, { id: 'host', under: 'overview', view: Host }];
 const OLD_SAMPLE_SECONDS = 20;
 
 function App() {
@@ -64,7 +65,7 @@ function Header({ current, host }) {
         ${v.id === 'findings' && firing.length > 0 ? html`<span class="count" aria-label=${`${firing.length} firing`}>${firing.length}</span>` : ''}</a>`)}</nav>
       <div class="top-right">
         ${hosts.length > 1 ? html`<select aria-label="host" value=${host ?? ''} onChange=${e => setParams({ host: e.currentTarget.value })}><option value="">all ${hosts.length} hosts</option>
-          ${hosts.map(h => html`<option key=${h.host} value=${h.host} selected=${h.host === host}>${h.host}</option>`)}</select>` : html`<span class="host" title="the host that this weir runs on">${status?.host ?? ''}</span>`}
+          ${hosts.map(h => html`<option key=${h.host} value=${h.host} selected=${h.host === host}>${h.host}</option>`)}</select>` : ''}<a class="host" href=${link('host', {}, host || status?.host || '')} title="this host on one page">${host || status?.host || ''}</a>
         <${Clock} />
         <button type="button" class="plain" onClick=${switchTheme} aria-label="dark or light" title="dark or light"><${Icon} name="theme" /></button>
         <button type="button" class="plain" onClick=${() => dispatchEvent(new CustomEvent('weir-help'))} aria-label="keyboard and help" title="help (?)"><${Icon} name="help" /></button>

@@ -1,6 +1,6 @@
 // @ts-check
 // A time chart of an answer with a `ts` column, by uPlot. A text column splits the numbers into series.
-import { html, useEffect, useRef, useState } from '../vendor/preact-htm.js';
+import { html, useEffect, useMemo, useRef, useState } from '../vendor/preact-htm.js';
 import uPlot from '../vendor/uPlot.esm.js';
 import { useWidth } from '../hooks.js';
 import { number, unitOf } from '../format.js';
@@ -39,22 +39,40 @@ export function toSeries(answer) {
   return { times: times.map(t => Date.parse(t) / 1000), series: [...series.values()] };
 }
 
-/** @param {{answer: import('../api.js').Answer, height?: number, unit?: string, marks?: {ts: string, label: string}[]}} props */
-export function Chart({ answer, height = 220, unit, marks = [] }) {
+/**
+ * Fresh figures of the same series go into the chart that is there: the reader's cursor and zoom stay.
+ * @param {{answer: import('../api.js').Answer, height?: number, unit?: string, marks?: {ts: string, label: string}[], group?: string, span?: [number, number]}} props charts of one group have one cursor; `span` in ms is the time shown, else that of the figures
+ */
+export function Chart({ answer, height = 220, unit, marks = [], group, span }) {
   const [ref, width] = useWidth();
   const plot = useRef(/** @type {any} */ (null));
   const [theme, setTheme] = useState(0);
   useEffect(() => followTheme(() => setTheme(n => n + 1)), []);
+  const { times, series } = useMemo(() => toSeries(answer), [answer]);
+  const figures = [times, ...series.map(s => s.values)];
+  const look = useRef({ marks, span });
+  look.current = { marks, span };
+  const same = JSON.stringify([group, unit, ...series.map(s => [s.label, s.unit])]);
   useEffect(() => {
     if (!width || !ref.current) return undefined;
-    const { times, series } = toSeries(answer);
-    plot.current = new uPlot(options(width, height, series, unit, marks), [times, ...series.map(s => s.values)], ref.current);
-    return () => plot.current.destroy();
-  }, [answer, width, height, theme]);
+    plot.current = new uPlot(options(width, height, series, unit, look, group), figures, ref.current);
+    plot.current.shows = times;
+    return () => { plot.current.destroy(); plot.current = null; };
+  }, [same, width, height, theme]);
+  useEffect(() => {
+    const u = plot.current;
+    if (!u || u.shows === times) return;
+    u.shows = times;
+    const { min, max } = u.scales.x;
+    const isZoomed = u.whole !== undefined && (min !== u.whole[0] || max !== u.whole[1]);
+    u.setData(figures, !isZoomed);
+    if (isZoomed) u.setScale('x', { min, max });
+    else if (!(u.cursor.left >= 0)) u.setLegend({ idx: times.length - 1 }, false);
+  }, [times]);
   return html`<div class="chart" ref=${ref} role="img" aria-label="chart over time; the table has the same figures"></div>`;
 }
 
-function options(width, height, series, unit, marks) {
+function options(width, height, series, unit, look, group) {
   const css = getComputedStyle(document.documentElement);
   const color = name => css.getPropertyValue(name).trim();
   const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
@@ -62,9 +80,9 @@ function options(width, height, series, unit, marks) {
   return {
     width, height,
     tzDate: seconds => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC'),
-    cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+    cursor: { points: { size: 6 }, drag: { x: true, y: false }, ...(group && { sync: { key: group, scales: ['x', null] } }) },
     legend: { live: true },
-    scales: Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])),
+    scales: { x: { range: (u, low, high) => wholeOrZoomed(u, low, high, look.current.span) }, ...Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])) },
     axes: [{ ...axis, size: 30, incrs: SECONDS, values: clock }, ...units.slice(0, 2).map((u, i) => ({
       ...axis, ...steps(u), scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
     }))],
@@ -75,8 +93,17 @@ function options(width, height, series, unit, marks) {
         spanGaps: false, points: { show: s.values.length < 60, size: 3.5, fill: color(`--series-${i % 8}`) }, value: (_, v) => (v === null || v === undefined ? '–' : number(v, unit ?? s.unit)),
       })),
     ],
-    hooks: { ready: [u => u.setLegend({ idx: u.data[0].length - 1 }, false)], draw: [u => marks.reduce((end, mark) => drawMark(u, mark, color('--muted'), end), 0)] },
+    hooks: { ready: [u => u.setLegend({ idx: u.data[0].length - 1 }, false)], draw: [u => look.current.marks.reduce((end, mark) => drawMark(u, mark, color('--muted'), end), 0)] },
   };
+}
+
+// The times shown: what was zoomed to, else the whole span (uPlot asks with the ends of the figures then).
+function wholeOrZoomed(u, low, high, span) {
+  const times = u.data[0];
+  const [first, last] = [times[0], times[times.length - 1]];
+  if (low !== first || (high !== last && first !== last)) return [low, high];
+  u.whole = span ? span.map(ms => ms / 1e3) : [low, high];
+  return u.whole;
 }
 
 // Ticks that are round in the unit: bytes by powers of two, durations by minutes and hours.

@@ -20,6 +20,7 @@ function answers(state) {
     '/api/status': { version: 'fixture', host: 'fixture', role: 'up', now, started_ts: now, data_dir: '/nowhere', hosts: [{ host: 'fixture', last_ts: new Date(Date.now() - age).toISOString() }],
       log_sources: [], listeners: [], store: { hot_rows: 0, hot_bytes: 0, wal_bytes: 0, file_count: 0, file_bytes: 0, file_rows: 0, is_full: state === 'full', message: state === 'full' ? 'no room is left in /nowhere' : null } },
     '/api/edge': { is_here: false },
+    '/api/haproxy': { may_change: false, haproxies: [] },
     '/api/findings': { findings: [] },
     '/api/rules': { rules: [] },
     '/api/tables': { tables: TABLES },

@@ -1,5 +1,7 @@
 // The Edge view: backends with share and health, a drain that is confirmed, visitors, and one request from the browser down.
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -19,6 +21,9 @@ let edge;
 /** @type {import('node:http').Server[]} */
 let shops = [];
 let dir = '';
+const HAPROXY = '/usr/sbin/haproxy';
+/** @type {import('node:child_process').ChildProcess | undefined} */
+let haproxy;
 const portOf = server => /** @type {import('node:net').AddressInfo} */ (server.address()).port;
 before(async () => {
   if (skip) return;
@@ -30,9 +35,15 @@ before(async () => {
   }));
   await Promise.all(shops.map(shop => new Promise(resolve => shop.listen(0, '127.0.0.1', () => resolve(undefined)))));
   const backends = shops.flatMap(shop => ['--backend', `127.0.0.1:${portOf(shop)}`]);
-  edge = await weirEdge([...backends, '--beacon', '/ping'], { WEIR_API_TOKEN_FILE: join(dir, 'token') });
+  const socket = join(dir, 'admin.sock');
+  if (existsSync(HAPROXY)) {
+    await writeFile(join(dir, 'haproxy.cfg'), `global\n  stats socket ${socket} level admin\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nbackend app\n  server one 127.0.0.1:9 weight 10\n`);
+    haproxy = spawn(HAPROXY, ['-db', '-f', join(dir, 'haproxy.cfg')], { stdio: 'ignore' });
+  }
+  edge = await weirEdge([...backends, '--beacon', '/ping'], { WEIR_API_TOKEN_FILE: join(dir, 'token'), WEIR_HAPROXY_SOCKETS: socket, WEIR_EDGE_ACME_NAMES: 'shop.example', WEIR_EDGE_ACME_DIRECTORY: 'https://127.0.0.1:9/directory' });
 });
 after(async () => {
+  haproxy?.kill('SIGKILL');
   await edge?.stop();
   shops.forEach(shop => { shop.close(); shop.closeAllConnections(); });
   if (dir) await rm(dir, { recursive: true, force: true });
@@ -81,6 +92,25 @@ test('backends_show_their_share_and_a_confirmed_drain_takes_one_out', { skip }, 
   }, { login: LOGIN, allows: /401/ });
 });
 
+test('an_haproxy_is_there_beside_and_a_confirmed_drain_reaches_it', { skip: skip || (existsSync(HAPROXY) ? false : 'haproxy not found (apt install haproxy)') }, async () => {
+  await withPage(edge.page, async page => {
+    await page.goto('/#/edge');
+    const row = page.locator('tr[data-server="app/one"]');
+    await row.getByText('no check').waitFor(PATIENT);
+    await row.getByRole('button', { name: 'Drain' }).click();
+    await page.getByText('drain app/one?').waitFor();
+    await page.getByRole('button', { name: 'No' }).click();
+    assert.match(await row.innerText(), /no check/, 'nothing happens without a yes');
+    await row.getByRole('button', { name: 'Drain' }).click();
+    await page.getByRole('button', { name: 'Yes' }).click();
+    await row.getByText('DRAIN', { exact: true }).waitFor(PATIENT);
+    await shot(page, 'edge-haproxy');
+    await row.getByRole('button', { name: 'Ready' }).click();
+    await page.getByRole('button', { name: 'Yes' }).click();
+    await row.getByText('no check').waitFor(PATIENT);
+  }, { login: LOGIN, allows: /401/ });
+});
+
 test('who_visits_is_there_within_seconds_and_his_request_goes_from_the_browser_down', { skip }, async () => {
   await withPage(edge.page, async page => {
     await whileVisited('/basket', async () => {
@@ -106,4 +136,15 @@ test('the_parts_of_a_tiers_time_are_its_whole_time', () => {
   assert.deepEqual(seconds, [['queue', 100], ['connect', 200], ['app', 300], ['body', 100], ['client', 300]]);
   const bare = { ...row, queue_seconds: null, upstream_connect_seconds: null, upstream_header_seconds: null, upstream_response_seconds: null };
   assert.deepEqual(parts(bare).map(([name]) => name), ['client']);
+});
+
+test('a_certificate_that_the_authority_does_not_give_is_missing_with_the_reason', { skip }, async () => {
+  await withPage(edge.page, async page => {
+    await page.goto('/#/edge');
+    const row = page.locator('tr', { hasText: 'shop.example' }).filter({ hasText: 'missing' });
+    await row.waitFor(PATIENT);
+    assert.match(await row.innerText(), /127\.0\.0\.1:9/);
+    await row.getByText('tried again at').waitFor(PATIENT);
+    await shot(page, 'edge-certificates');
+  }, { login: LOGIN, allows: /401/ });
 });

@@ -99,13 +99,34 @@ test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, asy
       await page.getByText('Copied').waitFor();
       const copied = await page.evaluate(() => navigator.clipboard.readText());
       assert.equal(copied.replaceAll('`', '').trim(), fix.trim());
-      await page.locator('.chart canvas').waitFor();
+      await page.locator('.chart canvas').first().waitFor();
+      // The way of a request, with the root where it is, and all tiers under one cursor.
+      await page.locator('[data-path] li.is-root', { hasText: /tcp\.(listen_overflow|accept_queue_high)/ }).waitFor();
+      const charts = page.locator('[data-all-tiers] .u-over');
+      await charts.nth(1).waitFor();
+      await charts.nth(0).scrollIntoViewIfNeeded();
+      const isOff = n => page.locator('[data-all-tiers] .u-cursor-x').nth(n).evaluate(e => e.classList.contains('u-off'));
+      assert.equal(await isOff(1), true, 'no cursor before the mouse is over a chart');
+      await charts.nth(0).hover();
+      await page.locator('[data-all-tiers] .u-cursor-x:not(.u-off)').nth(1).waitFor({ state: 'attached' });
+      // Fresh figures go into the chart that is there, so that cursor and zoom stay.
+      await charts.evaluateAll(all => all.forEach(e => { e.dataset.isOld = ''; }));
+      await page.waitForResponse(r => r.url().includes('/api/sql') && r.request().postData()?.includes('pressure'));
+      await page.waitForTimeout(500);
+      assert.notEqual(await page.locator('[data-all-tiers] .u-over[data-is-old]').count(), 0, 'charts whose series stay are not drawn anew');
       await shot(page, 'finding');
       await page.locator('[data-evidence] .open-sql').click();
       await page.locator('.result h2').waitFor();
       await page.goto('/#/overview');
       await page.locator('.verdict a').first().waitFor();
       await shot(page, 'overview-finding');
+      await page.locator('.top-right .host').click();
+      await page.locator('[data-host]').getByText('kernel version').waitFor();
+      await page.getByRole('region', { name: 'findings of this host' }).getByText(String(stalled.port)).first().waitFor();
+      await page.getByText('Settings that somebody set').waitFor();
+      await page.locator('[data-host] .details .chart canvas').first().waitFor();
+      assert.equal(await page.locator('.state-error').count(), 0, 'no panel failed');
+      await shot(page, 'host');
     });
   } finally {
     await stalled.stop();

@@ -8,6 +8,8 @@ import { setParams, useRoute } from '../router.js';
 import { Chart } from '../parts/chart.js';
 import { Icon } from '../parts/icon.js';
 import { Panel, Problem, States } from '../parts/panel.js';
+import { Certificates } from './edge_certificates.js';
+import { Haproxies } from './edge_haproxy.js';
 import { Waterfall } from './edge_request.js';
 import { scoped } from './tier_sql.js';
 import * as questions from './edge_sql.js';
@@ -29,6 +31,8 @@ export function Edge() {
   return html`
     <div class="edge">
       <${Backends} host=${host} here=${here} />
+      <${Haproxies} />
+      <${Certificates} host=${host} />
       <${Panel} title="Listeners" sql=${ask(questions.LISTENERS)} aside=${html`<span class="aside">the last minute</span>`}>
         <${States} loaded=${listeners} isEmpty=${d => !d.rows.length} empty=${NO_EDGE}>${data => html`<${Listeners} rows=${objects(data)} />`}<//>
       <//>

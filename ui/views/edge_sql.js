@@ -44,6 +44,26 @@ export const HEALTH = `select host, backend, date_bin(interval '1 minute', ts) a
 from edge_backend where ts > now() - interval '30 minutes'$scope
 group by 1, 2, 3 order by 1, 2, 3`;
 
+/** The newest of each certificate: those that the edge obtains, then those that other servers show. */
+export const CERTIFICATES = `with obtained as (
+  select host, names, last_value(state order by ts) as state, last_value(not_after order by ts) as not_after,
+    last_value(authority order by ts) as origin, last_value(failure order by ts) as failure,
+    last_value(next_attempt_ts order by ts) as next_attempt_ts
+  from edge_certificate where ts > now() - interval '150 seconds'$scope
+  group by host, names
+), served as (
+  select host, server_name, program, server_address, server_port, last_value(served_not_after order by ts) as not_after,
+    last_value(served_digest order by ts) as served, last_value(file_digest order by ts) as filed, last_value(error order by ts) as failure
+  from certificate where ts > now() - interval '150 seconds'$scope
+  group by host, server_name, program, server_address, server_port
+)
+select host, names, state, not_after, origin, failure, next_attempt_ts from obtained
+union all
+select host, case server_name when '' then 'no name' else server_name end,
+  case when not_after is null then 'failed' when not_after < now() then 'ended' when served <> filed then 'old' else 'valid' end,
+  not_after, program || ' ' || server_address || ':' || server_port, failure, null from served
+order by host, not_after nulls first, names`;
+
 /** Bytes of all listeners. */
 export const BANDWIDTH = rise('edge_listener', 'listener', [['sent_bytes_total', 'sent_bytes_per_second'], ['received_bytes_total', 'received_bytes_per_second']]);
 

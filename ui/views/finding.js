@@ -9,6 +9,7 @@ import { Badge, Icon } from '../parts/icon.js';
 import { Chart, canChart } from '../parts/chart.js';
 import { Grid } from '../parts/grid.js';
 import { CopyButton, Empty, OpenSql, Panel, States, prose } from '../parts/panel.js';
+import { AllTiers, Path } from './finding_tiers.js';
 
 /** @param {{id: string}} props */
 export function Finding({ id }) {
@@ -27,13 +28,14 @@ function Page({ f }) {
         <p><${Badge} finding=${f} /><span>${f.tier}</span><code>${f.rule}</code></p>
         <h1 id="finding-title">${prose(f.summary)}</h1>
         <dl class="facts">
-          <div><dt>where</dt><dd>${f.subject}${f.host && html`, host <b>${f.host}</b>`}</dd></div>
+          <div><dt>where</dt><dd>${f.subject}${f.host && html`, host <a href=${link('host', {}, f.host)}>${f.host}</a>`}</dd></div>
           <div><dt>since</dt><dd title=${f.started_ts}>${time(f.started_ts, { digits: 0, isLong: true })} UTC, ${ago(f.started_ts)}</dd></div>
           <div><dt>${f.resolved_ts ? 'lasted' : 'lasts'}</dt><dd>${duration(Math.max(0, Math.round((end - Date.parse(f.started_ts)) / 1000)))}</dd></div>
         </dl>
         <${History} history=${f.history ?? []} />
         <${Judge} f=${f} />
       </header>
+      <${Path} f=${f} />
       <div class="finding-body">
         <div>
           ${f.chart && html`<${EvidenceChart} f=${f} />`}
@@ -44,6 +46,7 @@ function Page({ f }) {
           <${Text} title="Why it hurts" text=${f.why} /><${Text} title="Look at" text=${f.look_at} /><${Text} title="Stays silent when" text=${f.silent_when} /><${Text} title="Source" text=${f.source} isSmall />
         </div>
       </div>
+      <${AllTiers} f=${f} />
     </article>`;
 }
 

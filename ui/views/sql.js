@@ -1,9 +1,9 @@
 // @ts-check
 // SQL: an editor, the tables with their docs, the answer as table, chart or CSV.
 import { html, useEffect, useRef, useState } from '../vendor/preact-htm.js';
-import { runCsv, runSql } from '../api.js';
+import { forecastSql, runCsv, runSql } from '../api.js';
 import { useApi } from '../hooks.js';
-import { count, duration } from '../format.js';
+import { count, duration, size } from '../format.js';
 import { setParams, useRoute } from '../router.js';
 import { Icon } from '../parts/icon.js';
 import { Chart, canChart } from '../parts/chart.js';
@@ -52,6 +52,7 @@ export function Sql() {
           <footer>
             <button type="button" class="primary" onClick=${submit} disabled=${isRunning}><${Icon} name="play" />Run <kbd>Ctrl Enter</kbd></button>
             ${isRunning && html`<button type="button" onClick=${stop}>Stop</button>`}
+            <${Forecast} sql=${text} />
             <${History} onPick=${sql => setParams({ q: sql, chart: '' })} />
           </footer>
         </section>
@@ -62,6 +63,21 @@ export function Sql() {
 
 function keys(event, submit) {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); submit(); }
+}
+
+// What the query would read, said when asked: for a bucket, planning itself may make requests.
+function Forecast({ sql }) {
+  const [said, setSaid] = useState(/** @type {any} */ (null));
+  useEffect(() => setSaid(null), [sql]);
+  const ask = () => forecastSql(sql).then(({ tiers }) => setSaid({ text: tiers.map(reads).join('; ') }), error => setSaid({ text: error.message, hint: error.hint }));
+  return html`
+    <button type="button" onClick=${ask} disabled=${!sql.trim()}>What it reads</button>
+    ${said && html`<span class="aside" role="status" title=${said.hint}>${said.text}</span>`}`;
+}
+
+function reads(tier) {
+  const money = tier.usd === null ? '' : `, ${tier.usd < 0.01 ? 'less than 0.01' : tier.usd.toFixed(2)} USD`;
+  return `${tier.place ?? 'this disk'}: at most ${count(tier.files)} files, ${size(tier.bytes)}, about ${count(tier.reads)} reads${money}`;
 }
 
 function Result({ result, isRunning, isChart }) {

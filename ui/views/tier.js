@@ -30,7 +30,7 @@ export function Tier() {
 }
 
 /** @param {{detail: import('./tier_details.js').Detail, host: string}} props */
-function Detail({ detail, host }) {
+export function Detail({ detail, host }) {
   const sql = scoped(detail.sql, host);
   const loaded = useSql(sql, { every: 10_000, limit: 5000 });
   return html`

@@ -21,5 +21,8 @@ export const rise = (table, keys, columns, extra = '') => `with sample as (
 select bin as ts, ${columns.map(([c, name]) => `sum(case when ${c} >= 0 then ${c} end) / 15.0 as ${name}`).join(', ')}
 from step group by bin order by bin`;
 
+/** A text in SQL. @param {string} text */
+export const quoted = text => `'${text.replaceAll("'", "''")}'`;
+
 /** A query for one host or all. @param {string} sql @param {string} host */
-export const scoped = (sql, host) => sql.replaceAll('$scope', host ? ` and host = '${host.replaceAll("'", "''")}'` : '');
+export const scoped = (sql, host) => sql.replaceAll('$scope', host ? ` and host = ${quoted(host)}` : '');

@@ -102,10 +102,11 @@ const FOR_TESTS: &[Package] = &[
     package("bsdutils", &["logger"], "sends syslog frames"),
     package("openssl", &["openssl"], "certificates of the intake's tests"),
     package("curl", &["curl"], "posts lines to the intake"),
+    package("pebble", &["pebble"], "an authority that issues certificates to the edge"),
     package(
         "default-jre-headless",
         &["java"],
-        "runs the Kafka and Elasticsearch that outputs write to, and a MongoDB",
+        "runs the Kafka and Elasticsearch that outputs write to, a MongoDB, and S3Proxy",
     ),
     package("maven", &["mvn"], "fetches them"),
 ];
@@ -135,11 +136,18 @@ pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
 /// What `cargo xtask lab` makes its faults with.
 pub(crate) const FOR_LAB: &[Package] = &[
     daemon("nginx", &["nginx"], "nginx", "the proxy of the faults"),
+    daemon("haproxy", &["haproxy"], "haproxy", "the balancer of the faults"),
+    daemon("nftables", &["nft"], "nftables", "drops packets in namespaces of the lab's own"),
     package("iproute2", &["ip", "tc"], "network namespaces of the lab's own, and narrow lines"),
     package("e2fsprogs", &["mkfs.ext4"], "file systems of the lab's own"),
     package("openssl", &["openssl"], "certificates that end soon"),
     daemon("redis-server", &["redis-server"], "redis-server", "a store that evicts"),
     package("redis-tools", &["redis-cli"], "fills it"),
+    daemon("postgresql", &["pgbench"], "postgresql", "a database with a lock and a replica"),
+    package("postgresql-client", &["psql"], "asks it"),
+    package("util-linux", &["setpriv", "losetup"], "runs it as its own user, and slow disks"),
+    daemon("mariadb-server", &["mariadbd"], "mariadb", "a database with a replica"),
+    package("mariadb-client", &["mariadb"], "asks it"),
 ];
 
 /// Peers of `cargo xtask bench wire`.
@@ -158,6 +166,7 @@ pub(crate) fn everything(shell: &Shell) -> Result {
     python(shell)?;
     maven(shell, "kafka", "copy", "Kafka for the tests of outputs")?;
     maven(shell, "elasticsearch", "unpack", "Elasticsearch for the tests of outputs")?;
+    maven(shell, "s3", "copy", "S3Proxy, a service for the tests of buckets")?;
     maven(shell, "mongo", "copy", "a MongoDB for the tests of the wire: Debian has none")
 }
 

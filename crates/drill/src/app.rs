@@ -1,13 +1,16 @@
 //! The two programs of a scene: an application behind the proxy, and visitors. Run as hidden commands of weir, in
 //! a namespace, so that they are processes of their own that can be stopped and killed.
 
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::error::Result;
@@ -27,8 +30,18 @@ pub struct App {
     pub spin: bool,
     /// A file with the per cent of requests that are answered with 500; read at each request.
     pub failing: Option<PathBuf>,
+    /// Only the health check fails.
+    pub failing_health: bool,
     /// Descriptors that it may have.
     pub files: Option<u64>,
+    /// Requests that it answers at a time; others wait in the accept queue.
+    pub workers: Option<u64>,
+    /// A store that it asks once for each request, in HTTP.
+    pub store: Option<SocketAddr>,
+    /// A file of which it writes 4 KiB for each request, past the page cache, one write at a time: a store's journal.
+    pub journal: Option<PathBuf>,
+    /// It keeps the connections that its clients have closed.
+    pub leak: bool,
 }
 
 /// Serves until it is killed, a thread a connection.
@@ -39,38 +52,101 @@ pub fn serve(args: &App) -> Result<()> {
     if let Some(files) = args.files {
         setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) })?;
     }
-    let fd: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let fd: OwnedFd =
+        socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     bind(&fd, &args.address)?;
     listen(&fd, args.backlog)?;
     let listener = TcpListener::from(fd);
-    let body: std::sync::Arc<[u8]> = vec![b'z'; args.bytes].into();
+    let manner = Arc::new(Manner::of(args)?);
     loop {
+        manner.free();
         // Out of descriptors it waits, as servers do.
         let Ok((stream, _)) = listener.accept() else {
             pause(Duration::from_millis(50));
             continue;
         };
-        let (manner, body) = (Manner::of(args), std::sync::Arc::clone(&body));
+        let taken = Taken::of(&manner);
         let answering = std::thread::Builder::new().stack_size(64 << 10);
-        answering.spawn(move || answer(stream, &manner, &body))?;
+        answering.spawn(move || answer(stream, &taken.0))?;
     }
 }
 
-/// How a request is answered.
+/// How requests are answered, and how many are at the moment.
 struct Manner {
     delay: PathBuf,
+    body: Vec<u8>,
     spin: bool,
     failing: Option<PathBuf>,
+    failing_health: bool,
+    workers: u64,
+    store: Option<SocketAddr>,
+    journal: Option<Mutex<Journal>>,
+    kept: Option<Mutex<Vec<TcpStream>>>,
+    busy: Mutex<u64>,
+    is_free: Condvar,
+}
+
+/// A place among the workers, given back when it is dropped.
+struct Taken(Arc<Manner>);
+
+impl Taken {
+    fn of(manner: &Arc<Manner>) -> Self {
+        *held(&manner.busy) += 1;
+        Self(Arc::clone(manner))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        *held(&self.0.busy) -= 1;
+        self.0.is_free.notify_one();
+    }
+}
+
+/// A thread that panicked leaves numbers and files as they were.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Manner {
-    fn of(args: &App) -> Self {
-        Self { delay: args.delay.clone(), spin: args.spin, failing: args.failing.clone() }
+    fn of(args: &App) -> Result<Self> {
+        Ok(Self {
+            delay: args.delay.clone(),
+            body: vec![b'z'; args.bytes],
+            spin: args.spin,
+            failing: args.failing.clone(),
+            failing_health: args.failing_health,
+            workers: args.workers.unwrap_or(u64::MAX),
+            store: args.store,
+            journal: args.journal.as_deref().map(Journal::open).transpose()?.map(Mutex::new),
+            kept: args.leak.then(Mutex::default),
+            busy: Mutex::new(0),
+            is_free: Condvar::new(),
+        })
+    }
+
+    /// Waits until a worker is free.
+    fn free(&self) {
+        let busy = held(&self.busy);
+        let waited = self.is_free.wait_while(busy, |busy| *busy >= self.workers);
+        drop(waited);
     }
 
     /// Takes its time.
     fn work(&self) {
+        if let Some(store) = self.store {
+            let patience = Duration::from_secs(60);
+            let asked = TcpStream::connect_timeout(&store, patience)
+                .and_then(|stream| ask(stream, patience, "/row", None));
+            // It cannot answer without its store.
+            if asked.is_err() {
+                pause(Duration::from_millis(20));
+            }
+        }
+        if let Some(journal) = &self.journal {
+            held(journal).write();
+        }
         let span = Duration::from_millis(number(&self.delay));
         if !self.spin {
             return pause(span);
@@ -87,27 +163,63 @@ impl Manner {
     }
 
     /// Whether this request fails, drawn from the address that it comes from.
-    fn fails(&self, port: u16) -> bool {
-        self.failing.as_deref().is_some_and(|file| u64::from(port / 2 % 100) < number(file))
+    fn fails(&self, port: u16, request: &[u8]) -> bool {
+        let is_asked = !self.failing_health || request.starts_with(b"GET /health");
+        is_asked
+            && self.failing.as_deref().is_some_and(|file| u64::from(port / 2 % 100) < number(file))
+    }
+}
+
+/// A file that is written block by block, past the page cache.
+struct Journal {
+    file: File,
+    blocks: Vec<u8>,
+    number: u64,
+}
+
+impl Journal {
+    const BLOCK: usize = 4096;
+    const BLOCKS: u64 = 256;
+
+    fn open(path: &Path) -> Result<Self> {
+        let zeroes = vec![0; Self::BLOCK];
+        let mut file = File::create(path)?;
+        // Its room is there before, so that a write is a write and nothing else.
+        (0..Self::BLOCKS).try_for_each(|_| file.write_all(&zeroes))?;
+        file.sync_all()?;
+        let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or_default();
+        let file = OpenOptions::new().write(true).custom_flags(direct).open(path)?;
+        Ok(Self { file, blocks: vec![b'j'; 2 * Self::BLOCK], number: 0 })
+    }
+
+    fn write(&mut self) {
+        self.number += 1;
+        let at = self.number % Self::BLOCKS * Self::BLOCK as u64;
+        // The kernel wants memory that begins where a block does.
+        let start = self.blocks.as_ptr().align_offset(Self::BLOCK);
+        let _full = self.file.write_all_at(&self.blocks[start..start + Self::BLOCK], at);
     }
 }
 
 /// The number in a file; 0 without one.
-fn number(file: &std::path::Path) -> u64 {
+fn number(file: &Path) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
 }
 
-fn answer(mut stream: TcpStream, manner: &Manner, body: &[u8]) {
+fn answer(mut stream: TcpStream, manner: &Manner) {
     let mut request = [0; 2048];
     if !matches!(stream.read(&mut request), Ok(length) if length > 0) {
         return;
     }
     manner.work();
-    let is_bad = stream.peer_addr().is_ok_and(|peer| manner.fails(peer.port()));
+    let is_bad = stream.peer_addr().is_ok_and(|peer| manner.fails(peer.port(), &request));
     let status = if is_bad { "500 Internal Server Error" } else { "200 OK" };
-    let head = format!("HTTP/1.0 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-    let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    let head = format!("HTTP/1.0 {status}\r\nContent-Length: {}\r\n\r\n", manner.body.len());
+    let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&manner.body));
+    if let Some(kept) = &manner.kept {
+        held(kept).push(stream);
+    }
 }
 
 /// Visitors who ask again and again.
@@ -124,6 +236,8 @@ pub struct Visit {
     pub slow_millis: Option<u64>,
     /// Leave after so many milliseconds, answered or not.
     pub patience_millis: u64,
+    /// Ask for so many pages in turn.
+    pub pages: u64,
 }
 
 /// Visits until it is killed.
@@ -134,14 +248,20 @@ pub fn visit(args: &Visit) -> Result<()> {
     let patience = Duration::from_millis(args.patience_millis);
     let (address, is_holding) = (args.address, args.hold);
     let slow = args.slow_millis.map(Duration::from_millis);
+    let pages = args.pages.max(1);
     for visitor in 0..args.visitors {
         // Each at a pace of its own: in step they would be a burst.
         let between = Duration::from_millis(args.pause_millis + visitor * 7 % 50);
         let visiting = std::thread::Builder::new().stack_size(64 << 10);
         visiting.spawn(move || {
-            loop {
+            for number in visitor.. {
                 let stream = connect(address, patience, slow.is_some());
-                let _answer = stream.and_then(|stream| ask(stream, patience, is_holding, slow));
+                let _answer = stream.and_then(|stream| {
+                    if is_holding {
+                        pause(Duration::from_secs(3600));
+                    }
+                    ask(stream, patience, &page(number % pages), slow)
+                });
                 pause(between);
             }
         })?;
@@ -156,23 +276,26 @@ fn connect(address: SocketAddr, patience: Duration, is_slow: bool) -> std::io::R
     if !is_slow {
         return TcpStream::connect_timeout(&address, patience);
     }
-    let fd: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let fd: OwnedFd =
+        socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_recv_buffer_size(&fd, 16 << 10)?;
     rustix::net::connect(&fd, &address)?;
     Ok(TcpStream::from(fd))
 }
 
+fn page(number: u64) -> String {
+    if number == 0 { "/page".to_owned() } else { format!("/page/{number}") }
+}
+
 fn ask(
     mut stream: TcpStream,
     patience: Duration,
-    is_holding: bool,
+    path: &str,
     slow: Option<Duration>,
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(patience))?;
-    if is_holding {
-        pause(Duration::from_secs(3600));
-    }
-    stream.write_all(b"GET /page HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n")?;
+    let head = format!("GET {path} HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
     let mut part = vec![0; 16 << 10];
     while stream.read(&mut part)? > 0 {
         if let Some(rest) = slow {

@@ -1,10 +1,11 @@
 //! What a fault is, and the list of all.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 
-use crate::error::Result;
+use crate::error::{DrillError, Result};
 use crate::scene::Scene;
-use crate::{faults, hops, limits, pairs};
+use crate::{balance, cascades, faults, hops, limits, lines, pairs, stores, way};
 
 /// A fault: how it is made, with which parameters, and what it must be called.
 pub struct Fault {
@@ -42,14 +43,39 @@ pub(crate) const fn of(name: &'static str, from: u64, to: u64, doc: &'static str
 
 /// All of them, pairs and what is no fault last. A fault's place in the list is a part of the seed of the lab's runs.
 pub fn all() -> impl Iterator<Item = &'static Fault> {
-    let faults = faults::FAULTS.iter().chain(limits::FAULTS).chain(hops::FAULTS);
-    faults.chain(pairs::FAULTS).chain(faults::NONE)
+    let single = faults::FAULTS.iter().chain(limits::FAULTS).chain(hops::FAULTS);
+    let single =
+        single.chain(way::FAULTS).chain(balance::FAULTS).chain(stores::FAULTS).chain(lines::FAULTS);
+    let several = pairs::FAULTS.iter().chain(cascades::FAULTS);
+    single.chain(several).chain(faults::NONE).chain(cascades::NONE)
 }
 
 /// The fault of that name; words may be joined by `-`.
 pub fn named(name: &str) -> Option<&'static Fault> {
     let plain = |text: &str| text.to_lowercase().replace([':', ','], "").replace(' ', "-");
     all().find(|fault| plain(fault.name) == plain(name))
+}
+
+/// Refuses parameters that the fault does not have, and values that make no sense.
+pub(crate) fn check_parameters(
+    fault: &str,
+    parameters: &[Parameter],
+    given: &BTreeMap<String, u64>,
+) -> Result<()> {
+    for (name, value) in given {
+        let Some(known) = parameters.iter().find(|one| one.name == name) else {
+            let names: Vec<&str> = parameters.iter().map(|one| one.name).collect();
+            let hint = if names.is_empty() { "it has none".into() } else { names.join(", ") };
+            let message = format!("cannot make `{}`: it has no parameter `{name}`", fault);
+            return Err(DrillError::new(message).hint(hint));
+        };
+        let (from, to) = known.range;
+        if !(from..=to).contains(value) {
+            let what = format!("cannot make `{}` with {name} = {value}", fault);
+            return Err(DrillError::new(format!("{what}: it is from {from} to {to}")));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

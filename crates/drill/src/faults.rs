@@ -7,7 +7,8 @@ use rustix::process::Signal;
 
 use crate::error::Result;
 use crate::fault::{Fault, of};
-use crate::scene::{APP, SERVER, Scene, fill, run};
+use crate::ground::fill;
+use crate::scene::{APP, SERVER, Scene, run};
 
 /// What stops, fills up or runs out.
 pub(crate) const FAULTS: &[Fault] = &[
@@ -53,6 +54,30 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
         inject: |scene| {
             scene.signal("app", Signal::KILL)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "application starts again and again",
+        rules: &[&["app.crash_loop"]],
+        parameters: &[
+            of("visitors", 5, 30, "visitors"),
+            of("millis", 1500, 4000, "milliseconds that it lives"),
+        ],
+        tools: &["nginx", "timeout"],
+        set: |scene| {
+            let visitors = scene.draw("visitors");
+            scene.usual(256, visitors)
+        },
+        inject: |scene| {
+            let life = format!("{:.3}", Duration::from_millis(scene.draw("millis")).as_secs_f64());
+            scene.signal("app", Signal::KILL)?;
+            let again = "while sleep 0.2; do timeout -s KILL \"$@\"; done";
+            let (netns, program, delay) =
+                (scene.server.clone(), scene.program(), scene.path("delay"));
+            let app = ["drill", "app", "--address", APP, "--backlog", "256", "--delay", &delay];
+            let args = [&["-c", again, "sh", &life, &program], &app[..]].concat();
+            scene.start("starter", &netns, "sh", &args)?;
             Ok(None)
         },
     },

@@ -110,15 +110,26 @@ pub(crate) const FAULTS: &[Fault] = &[
 ];
 
 /// So many applications at 127.0.0.1, .2 … behind nginx, each with a file that says how often it fails.
-fn members(scene: &mut Scene, count: u64, settings: &str) -> crate::error::Result<()> {
+pub(crate) fn members(scene: &mut Scene, count: u64, settings: &str) -> crate::error::Result<()> {
+    members_with(scene, count, settings, &[], "")
+}
+
+/// The same with arguments of the applications, and more in nginx' `server { … }`.
+pub(crate) fn members_with(
+    scene: &mut Scene,
+    count: u64,
+    settings: &str,
+    more: &[&str],
+    server: &str,
+) -> crate::error::Result<()> {
     let netns = scene.server.clone();
     let mut servers = String::new();
     for number in 1..=count {
         let (address, failing) =
             (format!("127.0.0.{number}:9001"), scene.path(&format!("failing{number}")));
-        scene.app_at(&netns, &address, 256, &["--failing", &failing])?;
+        scene.app_at(&netns, &address, 256, &[&["--failing", &failing][..], more].concat())?;
         servers += &format!("server {address} max_fails=0; ");
     }
-    let proxied = format!("location / {{ proxy_pass http://app; {settings} }}");
+    let proxied = format!("{server} location / {{ proxy_pass http://app; {settings} }}");
     scene.nginx_with(4096, &format!("upstream app {{ {servers} }}"), &proxied)
 }

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::pause;
-use crate::{Fault, Scene};
 
 /// How long is looked.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +40,8 @@ pub struct Outcome {
     pub is_right: bool,
     /// Roots of class page or mail that are none of the right rules, and other findings that page.
     pub others: BTreeSet<String>,
+    /// Rules, none of the right ones, that paged for a moment at least: what woke somebody up and was folded away later too.
+    pub paged: BTreeSet<String>,
 }
 
 /// The findings that fired before a fault, which are not counted.
@@ -52,31 +53,36 @@ fn text(finding: &Value, name: &str) -> String {
     finding[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Looks at what fires (`firing` answers it as `/api/findings` does) until the fault is named, or patience is at an end.
+/// Looks, for one of each of the right `rules` and in the namespaces `sides` and the host's, at what fires (`firing` answers it as
+/// `/api/findings` does) until the fault is named, or patience is at an end.
 ///
 /// # Errors
 /// When `firing` fails, or answers that the look was broken off.
 pub fn judge<E>(
-    fault: &Fault,
-    scene: &Scene,
+    rules: &[&[&str]],
+    sides: &[&str],
     before: &[Value],
     pace: Pace,
     mut firing: impl FnMut() -> Result<Vec<Value>, E>,
 ) -> Result<Outcome, E> {
     let began = Instant::now();
     let before = fired_before(before);
+    let mut paged = BTreeSet::new();
     let mut new = || {
         let mut findings = firing()?;
-        findings.retain(|finding| concerns(finding, &scene.sides(), &before));
+        findings.retain(|finding| concerns(finding, sides, &before));
+        let is_right = |finding: &&Value| rules.iter().any(|group| is_of(group, finding));
+        let wrong = findings.iter().filter(|finding| finding["class"] == "page");
+        paged.extend(wrong.filter(|finding| !is_right(finding)).map(|one| text(one, "rule")));
         Ok(findings)
     };
-    let end = if fault.rules.is_empty() { pace.nothing } else { pace.patience };
+    let end = if rules.is_empty() { pace.nothing } else { pace.patience };
     let mut detected = None;
     while detected.is_none() && began.elapsed() < end {
         pause(Duration::from_millis(250));
         let now = new()?;
         let is_named = |group: &&[&str]| now.iter().any(|finding| is_of(group, finding));
-        if !fault.rules.is_empty() && fault.rules.iter().all(is_named) {
+        if !rules.is_empty() && rules.iter().all(is_named) {
             detected = Some(began.elapsed());
         }
     }
@@ -85,7 +91,8 @@ pub fn judge<E>(
         pause(Duration::from_millis(250));
         new()?;
     }
-    Ok(outcome(fault.rules, &new()?, detected))
+    let last = new()?;
+    Ok(Outcome { paged, ..outcome(rules, &last, detected) })
 }
 
 /// Whether a finding is new, and not about a namespace of somebody else's.
@@ -113,7 +120,7 @@ fn outcome(rules: &[&[&str]], now: &[Value], detected: Option<Duration>) -> Outc
     }
     let is_root = |group: &&[&str]| roots.iter().any(|finding| is_of(group, finding));
     let is_right = rules.iter().all(is_root) && others.is_empty();
-    Outcome { detected, is_right, others }
+    Outcome { detected, is_right, others, paged: BTreeSet::new() }
 }
 
 #[cfg(test)]

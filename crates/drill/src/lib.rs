@@ -2,19 +2,28 @@
 //!
 //! A [`Fault`] builds a [`Scene`] while nothing is wrong, then makes one thing wrong, with parameters drawn from a seed or given by
 //! a person. [`judge`] looks at the findings of a weir from then on. Whatever happens, what a scene made is taken away again: when it is
-//! dropped, and after `kill -9` by [`clean`]. Nothing outside of what it made itself is touched.
+//! dropped, and after `kill -9` by [`clean`]. Nothing outside of what it made itself is touched; [`Staging`] is for a host whose owner said
+//! yes to that.
 
 mod app;
+mod balance;
+mod cascades;
 mod error;
 mod fault;
 mod faults;
+mod ground;
 mod hops;
 mod judge;
 mod limits;
+mod lines;
 mod pairs;
 mod place;
 mod random;
 mod scene;
+mod staging;
+mod stores;
+mod traffic;
+mod way;
 
 pub use app::{App, Visit, serve, visit};
 pub use error::DrillError;
@@ -23,6 +32,8 @@ pub use judge::{Outcome, Pace, judge};
 pub use place::{PLACES, clean};
 pub use random::Random;
 pub use scene::Scene;
+pub use staging::{HOST_FAULTS, HostFault, LONGEST, Needs, Staging, Wish, guard};
+pub use traffic::{Flood, Receive, flood, receive};
 
 /// Waits for the clock: what paces traffic, or looks again and again, has nothing else to wait for.
 #[expect(clippy::disallowed_methods, reason = "pacing is about the clock itself")]

@@ -77,6 +77,31 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "processors taken by other work",
+        rules: &[&["cpu.saturated"]],
+        parameters: &[
+            of("hogs", 10, 20, "processes for each processor that do nothing else"),
+            of("visitors", 6, 10, "visitors"),
+        ],
+        tools: &["nginx"],
+        set: |scene| {
+            let visitors = scene.draw("visitors");
+            scene.app(256, &["--spin"])?;
+            scene.nginx(&format!("location / {{ proxy_pass http://{APP}; }}"))?;
+            scene.calm_seconds = 20;
+            scene.visitors(visitors, &["--pause-millis", "60"])
+        },
+        inject: |scene| {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            let hogs = scene.draw("hogs").saturating_mul(processors as u64);
+            let netns = scene.server.clone();
+            (0..hogs).try_for_each(|_| {
+                scene.start("hog", &netns, "sh", &["-c", "while :; do :; done"])
+            })?;
+            Ok(None)
+        },
+    },
+    Fault {
         name: "out of memory in a control group",
         rules: &[&["mem.oom_kill"]],
         parameters: &[of("mebibytes", 24, 96, "MiB")],
@@ -102,16 +127,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         tools: &["redis-server", "redis-cli"],
         set: |scene| {
             let mebibytes = scene.draw("mebibytes");
-            let (memory, socket, dir) =
-                (format!("{mebibytes}mb"), scene.path("redis"), scene.path(""));
-            let netns = scene.server.clone();
-            let args = ["--port", "0", "--unixsocket", &socket, "--save", "", "--dir", &dir];
-            let limits = ["--maxmemory", &memory, "--maxmemory-policy", "volatile-lru"];
-            scene.start("redis", &netns, "redis-server", &[&args[..], &limits[..]].concat())?;
-            scene.config = format!(
-                "[[databases]]\nsystem = \"redis\"\naddress = \"{socket}\"\npurpose = \"store\"\n"
-            );
-            Ok(())
+            crate::stores::redis(scene, &format!("{mebibytes}mb"))
         },
         inject: |scene| {
             let bytes = scene.draw("bytes");

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::fault::{Fault, of};
 use crate::faults::{certificate, tls};
-use crate::scene::fill;
+use crate::ground::fill;
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {

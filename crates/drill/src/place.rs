@@ -3,12 +3,14 @@
 //! ```text
 //!   /var/lib/weir-drill/NAME/         its files; made before anything else, removed last
 //!   /var/lib/weir-drill/NAME/lock     locked as long as its program lives
+//!   /var/lib/weir-drill/NAME/undo     what it did elsewhere, written before it was done
 //!   /run/netns/NAMEs, NAMEc           its namespaces: every process in them is the scene's
 //!   /sys/fs/cgroup/…/NAMEs            its control groups
 //! ```
 //! Only root can write there, so no other user can plant names.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{DrillError, Result};
 use crate::pause;
-use crate::scene::run;
+use crate::scene::{output, run};
 
 /// Where scenes live.
 pub const PLACES: &str = "/var/lib/weir-drill";
@@ -56,13 +58,42 @@ impl Place {
         Ok(Self { name, dir, _lock: lock })
     }
 
-    /// Notes a process that runs outside of its namespaces, so that it ends too.
-    pub(crate) fn note_process(&self, id: u32) -> Result<()> {
-        let began = began(id).unwrap_or_default();
-        let path = self.dir.join("process");
-        fs::write(&path, format!("{id} {began}"))
+    /// Notes what is outside of its namespaces and directory, so that it goes too.
+    pub(crate) fn note(&self, undo: &Undo) -> Result<()> {
+        let path = self.dir.join(UNDO);
+        let noted = OpenOptions::new().create(true).append(true).open(&path);
+        noted
+            .and_then(|mut file| writeln!(file, "{}", undo.0).and_then(|()| file.sync_all()))
             .map_err(DrillError::of(format!("cannot write `{}`", path.display())))
     }
+}
+
+/// Where it stands what is to be undone, a line each.
+const UNDO: &str = "undo";
+
+/// A line of that file.
+pub(crate) struct Undo(String);
+
+impl Undo {
+    /// End a process, if it is still the same.
+    pub(crate) fn process(id: u32) -> Self {
+        Self(format!("process {id} {}", began(id).unwrap_or_default()))
+    }
+
+    /// Remove a file.
+    pub(crate) fn file(path: &str) -> Self {
+        Self(format!("file {path}"))
+    }
+
+    /// Take the queue off an interface that had none of its own.
+    pub(crate) fn queue(device: &str) -> Self {
+        Self(format!("queue {device}"))
+    }
+}
+
+/// Whether the program of a scene is gone.
+pub(crate) fn is_free(dir: &Path) -> Result<bool> {
+    Ok(lock(dir)?.is_some())
 }
 
 /// The lock of a scene's directory; none while its program lives.
@@ -95,7 +126,7 @@ pub fn clean() -> Result<Vec<String>> {
 
 /// Takes everything away that belongs to a scene.
 pub(crate) fn remove(name: &str, dir: &Path) -> Result<()> {
-    end_noted(dir);
+    undo_noted(dir)?;
     let sides = ["s", "c"].map(|side| format!("{name}{side}"));
     for side in &sides {
         end_inside(side)?;
@@ -113,7 +144,11 @@ pub(crate) fn remove(name: &str, dir: &Path) -> Result<()> {
             dir.display()
         )));
     }
-    fs::remove_dir_all(dir).map_err(DrillError::of(format!("cannot remove `{}`", dir.display())))
+    match fs::remove_dir_all(dir) {
+        // Somebody else who takes it away was quicker.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(DrillError::of(format!("cannot remove `{}`", dir.display()))),
+    }
 }
 
 fn netns(name: &str) -> PathBuf {
@@ -133,13 +168,34 @@ fn signal(id: u32, signal: Signal) {
     }
 }
 
-fn end_noted(dir: &Path) {
-    let text = fs::read_to_string(dir.join("process")).unwrap_or_default();
-    let Some((id, ticks)) = text.split_once(' ') else { return };
-    if let (Ok(id), Ok(ticks)) = (id.parse(), ticks.parse::<u64>())
-        && began(id) == Some(ticks)
-    {
-        signal(id, Signal::KILL);
+fn undo_noted(dir: &Path) -> Result<()> {
+    let text = fs::read_to_string(dir.join(UNDO)).unwrap_or_default();
+    text.lines().rev().try_for_each(undo)
+}
+
+fn undo(line: &str) -> Result<()> {
+    match line.split_once(' ') {
+        Some(("process", rest)) => {
+            let (id, ticks) = rest.split_once(' ').unwrap_or_default();
+            if let (Ok(id), Ok(ticks)) = (id.parse(), ticks.parse::<u64>())
+                && began(id) == Some(ticks)
+            {
+                signal(id, Signal::KILL);
+            }
+            Ok(())
+        }
+        Some(("file", path)) if Path::new(path).exists() => {
+            fs::remove_file(path).map_err(DrillError::of(format!("cannot remove `{path}`")))
+        }
+        // Only what was put there: an interface may be gone, or its queue never have been set.
+        Some(("queue", device)) => {
+            let queues = output("tc", &["qdisc", "show", "dev", device, "root"]);
+            match queues.is_ok_and(|queues| queues.starts_with("qdisc tbf ")) {
+                true => run("tc", &["qdisc", "del", "dev", device, "root"]),
+                false => Ok(()),
+            }
+        }
+        _ => Ok(()),
     }
 }
 

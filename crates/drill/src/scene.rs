@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{DrillError, Result};
-use crate::place::{Place, remove};
+use crate::fault::check_parameters;
+use crate::place::{Place, Undo, remove};
 use crate::{Fault, Held, Parameter, Random};
 
 /// The addresses of the server's and of the client's side (RFC 2544's network for tests).
@@ -21,6 +23,9 @@ pub(crate) const SERVER: &str = "198.18.7.1";
 pub(crate) const CLIENT: &str = "198.18.7.2";
 /// The application's, on the server's side.
 pub(crate) const APP: &str = "127.0.0.1:9001";
+
+/// How long nothing is wrong before a fault, unless it needs a longer past.
+const CALM_SECONDS: u64 = 12;
 
 /// See the module.
 pub struct Scene {
@@ -35,7 +40,9 @@ pub struct Scene {
     program: PathBuf,
     /// weir's configuration in this scene.
     pub(crate) config: String,
-    processes: Vec<(&'static str, Child)>,
+    /// How long nothing is wrong before the fault.
+    pub(crate) calm_seconds: u64,
+    pub(crate) processes: Vec<(&'static str, Child)>,
 }
 
 fn children(process: u32) -> Vec<Pid> {
@@ -46,10 +53,15 @@ fn children(process: u32) -> Vec<Pid> {
 
 /// Runs a program to its end; what it prints besides is dropped.
 pub(crate) fn run(program: &str, args: &[&str]) -> Result<()> {
+    output(program, args).map(drop)
+}
+
+/// The same; what it prints.
+pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output();
     let output = output.map_err(DrillError::of(format!("cannot run `{program}`")))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(DrillError::new(format!("`{program} {}` failed: {}", args.join(" "), error.trim())))
@@ -68,8 +80,8 @@ impl Scene {
         given: BTreeMap<String, u64>,
         program: PathBuf,
     ) -> Result<Self> {
-        check_parameters(fault, &given)?;
-        check_tools(fault)?;
+        check_parameters(fault.name, fault.parameters, &given)?;
+        check_tools(fault.name, fault.tools)?;
         let place = Place::make()?;
         let mut scene = Self {
             server: format!("{}s", place.name),
@@ -81,6 +93,7 @@ impl Scene {
             drawn: Vec::new(),
             program,
             config: String::new(),
+            calm_seconds: CALM_SECONDS,
             processes: Vec::new(),
         };
         scene.connect()?;
@@ -107,6 +120,16 @@ impl Scene {
         &self.config
     }
 
+    /// How long a weir should look while nothing is wrong.
+    pub fn calm(&self) -> Duration {
+        Duration::from_secs(self.calm_seconds)
+    }
+
+    /// The program whose hidden commands make traffic.
+    pub(crate) fn program(&self) -> String {
+        self.program.display().to_string()
+    }
+
     /// A directory of this scene's for a weir beside it.
     pub fn dir(&self) -> &Path {
         &self.place.dir
@@ -122,7 +145,7 @@ impl Scene {
     /// # Errors
     /// When that cannot be noted.
     pub fn ends_with(&self, process: u32) -> Result<()> {
-        self.place.note_process(process)
+        self.place.note(&Undo::process(process))
     }
 
     fn connect(&self) -> Result<()> {
@@ -188,8 +211,13 @@ impl Scene {
     }
 
     /// This program's own hidden command.
-    fn start_own(&mut self, what: &'static str, netns: &str, args: &[&str]) -> Result<()> {
-        let program = self.program.display().to_string();
+    pub(crate) fn start_own(
+        &mut self,
+        what: &'static str,
+        netns: &str,
+        args: &[&str],
+    ) -> Result<()> {
+        let program = self.program();
         self.start(what, netns, &program, &[&["drill"], args].concat())
     }
 
@@ -207,9 +235,21 @@ impl Scene {
         backlog: u64,
         more: &[&str],
     ) -> Result<()> {
+        self.named_app("app", netns, address, backlog, more)
+    }
+
+    /// The same under another name, such as a store behind the application.
+    pub(crate) fn named_app(
+        &mut self,
+        what: &'static str,
+        netns: &str,
+        address: &str,
+        backlog: u64,
+        more: &[&str],
+    ) -> Result<()> {
         let (backlog, delay) = (backlog.to_string(), self.path("delay"));
         let args = ["app", "--address", address, "--backlog", &backlog, "--delay", &delay];
-        self.start_own("app", netns, &[&args[..], more].concat())
+        self.start_own(what, netns, &[&args[..], more].concat())
     }
 
     /// Visitors of nginx.
@@ -227,10 +267,20 @@ impl Scene {
 
     /// Visitors of nginx who need no cable.
     pub(crate) fn inner_visitors(&mut self, count: u64) -> Result<()> {
-        let (count, address) = (count.to_string(), format!("{SERVER}:80"));
-        let args = ["visit", "--address", &address, "--visitors", &count];
+        self.inner_visitors_at(&format!("{SERVER}:80"), count, &[])
+    }
+
+    /// Visitors of another address, on the server's side themselves.
+    pub(crate) fn inner_visitors_at(
+        &mut self,
+        address: &str,
+        count: u64,
+        more: &[&str],
+    ) -> Result<()> {
+        let count = count.to_string();
+        let args = ["visit", "--address", address, "--visitors", &count];
         let netns = self.server.clone();
-        self.start_own("visitors", &netns, &args)
+        self.start_own("visitors", &netns, &[&args[..], more].concat())
     }
 
     /// Clients of the application itself, on the server's side.
@@ -288,42 +338,6 @@ http {{
         run("ip", &["netns", "exec", &self.server, "sh", "-c", &script])
     }
 
-    /// A control group of its own for the scene's processes of that name, without a limit yet. Version 1 or 2, whichever the
-    /// host has for that controller.
-    pub(crate) fn group(&mut self, what: &str, controller: &str) -> Result<()> {
-        let group = self.group_of(controller).0;
-        fs::create_dir_all(&group)
-            .map_err(DrillError::of(format!("cannot make `{}`", group.display())))?;
-        for (_, child) in self.processes.iter().filter(|(name, _)| *name == what) {
-            fs::write(group.join("cgroup.procs"), child.id().to_string())?;
-        }
-        Ok(())
-    }
-
-    /// Sets limits of that group: files and values of version 1, and those of version 2.
-    pub(crate) fn limit(
-        &self,
-        controller: &str,
-        old: &[(&str, String)],
-        new: &[(&str, String)],
-    ) -> Result<()> {
-        let (group, is_old) = self.group_of(controller);
-        for (file, value) in if is_old { old } else { new } {
-            let path = group.join(file);
-            fs::write(&path, value)
-                .map_err(DrillError::of(format!("cannot set `{}`", path.display())))?;
-        }
-        Ok(())
-    }
-
-    /// Where the group is, and whether it is one of version 1.
-    fn group_of(&self, controller: &str) -> (PathBuf, bool) {
-        let root = Path::new("/sys/fs/cgroup");
-        let is_old = root.join(controller).is_dir();
-        let base = if is_old { root.join(controller) } else { root.to_owned() };
-        (base.join(&self.server), is_old)
-    }
-
     /// Sends a signal to a process of the scene. `ip netns exec` becomes the program, so it is its own.
     pub(crate) fn signal(&self, what: &str, signal: Signal) -> Result<()> {
         for (name, child) in &self.processes {
@@ -342,16 +356,6 @@ http {{
             }
         }
         Ok(())
-    }
-
-    /// A file system of its own in a file: where it is mounted.
-    pub(crate) fn disk(&mut self, mebibytes: u64, inodes: u64) -> Result<PathBuf> {
-        let (image, point) = (self.path("image"), self.file("disk"));
-        fs::File::create(&image)?.set_len(mebibytes << 20)?;
-        run("mkfs.ext4", &["-q", "-F", "-N", &inodes.to_string(), &image])?;
-        fs::create_dir(&point)?;
-        run("mount", &["-o", "loop", &image, &point.display().to_string()])?;
-        Ok(point)
     }
 }
 
@@ -392,26 +396,8 @@ impl Drop for Scene {
     }
 }
 
-/// Refuses parameters that the fault does not have, and values that make no sense.
-fn check_parameters(fault: &Fault, given: &BTreeMap<String, u64>) -> Result<()> {
-    for (name, value) in given {
-        let Some(known) = fault.parameters.iter().find(|one| one.name == name) else {
-            let names: Vec<&str> = fault.parameters.iter().map(|one| one.name).collect();
-            let hint = if names.is_empty() { "it has none".into() } else { names.join(", ") };
-            let message = format!("cannot make `{}`: it has no parameter `{name}`", fault.name);
-            return Err(DrillError::new(message).hint(hint));
-        };
-        let (from, to) = known.range;
-        if !(from..=to).contains(value) {
-            let what = format!("cannot make `{}` with {name} = {value}", fault.name);
-            return Err(DrillError::new(format!("{what}: it is from {from} to {to}")));
-        }
-    }
-    Ok(())
-}
-
 /// Refuses what cannot be made here, before anything is made.
-fn check_tools(fault: &Fault) -> Result<()> {
+pub(crate) fn check_tools(name: &str, tools: &[&str]) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(DrillError::new("cannot make a fault: network namespaces need root")
             .hint("sudo weir drill …; nothing outside of the drill's own namespaces is touched"));
@@ -420,23 +406,11 @@ fn check_tools(fault: &Fault) -> Result<()> {
     let dirs: Vec<PathBuf> =
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();
     let is_missing = |tool: &&&str| !dirs.iter().any(|dir| dir.join(tool).is_file());
-    let missing: Vec<&str> = ["ip"].iter().chain(fault.tools).filter(is_missing).copied().collect();
+    let missing: Vec<&str> = ["ip"].iter().chain(tools).filter(is_missing).copied().collect();
     if missing.is_empty() {
         return Ok(());
     }
-    Err(DrillError::new(format!("cannot make `{}`: {} not found", fault.name, missing.join(", ")))
-        .hint("Debian has them in iproute2, nginx, e2fsprogs, openssl, redis-server"))
-}
-
-/// Appends bytes to a file until it has `bytes`, or the disk is full.
-pub(crate) fn fill(path: &Path, bytes: u64) -> Result<fs::File> {
-    use std::io::Write;
-    let mut file = fs::File::create(path)?;
-    let part = vec![b'x'; 256 << 10];
-    let mut written = 0;
-    while written < bytes && file.write_all(&part).is_ok() {
-        written += part.len() as u64;
-    }
-    let _full = file.sync_all();
-    Ok(file)
+    Err(DrillError::new(format!("cannot make `{name}`: {} not found", missing.join(", "))).hint(
+        "Debian has them in iproute2, nftables, nginx, haproxy, e2fsprogs, openssl, redis-server",
+    ))
 }

@@ -16,6 +16,9 @@ use crate::error::EdgeError;
 use crate::settings::BackendTlsSettings;
 use crate::tls::provider;
 
+const KEYS: &str =
+    "`edge.backend_ca_file`, `edge.backend_certificate_file` and `edge.backend_key_file` are PEM";
+
 /// What connects to backends; sessions are resumed.
 pub(crate) struct BackendTls {
     http1: TlsConnector,
@@ -38,7 +41,7 @@ impl BackendTls {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(failed)?
-            .with_root_certificates(roots(settings)?);
+            .with_root_certificates(authorities(&settings.authorities, KEYS)?);
         let mut config = match &settings.certificate {
             None => builder.with_no_client_auth(),
             Some(files) => {
@@ -71,11 +74,13 @@ impl BackendTls {
     }
 }
 
-fn roots(settings: &BackendTlsSettings) -> Result<RootCertStore, EdgeError> {
+/// The authorities in a file; `hint` names the key that names it.
+pub(crate) fn authorities(path: &Path, hint: &str) -> Result<RootCertStore, EdgeError> {
     let mut roots = RootCertStore::empty();
-    let (known, _unfit) = roots.add_parsable_certificates(certificates(&settings.authorities)?);
+    let failed = |error: EdgeError| EdgeError::new(error.message).hint(hint);
+    let (known, _unfit) = roots.add_parsable_certificates(certificates(path).map_err(failed)?);
     if known == 0 {
-        return Err(unread("certificate", &settings.authorities, &"there is none in it"));
+        return Err(failed(unread("certificate", path, &"there is none in it")));
     }
     Ok(roots)
 }
@@ -87,7 +92,5 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, EdgeError> 
 }
 
 fn unread(what: &str, path: &Path, error: &dyn fmt::Display) -> EdgeError {
-    EdgeError::new(format!("cannot read a {what} from `{}`: {error}", path.display())).hint(
-        "`edge.backend_ca_file`, `edge.backend_certificate_file` and `edge.backend_key_file` are PEM",
-    )
+    EdgeError::new(format!("cannot read a {what} from `{}`: {error}", path.display())).hint(KEYS)
 }

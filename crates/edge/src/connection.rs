@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
+use crate::acme::challenge::ALPN;
 use crate::conn::{Conn, Io, Listener, Phase, Stream, Verdict};
 use crate::proxy_header::{self, HEADER_BYTES_MAX, Header};
 use crate::service::handle;
@@ -101,6 +102,10 @@ async fn open(
         Err(_) => return refuse(peer, "tls_handshake", "it did not end in time".into()),
     };
     let took = now_ns() - began;
+    if stream.get_ref().1.alpn_protocol() == Some(ALPN) {
+        // The handshake was the proof; nothing follows.
+        return;
+    }
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let conn = Arc::new(Conn::new(listener, peer, is_h2));
     let serving = Rc::new(Serving::new(Arc::clone(&conn), worker, Some(took), admission));

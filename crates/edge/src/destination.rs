@@ -92,10 +92,8 @@ impl BackendSettings {
             failed("its weight is not from 0 to 1000", "write it as 10.0.0.5:8080*3")
         })?;
         let address = resolve(name).map_err(|why| {
-            failed(
-                &why,
-                "write it as 10.0.0.5:8080, app.example.net:8080, [2001:db8::5]:8080 or https://app:8443",
-            )
+            let is_written_well = why != NO_ADDRESS;
+            failed(&why, if is_written_well { DOES_IT_RESOLVE } else { WRITTEN })
         })?;
         let pool = pool.trim().to_owned();
         Ok(Self { pool, name: name.to_owned(), address, protocol, weight, zone })
@@ -121,10 +119,15 @@ impl fmt::Display for BackendSettings {
     }
 }
 
+const NO_ADDRESS: &str = "not an address and a port";
+const DOES_IT_RESOLVE: &str = "does the name resolve here: `getent hosts NAME`?";
+const WRITTEN: &str =
+    "write it as 10.0.0.5:8080, app.example.net:8080, [2001:db8::5]:8080 or https://app:8443";
+
 /// The first address of `HOST:PORT`.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, String> {
     if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-        return Err("not an address and a port".into());
+        return Err(NO_ADDRESS.into());
     }
     let mut addresses = text.to_socket_addrs().map_err(|error| error.to_string())?;
     addresses.next().ok_or_else(|| "the name has no address".into())

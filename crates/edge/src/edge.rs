@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
 
+use crate::acme::{self, Acme};
 use crate::backend::Backend;
 use crate::backend_tls::BackendTls;
 use crate::conn::Listener;
@@ -33,6 +34,8 @@ pub struct Edge {
     threads: Vec<Thread>,
     /// Listeners with their sockets, which threads have copies of.
     bound: Mutex<Vec<Bound>>,
+    /// Obtains certificates, when the configuration asks for some.
+    keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Thread {
@@ -77,7 +80,8 @@ impl Edge {
         });
         let bound = bound.collect::<Result<Vec<_>, _>>()?;
         let tickets = Arc::new(TicketKeys::new()?);
-        let live = live(&settings, None, &tickets)?;
+        let acme = Acme::default();
+        let live = live(&settings, None, &tickets, &acme)?;
         let shared = Arc::new(Shared {
             clock,
             sink,
@@ -88,12 +92,14 @@ impl Edge {
             is_ending: AtomicBool::new(false),
             is_gentle: AtomicBool::new(false),
             tickets,
+            acme,
             listeners: Mutex::default(),
         });
         let threads = (0..count).map(|at| start_thread(&shared, at)).collect::<Result<_, _>>()?;
-        let edge = Self { shared, threads, bound: Mutex::default() };
+        let edge = Self { shared, threads, bound: Mutex::default(), keeper: Mutex::default() };
         edge.teach(&learnt);
         bound.into_iter().try_for_each(|bound| edge.listen(bound))?;
+        edge.keep_certificates()?;
         Ok(edge)
     }
 
@@ -136,7 +142,8 @@ impl Edge {
 
     /// What it is doing at this moment.
     pub fn state(&self) -> EdgeState {
-        state::state(&self.shared.live(), &self.shared.listeners())
+        let certificates = self.shared.acme.states(self.shared.clock.now());
+        state::state(&self.shared.live(), &self.shared.listeners(), certificates)
     }
 
     /// What it has learnt.
@@ -175,7 +182,8 @@ impl Edge {
         }
     }
 
-    /// Changes to `settings` without closing a connection; what changed, one line each. New addresses are bound first,
+    /// Changes to `settings` without closing a connection; what changed, one line each. When nothing does, certificates that
+    /// could not be obtained are tried again at once. New addresses are bound first,
     /// so nothing changes when that fails; an address that stays keeps its sockets. The number of threads stays.
     ///
     /// # Errors
@@ -189,7 +197,7 @@ impl Edge {
         let new = settings.listeners.iter().filter(|one| !is_known(one));
         let bound =
             new.map(|one| self.bind_beside(one, settings)).collect::<Result<Vec<_>, _>>()?;
-        let live = live(settings, Some(&before), &self.shared.tickets)?;
+        let live = live(settings, Some(&before), &self.shared.tickets, &self.shared.acme)?;
         *lock(&self.shared.live) = Arc::new(live);
         self.shared.generation.fetch_add(1, Relaxed);
         bound.into_iter().try_for_each(|bound| self.listen(bound))?;
@@ -202,7 +210,31 @@ impl Edge {
             }
             stays
         });
+        self.keep_certificates()?;
+        if differences.is_empty() {
+            self.shared.acme.retry();
+        }
         Ok(differences)
+    }
+
+    /// Starts the thread that obtains certificates, unless it runs or there never were any to obtain.
+    fn keep_certificates(&self) -> Result<(), EdgeError> {
+        let mut keeper = lock(&self.keeper);
+        let live = self.shared.live();
+        let Some(settings) = live.settings.acme.as_ref().filter(|_| keeper.is_none()) else {
+            return Ok(());
+        };
+        self.shared.acme.plan(settings);
+        let failed =
+            |error: std::io::Error| EdgeError::new(format!("cannot start a thread: {error}"));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name("weir-edge-acme".into())
+            .spawn(move || runtime.block_on(acme::keep(shared)));
+        *keeper = Some(thread.map_err(failed)?);
+        Ok(())
     }
 
     /// Binds an address; one that is listened on with other settings keeps its sockets, and nobody in their queues is lost.
@@ -235,8 +267,10 @@ impl Edge {
         for thread in &self.threads {
             let _ = thread.orders.send(Order::End);
         }
-        for thread in self.threads {
-            if thread.handle.join().is_err() {
+        let keeper = self.keeper.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.threads.into_iter().map(|thread| thread.handle).chain(keeper);
+        for handle in handles {
+            if handle.join().is_err() {
                 tracing::error!("a thread of the edge panicked");
             }
         }
@@ -263,6 +297,7 @@ fn live(
     settings: &Settings,
     before: Option<&Live>,
     tickets: &Arc<TicketKeys>,
+    acme: &Acme,
 ) -> Result<Live, EdgeError> {
     let needs_tls = settings.backends.iter().any(|backend| backend.protocol.is_tls());
     let backend_tls = if needs_tls { Some(BackendTls::load(&settings.backend_tls)?) } else { None };
@@ -280,12 +315,14 @@ fn live(
         (route.clone(), Arc::clone(&pools[at.expect("every route's pool is among the names")]))
     });
     let routes = routes.collect();
-    let same = before.filter(|live| live.settings.certificates == settings.certificates);
+    let same = before.filter(|live| {
+        live.settings.certificates == settings.certificates && live.settings.acme == settings.acme
+    });
     let (certificates, tls) = match same {
         Some(live) => (live.certificates.clone(), live.tls.clone()),
-        None if settings.certificates.is_empty() => (None, None),
+        None if settings.certificates.is_empty() && settings.acme.is_none() => (None, None),
         None => {
-            let certificates = Certificates::load(&settings.certificates)?;
+            let certificates = Certificates::load(settings, &acme.challenges)?;
             let acceptor = certificates.acceptor(tickets)?;
             (Some(certificates), Some(acceptor))
         }

@@ -8,6 +8,7 @@
 //! HTTP is hyper's, TLS is rustls', the runtime is tokio's with one thread a core. What is here is what they leave open: who
 //! gets a request, when to stop waiting, what may be tried again, and a record of all of it.
 
+mod acme;
 mod backend;
 mod backend_tls;
 mod beacon;
@@ -18,6 +19,7 @@ mod connection;
 mod destination;
 mod edge;
 mod error;
+mod haproxy;
 mod headers;
 mod idle;
 mod listen;
@@ -40,15 +42,17 @@ mod upstream;
 mod waits;
 mod worker;
 
+pub use acme::settings::{AcmeChallenge, AcmeDirectory, AcmeNames, AcmeSettings};
 pub use beacon::SCRIPT;
 pub use destination::{BackendSettings, Protocol, RouteSettings};
 pub use edge::{Edge, Inherited};
 pub use error::EdgeError;
+pub use haproxy::{Haproxy, HaproxyChange, HaproxyOrder, HaproxyServer};
 pub use record::Sink;
 pub use settings::{
     BackendTlsSettings, Balance, CertificateFiles, CheckSettings, Limits, ListenerSettings,
     ProxyHeader, Settings, UpstreamSettings,
 };
-pub use state::{BackendState, EdgeState, Learnt, LearntBackend, ListenerState};
+pub use state::{BackendState, CertificateState, EdgeState, Learnt, LearntBackend, ListenerState};
 pub use tickets::TicketKey;
 pub use tls::check_certificates;

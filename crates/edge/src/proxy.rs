@@ -396,12 +396,16 @@ fn status_of(failure: Failure) -> StatusCode {
 }
 
 /// A short text for a person, and the record's end.
-pub(crate) fn own_answer(
+pub(crate) fn own_answer(record: OpenRecord, status: StatusCode, why: &str) -> Response<Answer> {
+    text_answer(record, status, format!("{} {why}\n", status.as_u16()).into())
+}
+
+/// A text as it is, and the record's end.
+pub(crate) fn text_answer(
     mut record: OpenRecord,
     status: StatusCode,
-    why: &str,
+    text: Bytes,
 ) -> Response<Answer> {
-    let text = Bytes::from(format!("{} {why}\n", status.as_u16()));
     record.status = status.as_u16();
     record.body_bytes = text.len() as u64;
     let mut response = Response::new(Answer::Own(Some(text.clone())));

@@ -136,6 +136,14 @@ fn text(value: Option<&HeaderValue>) -> Option<&str> {
     value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
 }
 
+/// The name of a `Host` field, whose port is the client's business: `shop.example:8443`, `[::1]:80`.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => name,
+        _ => host,
+    }
+}
+
 fn version(version: Version) -> &'static str {
     match version {
         Version::HTTP_10 => "1.0",
@@ -183,7 +191,7 @@ impl Recorder {
             request_id: text(record.request_id.as_ref()),
             client_address: Some(if is_beacon { conn.network() } else { conn.client_text() }),
             client_port: (!is_beacon).then(|| conn.client.port().into()),
-            server_address: text(record.server.as_ref()).or(record.uri.host()),
+            server_address: text(record.server.as_ref()).map(without_port).or(record.uri.host()),
             server_port: Some(conn.listener.address.port().into()),
             url_scheme: Some(if conn.listener.settings.is_tls { "https" } else { "http" }),
             http_request_method: Some(record.method.as_str()),
@@ -309,5 +317,17 @@ impl Recorder {
 pub(crate) fn take<R: Rows>(rows: &mut R, batches: &mut Vec<Batch>) {
     if !rows.is_empty() {
         batches.push(Batch { table: R::SPEC, rows: rows.finish() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_port;
+
+    #[test]
+    fn names_are_kept_without_ports() {
+        let hosts = ["shop.example", "shop.example:8443", "[::1]", "[::1]:80", "10.0.0.1:80", ""];
+        let names = hosts.map(without_port);
+        assert_eq!(names, ["shop.example", "shop.example", "[::1]", "[::1]", "10.0.0.1", ""]);
     }
 }

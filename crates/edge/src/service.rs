@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use crate::beacon;
 use crate::body::Answer;
 use crate::headers;
-use crate::proxy::{Exchange, own_answer};
+use crate::proxy::{Exchange, own_answer, text_answer};
 use crate::record::Failure;
 use crate::serving::{OpenRecord, Serving};
 use crate::worker::Live;
@@ -54,6 +54,9 @@ pub(crate) fn handle(serving: &Rc<Serving>, request: Request<Incoming>) -> Answe
     let now = |response| Answering::Now(Some(finished(response, closes)));
     if let Err((failure, status, why)) = check(&parts, &live) {
         return now(refuse(record, failure, status, why));
+    }
+    if let Some(proof) = serving.worker.shared.acme.challenges.http(parts.uri.path()) {
+        return now(text_answer(record, StatusCode::OK, proof.into()));
     }
     if is_beacon(live.settings.beacon.as_deref(), parts.uri.path()) {
         if parts.method != Method::POST {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::acme::settings::AcmeSettings;
 use crate::destination::{BackendSettings, RouteSettings, resolve};
 use crate::error::EdgeError;
 
@@ -23,6 +24,8 @@ pub struct Settings {
     pub listeners: Vec<ListenerSettings>,
     /// Certificates for listeners with TLS; the first is for names that no other has.
     pub certificates: Vec<CertificateFiles>,
+    /// Certificates that are obtained and renewed; `None`: none are.
+    pub acme: Option<AcmeSettings>,
     /// Where requests go; may be empty when there is a beacon.
     pub backends: Vec<BackendSettings>,
     /// Which pool a request is for: the first that fits; what fits none is for the backends without a pool.
@@ -186,6 +189,7 @@ impl Default for Settings {
             threads: 0,
             listeners: Vec::new(),
             certificates: Vec::new(),
+            acme: None,
             backends: Vec::new(),
             routes: Vec::new(),
             backend_tls: BackendTlsSettings::default(),
@@ -311,9 +315,14 @@ impl Settings {
             return Err(EdgeError::new("cannot start the edge: it has no backend and no beacon")
                 .hint("--backend 10.0.0.5:8080, or --beacon /ping"));
         }
-        if self.listeners.iter().any(|listener| listener.is_tls) && self.certificates.is_empty() {
-            return Err(EdgeError::new("cannot listen with TLS: there is no certificate")
-                .hint("`edge.tls_certificate_files` and `edge.tls_key_files`"));
+        let has_certificates = !self.certificates.is_empty() || self.acme.is_some();
+        if self.listeners.iter().any(|listener| listener.is_tls) && !has_certificates {
+            return Err(EdgeError::new("cannot listen with TLS: there is no certificate").hint(
+                "`edge.tls_certificate_files` and `edge.tls_key_files`, or `edge.acme_names`",
+            ));
+        }
+        if let Some(acme) = &self.acme {
+            acme.check(&self.listeners)?;
         }
         let mut addresses: Vec<_> = self.backends.iter().map(|backend| backend.address).collect();
         addresses.sort_unstable();
@@ -381,6 +390,7 @@ impl Settings {
         list(&mut lines, &self.certificates, &new.certificates, |files| {
             format!("certificate {}", files.certificate.display())
         });
+        one(&mut lines, "certificates obtained", &self.acme, &new.acme);
         one(&mut lines, "tls to backends", &self.backend_tls, &new.backend_tls);
         one(&mut lines, "balance", &self.balance, &new.balance);
         one(&mut lines, "zone", &self.zone, &new.zone);

@@ -1,9 +1,12 @@
 //! What an edge is doing at this moment, and what it has learnt: for people who look, and for an edge that takes its place.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+use weir_tables::Micros;
 
 use crate::backend::Backend;
 use crate::conn::Listener;
@@ -77,6 +80,29 @@ pub struct BackendState {
     pub sent_bytes: u64,
 }
 
+/// A certificate that the edge obtains by itself.
+#[derive(Clone, Debug)]
+pub struct CertificateState {
+    /// The names that it shall be for, parted by spaces.
+    pub names: String,
+    /// The host of the authority's directory.
+    pub authority: String,
+    /// The file that holds it and its key.
+    pub path: PathBuf,
+    /// `valid`, `due`, `ended` or `missing`.
+    pub state: &'static str,
+    /// When it began; `None` when missing.
+    pub not_before: Option<Micros>,
+    /// When it ends; `None` when missing.
+    pub not_after: Option<Micros>,
+    /// Attempts in a row that brought none.
+    pub failures: u32,
+    /// Why the last of them did not.
+    pub failure: Option<String>,
+    /// When it is tried or renewed next.
+    pub next: Micros,
+}
+
 /// An edge at this moment.
 #[derive(Clone, Debug)]
 pub struct EdgeState {
@@ -84,6 +110,8 @@ pub struct EdgeState {
     pub listeners: Vec<ListenerState>,
     /// Where requests go.
     pub backends: Vec<BackendState>,
+    /// Certificates that it obtains by itself.
+    pub certificates: Vec<CertificateState>,
 }
 
 /// What an edge has learnt of a backend.
@@ -108,11 +136,16 @@ pub struct Learnt {
     pub ticket_keys: Vec<TicketKey>,
 }
 
-pub(crate) fn state(live: &Live, listeners: &[Arc<Listener>]) -> EdgeState {
+pub(crate) fn state(
+    live: &Live,
+    listeners: &[Arc<Listener>],
+    certificates: Vec<CertificateState>,
+) -> EdgeState {
     let now = now_ns();
     EdgeState {
         listeners: listeners.iter().map(|one| listener(one, live)).collect(),
         backends: live.backends().map(|(pool, one)| backend(pool, one, now)).collect(),
+        certificates,
     }
 }
 

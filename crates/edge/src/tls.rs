@@ -1,10 +1,11 @@
 //! TLS of listeners: certificates by name (SNI), read again when their files change, sessions resumed by tickets.
+//! One that was obtained by the edge is preferred to a file's for the same name, which serves until there is one.
 //!
 //! A certificate that cannot be read at the start is an error; one that cannot be read later leaves the old one in place
 //! and says so. Connections that are open keep what they have.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -17,6 +18,9 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
+use crate::acme::challenge::{self, Challenges};
+use crate::acme::client::Https;
+use crate::acme::settings::AcmeSettings;
 use crate::backend_tls::BackendTls;
 use crate::error::EdgeError;
 use crate::settings::{CertificateFiles, Settings};
@@ -25,7 +29,10 @@ use crate::tickets::TicketKeys;
 /// Certificates that follow their files.
 pub(crate) struct Certificates {
     files: Vec<CertificateFiles>,
-    keys: RwLock<Vec<Arc<CertifiedKey>>>,
+    /// Those that are obtained: each file has certificate and key, and may not be there yet.
+    obtained: Vec<PathBuf>,
+    challenges: Arc<Challenges>,
+    keys: RwLock<Keys>,
     /// When the files were last changed, as far as was seen.
     changed: Mutex<Vec<Option<SystemTime>>>,
 }
@@ -36,16 +43,50 @@ impl fmt::Debug for Certificates {
     }
 }
 
+/// Those of files, and those that were obtained.
+#[derive(Default)]
+struct Keys {
+    files: Vec<Arc<CertifiedKey>>,
+    obtained: Vec<Arc<CertifiedKey>>,
+}
+
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
 impl Certificates {
-    /// Reads them all.
-    pub(crate) fn load(files: &[CertificateFiles]) -> Result<Arc<Self>, EdgeError> {
-        let changed = Mutex::new(times(files));
-        let keys = files.iter().map(load).collect::<Result<Vec<_>, _>>()?;
-        Ok(Arc::new(Self { files: files.to_vec(), keys: RwLock::new(keys), changed }))
+    /// Reads them all. What was obtained and cannot be read is obtained anew, so that is no error.
+    pub(crate) fn load(
+        settings: &Settings,
+        challenges: &Arc<Challenges>,
+    ) -> Result<Arc<Self>, EdgeError> {
+        let certificates = Self {
+            files: settings.certificates.clone(),
+            obtained: settings.acme.as_ref().map(AcmeSettings::files).unwrap_or_default(),
+            challenges: Arc::clone(challenges),
+            keys: RwLock::default(),
+            changed: Mutex::default(),
+        };
+        *certificates.changed.lock().unwrap_or_else(PoisonError::into_inner) = certificates.times();
+        let keys = certificates.read()?;
+        *certificates.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        Ok(Arc::new(certificates))
+    }
+
+    fn read(&self) -> Result<Keys, EdgeError> {
+        let files = self.files.iter().map(load).collect::<Result<_, _>>()?;
+        let obtained = self.obtained.iter().filter(|path| path.exists());
+        let usable = obtained.filter_map(|path| {
+            load_both(path).inspect_err(|error| tracing::warn!("{}", error.message)).ok()
+        });
+        Ok(Keys { files, obtained: usable.collect() })
+    }
+
+    fn times(&self) -> Vec<Option<SystemTime>> {
+        let time =
+            |path: &Path| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+        let files = self.files.iter().flat_map(|one| [time(&one.certificate), time(&one.key)]);
+        files.chain(self.obtained.iter().map(|path| time(path))).collect()
     }
 
     /// An acceptor of connections with these certificates.
@@ -60,6 +101,9 @@ impl Certificates {
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(self) as _);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        if !self.obtained.is_empty() {
+            config.alpn_protocols.push(challenge::ALPN.to_vec());
+        }
         // Stateless, so that any thread resumes what another began.
         config.ticketer = Arc::clone(tickets) as _;
         config.send_tls13_tickets = 1;
@@ -68,7 +112,7 @@ impl Certificates {
 
     /// Reads again what has changed; whether anything has.
     pub(crate) fn reload_changed(&self) -> bool {
-        let now = times(&self.files);
+        let now = self.times();
         let before = std::mem::replace(
             &mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner),
             now.clone(),
@@ -76,7 +120,7 @@ impl Certificates {
         if before == now {
             return false;
         }
-        match self.files.iter().map(load).collect::<Result<Vec<_>, _>>() {
+        match self.read() {
             Ok(keys) => {
                 *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
                 tracing::info!("certificates changed and are in use");
@@ -98,12 +142,15 @@ pub fn check_certificates(settings: &Settings) -> Result<(), EdgeError> {
     if settings.backends.iter().any(|backend| backend.protocol.is_tls()) {
         BackendTls::load(&settings.backend_tls)?;
     }
-    Certificates::load(&settings.certificates).map(drop)
+    if let Some(acme) = &settings.acme {
+        Https::new(&acme.authorities)?;
+    }
+    Certificates::load(settings, &Arc::default()).map(drop)
 }
 
-fn times(files: &[CertificateFiles]) -> Vec<Option<SystemTime>> {
-    let time = |path: &Path| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    files.iter().flat_map(|one| [time(&one.certificate), time(&one.key)]).collect()
+/// A certificate and its key in one file.
+pub(crate) fn load_both(path: &Path) -> Result<Arc<CertifiedKey>, EdgeError> {
+    load(&CertificateFiles { certificate: path.to_owned(), key: path.to_owned() })
 }
 
 fn load(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, EdgeError> {
@@ -130,6 +177,10 @@ fn load(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, EdgeError> {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // An authority that wants a proof offers nothing else.
+        if hello.alpn().is_some_and(|mut offered| offered.any(|one| one == challenge::ALPN)) {
+            return self.challenges.tls(hello.server_name()?);
+        }
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let fits = |key: &&Arc<CertifiedKey>| {
@@ -137,6 +188,8 @@ impl ResolvesServerCert for Certificates {
             let parsed = ParsedCertificate::try_from(certificate).ok()?;
             verify_server_name(&parsed, name.as_ref()?).ok()
         };
-        keys.iter().find(|key| fits(key).is_some()).or_else(|| keys.first()).cloned()
+        let all = || keys.obtained.iter().chain(&keys.files);
+        let first = || keys.files.first().or(keys.obtained.first());
+        all().find(|key| fits(key).is_some()).or_else(first).cloned()
     }
 }

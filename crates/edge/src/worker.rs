@@ -18,6 +18,7 @@ use slab::Slab;
 use tokio_rustls::TlsAcceptor;
 use weir_tables::Clock;
 
+use crate::acme::Acme;
 use crate::backend::{Backend, State};
 use crate::conn::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
 use crate::destination::RouteSettings;
@@ -96,6 +97,7 @@ pub(crate) struct Shared {
     /// Idle connections are not ended at once: another edge has taken this one's place, nobody waits for the end.
     pub(crate) is_gentle: AtomicBool,
     pub(crate) tickets: Arc<TicketKeys>,
+    pub(crate) acme: Acme,
     pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
 }
 

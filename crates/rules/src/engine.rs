@@ -212,13 +212,12 @@ impl Engine {
         burdens
     }
 
-    /// Firing findings of the rules that explain `rule`.
+    /// Findings of the rules that explain `rule`: those that fire, and those that may within seconds.
     fn causes(&self, rule: &Rule) -> Vec<OpenFinding> {
         rule.explained_by
             .iter()
             .filter_map(|id| self.states.get(id))
             .flat_map(|state| state.open.values())
-            .filter(|finding| finding.state == State::Firing)
             .cloned()
             .collect()
     }

@@ -167,7 +167,12 @@ impl Rule {
     /// Planning a query of ten parts takes the processor longer than running it, so a rule may name cheap conditions
     /// (`when`) that are false on a healthy host.
     pub fn queries_at(&self, now: Micros) -> Vec<String> {
-        self.when.iter().map(|sql| at(sql, now)).chain([self.sql_at(now)]).collect()
+        self.queries().into_iter().map(|sql| at(sql, now)).collect()
+    }
+
+    /// The same for no moment yet: `$now` stands where it will be.
+    pub fn queries(&self) -> Vec<&str> {
+        self.when.iter().chain([&self.sql]).map(String::as_str).collect()
     }
 
     /// Where to look next for a finding with these evidence rows: its columns are filled in.

@@ -33,7 +33,7 @@ const EXPECT_KEYS: &[&str] =
 
 /// Something that holds the rows of a case and answers one query over them.
 pub trait Query {
-    /// The answer of `sql` when the tables hold these rows and no others.
+    /// The answer of `sql` when the tables hold these rows and no others; `$now` in it is [`NOW`].
     ///
     /// # Errors
     /// What the engine says, as text.
@@ -128,9 +128,9 @@ impl Case {
         query: &dyn Query,
     ) -> Result<Vec<arrow_array::RecordBatch>, String> {
         let mut answer = Vec::new();
-        for sql in rule.queries_at(NOW) {
+        for sql in rule.queries() {
             answer = query
-                .query(self.tables.clone(), &sql)
+                .query(self.tables.clone(), sql)
                 .map_err(|error| format!("the query failed: {error}"))?;
             if answer.iter().all(|batch| batch.num_rows() == 0) {
                 break;

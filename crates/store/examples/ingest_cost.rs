@@ -1,14 +1,20 @@
 //! What a stored request costs: CPU-seconds per million rows, bytes per row and memory, from `append` to synced
-//! Parquet. `cargo run -p weir-store --example ingest_cost -- [ROWS] [DIR]`.
+//! Parquet. `cargo run -p weir-store --example ingest_cost -- [ROWS] [DIR] [ENDPOINT]`.
+//!
+//! With the endpoint of a service that speaks S3, such as the example `far_objects`, all files then move to its bucket `rows`, and it is
+//! measured what searching there takes.
 //!
 //! The rows are made up with the spread of a busy nginx: random request ids, two million addresses, a few thousand
 //! paths of which few are frequent. Making them is measured apart and not counted.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use weir_store::{QueryLimits, Store, StoreOptions};
+use weir_store::{
+    BucketOptions, QueryLimits, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule, Store,
+    StoreOptions,
+};
 use weir_tables::{
     Batch, FixedClock, Micros, Parcel, Request, RequestRows, Rows, StreamId, StreamRange,
 };
@@ -28,6 +34,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(measure(row_count, Path::new(&dir)))?;
+    if let Some(endpoint) = arguments.next() {
+        runtime.block_on(measure_far(row_count, Path::new(&dir), endpoint))?;
+    }
     drop(std::fs::remove_dir_all(&dir));
     Ok(())
 }
@@ -87,6 +96,77 @@ async fn measure(row_count: u64, dir: &Path) -> Result<(), Box<dyn std::error::E
                 "{:.3} s, {cost:.3} CPU-s, {} rows",
                 answer.elapsed.as_secs_f64(),
                 answer.row_count()
+            ),
+        );
+    }
+    store.close().await?;
+    Ok(())
+}
+
+/// Needles in a bucket: the id of a row, one that there is not, and a word.
+async fn measure_far(
+    row_count: u64,
+    dir: &Path,
+    endpoint: String,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let bucket = BucketOptions {
+        bucket: "rows".into(),
+        endpoint: Some(endpoint),
+        region: Some("us-east-1".into()),
+        keys: Some(("key".into(), "secret".into())),
+        authority: None,
+        timeout: Duration::from_secs(20),
+    };
+    let place = SlowPlace::Bucket(Box::new(SlowBucketOptions::new(bucket)));
+    let rule = SlowRule { after: Duration::ZERO, ..SlowRule::default() };
+    let slow = SlowOptions { rule, ..SlowOptions::new(place) };
+    let options = StoreOptions {
+        slow: Some(slow),
+        maintenance_interval: Duration::from_millis(200),
+        ..StoreOptions::new(dir, Arc::new(FixedClock::new(Micros(START))))
+    };
+    let store = Store::open(options.clone())?;
+    while store.stats().slow_file_count < store.stats().file_count {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    store.close().await?;
+    // Nothing in memory, as after a start.
+    let store = Store::open(options)?;
+    let (files, all) = (store.stats().slow_file_count, store.stats().slow_file_bytes);
+    report("files in the bucket", format!("{files}, {all} bytes"));
+    let mut random = Random(7);
+    let mut builder = RequestRows::default();
+    for at in 0..row_count / 3 {
+        push(&mut builder, &mut random, at);
+        if at % 100_000 == 0 {
+            drop(builder.finish());
+        }
+    }
+    let id = format!("{:016x}{:016x}", random.next(), random.next());
+    drop(builder);
+    for (name, condition) in [
+        ("needle", format!("request_id = '{id}'")),
+        ("the same again", format!("request_id = '{id}'")),
+        ("absent id", "request_id = '0123456789abcdef0123456789abcdef'".to_owned()),
+        ("rare word", "search('1f3a7')".to_owned()),
+    ] {
+        let sql = format!("select * from request where {condition}");
+        let before = store.stats().bucket.unwrap_or_default();
+        let answer = store.query(&sql, QueryLimits::default()).await?;
+        let after = store.stats().bucket.unwrap_or_default();
+        let said = store.forecast(&sql, QueryLimits::default()).await?;
+        let (gets, bytes) = (after.gets - before.gets, after.bytes - before.bytes);
+        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+        let share = bytes as f64 / all as f64 * 100.0;
+        report(
+            name,
+            format!(
+                "{:.3} s, {} rows, {gets} GETs, {bytes} bytes ({share:.3} %), {} asked twice; said: {} reads, {} bytes",
+                answer.elapsed.as_secs_f64(),
+                answer.row_count(),
+                after.hedged - before.hedged,
+                said.slow.reads,
+                said.slow.bytes,
             ),
         );
     }

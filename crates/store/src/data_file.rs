@@ -1,37 +1,32 @@
 //! Writes a table's rows as Parquet: sorted, one file per day, synced. Layout: `docs/formats/data-file.md`.
 //!
-//! Rows are put in order by an index of (batch, row) and copied a few thousand at a time, so writing needs little
+//! Rows are put in order by an index of (batch, row) and written a few thousand at a time, so writing needs little
 //! memory beside the rows themselves.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ord::sort::{SortColumn, SortOptions, lexsort_to_indices};
 use arrow_select::concat::concat;
-use arrow_select::interleave::interleave_record_batch;
-use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
-use weir_tables::{DataKind, Micros, TableSpec};
+use weir_tables::{Column, DataKind, Micros, TableSpec};
 
-use crate::directory::sync_dir;
-use crate::error::{ErrorKind, StoreError};
+use crate::draft::Draft;
+use crate::error::StoreError;
 use crate::hot::timestamps;
 use crate::manifest::DataFile;
-use crate::text_index::{self, IndexBuilder};
+use crate::text_index;
 
 /// Ascending, NULL first: in files, in their metadata and in query plans alike.
 pub(crate) const SORT: SortOptions = SortOptions { descending: false, nulls_first: true };
 
-/// Rows handed to the Parquet writer at once.
-const CHUNK_ROWS: usize = 8192;
 pub(crate) const ROW_GROUP_ROWS: usize = 131_072;
 pub(crate) const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
 /// A table's rows of one flush go to at most this many files; the last takes all later days. Clocks can be wrong, and
@@ -63,7 +58,7 @@ impl FileMaker {
         let mut files = Vec::new();
         for (day, order) in days(batches, &sorted_order(table, batches)) {
             let mut draft = self.draft(table, day, arrival)?;
-            let outcome = write_rows(&mut draft, batches, &order).and_then(|()| draft.finish());
+            let outcome = draft.push_chosen(batches, &order).and_then(|()| draft.finish());
             files.push(outcome.inspect_err(|_| self.discard(&files))?);
         }
         Ok(files)
@@ -93,11 +88,7 @@ impl FileMaker {
             arrival_ts: arrival.0,
             ..DataFile::new(id, table, path)
         };
-        let buffered = BufWriter::with_capacity(256 << 10, file);
-        let writer = ArrowWriter::try_new(buffered, table.schema(), Some(properties(table)))
-            .map_err(|error| parquet_error(&full_path, &error))?;
-        let index = IndexBuilder::new(table);
-        Ok(Draft { meta, writer: Some(writer), index, full_path, root: self.root.clone() })
+        Draft::new(meta, file, &self.root, properties(table))
     }
 
     /// The number and the path of the next file of `table`.
@@ -114,99 +105,6 @@ impl FileMaker {
             drop(std::fs::remove_file(self.root.join(&file.path)));
         }
     }
-}
-
-/// A file being written; removed again unless it is finished.
-pub(crate) struct Draft {
-    meta: DataFile,
-    writer: Option<ArrowWriter<BufWriter<File>>>,
-    index: Option<IndexBuilder>,
-    full_path: PathBuf,
-    root: PathBuf,
-}
-
-impl Draft {
-    /// Adds rows, which have to follow those before in the table's order.
-    pub(crate) fn push(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
-        let writer = self.writer.as_mut().expect("taken by finish only");
-        writer.write(rows).map_err(|error| parquet_error(&self.full_path, &error))?;
-        if let Some(index) = &mut self.index {
-            index
-                .push(rows, |bytes| write_between(writer, bytes))
-                .map_err(|error| StoreError::io("write", &self.full_path, &error))?;
-        }
-        let ts = timestamps(rows);
-        self.meta.row_count += ts.len() as u64;
-        self.meta.min_ts = ts.iter().copied().fold(self.meta.min_ts, i64::min);
-        self.meta.max_ts = ts.iter().copied().fold(self.meta.max_ts, i64::max);
-        Ok(())
-    }
-
-    /// Ends the file and makes it and its name durable.
-    pub(crate) fn finish(mut self) -> Result<Arc<DataFile>, StoreError> {
-        let outcome = self.finish_file();
-        if outcome.is_err() {
-            drop(std::fs::remove_file(&self.full_path));
-        }
-        outcome?;
-        let mut dir = self.full_path.parent();
-        while let Some(path) = dir.filter(|path| path.starts_with(&self.root)) {
-            sync_dir(path)?;
-            dir = path.parent();
-        }
-        Ok(Arc::new(self.meta.clone()))
-    }
-
-    fn finish_file(&mut self) -> Result<(), StoreError> {
-        let mut writer = self.writer.take().expect("finish takes self");
-        if let Some(index) = self.index.take() {
-            let index = index
-                .finish(|bytes| write_between(&mut writer, bytes))
-                .map_err(|error| StoreError::io("write", &self.full_path, &error))?;
-            let (key, value) = (text_index::METADATA_KEY.to_owned(), index.to_text());
-            writer.append_key_value_metadata(KeyValue { key, value: Some(value) });
-            drop(self.meta.index.set(Some(index)));
-        }
-        let buffered =
-            writer.into_inner().map_err(|error| parquet_error(&self.full_path, &error))?;
-        let sync = || {
-            let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-            file.sync_all()?;
-            Ok(file.metadata()?.len())
-        };
-        self.meta.byte_count =
-            sync().map_err(|error| StoreError::io("write", &self.full_path, &error))?;
-        Ok(())
-    }
-}
-
-/// Writes bytes that are no part of a column; where they begin.
-fn write_between(writer: &mut ArrowWriter<BufWriter<File>>, bytes: &[u8]) -> std::io::Result<u64> {
-    let offset = writer.bytes_written() as u64;
-    writer.write_all(bytes).map(|()| offset)
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if self.writer.take().is_some() {
-            drop(std::fs::remove_file(&self.full_path));
-        }
-    }
-}
-
-fn write_rows(
-    draft: &mut Draft,
-    batches: &[RecordBatch],
-    order: &[(usize, usize)],
-) -> Result<(), StoreError> {
-    let parts: Vec<&RecordBatch> = batches.iter().collect();
-    for chunk in order.chunks(CHUNK_ROWS) {
-        let rows = interleave_record_batch(&parts, chunk).map_err(|error| {
-            StoreError::new(ErrorKind::Io, format!("cannot sort rows: {error}"))
-        })?;
-        draft.push(&rows)?;
-    }
-    Ok(())
 }
 
 /// Every row as (batch, row), in the order of `table.sort`; equal ones in order of arrival.
@@ -255,10 +153,9 @@ fn days(batches: &[RecordBatch], order: &[(usize, usize)]) -> BTreeMap<i64, Vec<
 
 /// How the columns of `table` are written.
 fn properties(table: &TableSpec) -> WriterProperties {
-    let level = ZstdLevel::try_new(3).expect("3 is a level");
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
-        .set_compression(Compression::ZSTD(level))
+        .set_compression(Compression::ZSTD(level()))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
@@ -269,6 +166,10 @@ fn properties(table: &TableSpec) -> WriterProperties {
         let path = ColumnPath::from(column.name);
         if matches!(column.kind, DataKind::Time | DataKind::Int) {
             builder = builder.set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED);
+        }
+        if !matches!(column.kind, DataKind::Text | DataKind::Attrs) {
+            let level = ZstdLevel::try_new(1).expect("1 is a level");
+            builder = builder.set_column_compression(path.clone(), Compression::ZSTD(level));
         }
         if is_mostly_distinct(column.name, column.kind) {
             builder = builder.set_column_dictionary_enabled(path.clone(), false);
@@ -287,6 +188,19 @@ fn properties(table: &TableSpec) -> WriterProperties {
         }
     }
     builder.build()
+}
+
+/// How hard columns are packed.
+pub(crate) fn level() -> ZstdLevel {
+    ZstdLevel::try_new(3).expect("3 is a level")
+}
+
+/// Whether weir writes the column itself, see [`crate::text_column`]. Parquet's writer has texts that hardly repeat, and
+/// those that rows are sorted by, for which it gathers statistics of pages.
+pub(crate) fn is_text_column(table: &TableSpec, column: &Column) -> bool {
+    column.kind == DataKind::Text
+        && !is_mostly_distinct(column.name, column.kind)
+        && !table.sort.contains(&column.name)
 }
 
 /// Columns whose values hardly repeat: a dictionary of them costs time and saves nothing.
@@ -313,23 +227,10 @@ fn sorting_columns(table: &TableSpec) -> Vec<SortingColumn> {
         .collect()
 }
 
-/// Parquet wraps I/O errors; the one inside says whether the disk is full.
-fn parquet_error(path: &Path, error: &parquet::errors::ParquetError) -> StoreError {
-    let mut inner: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = inner {
-        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
-            return StoreError::io("write", path, io);
-        }
-        inner = match cause.downcast_ref::<parquet::errors::ParquetError>() {
-            Some(parquet::errors::ParquetError::External(boxed)) => Some(boxed.as_ref()),
-            _ => cause.source(),
-        };
-    }
-    StoreError::new(ErrorKind::Io, format!("cannot write `{}`: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
     use weir_tables::{Micros, Rows, Sysctl, SysctlRows, TABLES};
@@ -384,16 +285,5 @@ mod tests {
                 assert!(place < nested.or(Some(usize::MAX)), "{}.{name}", table.name);
             }
         }
-    }
-
-    #[test]
-    fn file_that_is_not_finished_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let maker = FileMaker::new(dir.path().to_owned(), 1);
-        let draft = maker.draft(&Sysctl::SPEC, 0, Micros(5)).unwrap();
-        let path = draft.full_path.clone();
-        assert!(path.exists());
-        drop(draft);
-        assert!(!path.exists());
     }
 }

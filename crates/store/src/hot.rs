@@ -120,7 +120,7 @@ pub(crate) fn table_index(table: &TableSpec) -> usize {
 /// How many small neighbours are merged into one.
 const MERGE_COUNT: usize = 16;
 /// Batches with this many rows are left alone.
-const MERGE_ROWS_MAX: usize = 1024;
+const MERGE_ROWS_MAX: usize = 256;
 
 /// Merges the last batches when enough small ones have gathered: samples come a few rows at a time, and a scan pays
 /// per batch. A batch is merged only when its neighbours at least double it, so a row is copied a few times at most.

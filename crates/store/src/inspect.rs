@@ -66,7 +66,7 @@ pub fn inspect(
     }
     let (content, places) = {
         let manifest = Manifest::read(&manifest)?;
-        (manifest.load()?, Places::new(dir, slow, &manifest)?)
+        (manifest.load()?, Places::new(dir, slow, &manifest, None)?)
     };
     let mut inspection = Inspection::default();
     for file in &content.files {

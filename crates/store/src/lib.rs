@@ -2,6 +2,7 @@
 
 mod adapt;
 mod backup;
+mod columns;
 mod compaction;
 mod condition;
 mod copies;
@@ -9,14 +10,18 @@ mod copy;
 mod copy_positions;
 mod data_file;
 mod directory;
+mod draft;
 mod error;
 mod explain;
+mod far;
 mod file_reader;
+mod forecast;
 mod functions;
 mod guard;
 mod horizon;
 mod hot;
 mod inspect;
+mod kept_plans;
 mod maintenance;
 mod manifest;
 mod newest_first;
@@ -36,6 +41,8 @@ mod stats;
 mod store;
 mod streams;
 mod table_provider;
+mod tables;
+mod text_column;
 mod text_index;
 mod unordered_groups;
 mod wal;
@@ -47,15 +54,20 @@ pub use backup::{
 pub use copies::CopyOptions;
 pub use copy::Copy;
 pub use error::{ErrorKind, StoreError};
+pub use forecast::{Forecast, Reading};
 pub use guard::{EndedQuery, QueryEnd};
 pub use inspect::{Inspection, TableCost, inspect};
-pub use objects::{Bucket, BucketOptions, parquet_file};
-pub use options::{Asker, QueryLimits, Retention, SlowOptions, SlowPlace, SlowRule, StoreOptions};
+pub use objects::{Bucket, BucketOptions, StoredObject, parquet_file};
+pub use options::{
+    Asker, QueryLimits, Retention, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule,
+    StoreOptions,
+};
 pub use parquet_file::{ParquetFile, write_parquet};
 pub use postgres::Described;
 pub use query::QueryResult;
 pub use recent::Recent;
 pub use repair::{Mended, repair};
-pub use stats::StoreStats;
+pub use slow::RangeReader;
+pub use stats::{BucketStats, StoreStats};
 pub use store::Store;
 pub use writer::Appended;

@@ -2,20 +2,24 @@
 //!
 //! An object is written whole or not at all, so writing the same name again is harmless.
 
+use std::fmt;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use bytes::Bytes;
+use futures::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
-use object_store::{Certificate, ClientOptions, ObjectStoreExt, RetryConfig};
+use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use weir_tables::Micros;
 
 use crate::error::{ErrorKind, StoreError};
 
 /// How a bucket is reached.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct BucketOptions {
     /// The bucket's name.
     pub bucket: String,
@@ -31,6 +35,29 @@ pub struct BucketOptions {
     pub timeout: Duration,
 }
 
+/// Without the keys.
+impl fmt::Debug for BucketOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketOptions").field("bucket", &self.bucket).finish_non_exhaustive()
+    }
+}
+
+/// An object of a listing.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    /// Its name in the bucket.
+    pub name: String,
+    /// Its length.
+    pub byte_count: u64,
+    /// When it was written.
+    pub modified: Micros,
+    /// What the service says of its content, another one for another content.
+    pub tag: Option<String>,
+}
+
+/// Connections that are kept for the next object.
+const IDLE: usize = 4;
+
 /// A bucket.
 #[derive(Debug)]
 pub struct Bucket {
@@ -44,37 +71,41 @@ impl Bucket {
     /// # Errors
     /// `Io`: what is wrong with the options.
     pub fn new(options: &BucketOptions) -> Result<Self, StoreError> {
-        let fail = |error: object_store::Error| {
-            let text = format!("cannot use the bucket `{}`: {}", options.bucket, inner(&error));
-            StoreError::new(ErrorKind::Io, text)
-        };
-        let is_plain = options.endpoint.as_ref().is_some_and(|url| url.starts_with("http://"));
-        let mut client = ClientOptions::new()
-            .with_timeout(options.timeout)
-            .with_connect_timeout(options.timeout.min(Duration::from_secs(5)))
-            .with_allow_http(is_plain);
-        for authority in options.authority.iter().flat_map(|pem| Certificate::from_pem_bundle(pem))
-        {
-            for certificate in authority {
-                client = client.with_root_certificate(certificate);
-            }
-        }
         // Who calls tries again, and shows why.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let mut builder = AmazonS3Builder::from_env()
-            .with_bucket_name(&options.bucket)
-            .with_client_options(client)
-            .with_retry(retry);
-        if let Some(endpoint) = &options.endpoint {
-            builder = builder.with_endpoint(endpoint);
-        }
-        if let Some(region) = &options.region {
-            builder = builder.with_region(region);
-        }
-        if let Some((access, secret)) = &options.keys {
-            builder = builder.with_access_key_id(access).with_secret_access_key(secret);
-        }
-        Ok(Self { name: options.bucket.clone(), store: builder.build().map_err(fail)? })
+        Ok(Self { name: options.bucket.clone(), store: client(options, retry, IDLE)? })
+    }
+
+    /// Objects whose name begins with the prefix.
+    ///
+    /// # Errors
+    /// `Io`: why they could not be listed.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<StoredObject>, StoreError> {
+        // What the client calls a prefix is a directory; one that ends within a name is looked for in its directory.
+        let (directory, _) = prefix.rsplit_once('/').unwrap_or_default();
+        let found = self.store.list(Some(&Path::from(directory))).try_collect::<Vec<_>>().await;
+        let found = found.map_err(|error| self.told(&format!("list `{prefix}` in"), &error))?;
+        let found = found.into_iter().map(|object| StoredObject {
+            name: object.location.to_string(),
+            byte_count: object.size,
+            modified: Micros(object.last_modified.timestamp_micros()),
+            tag: object.e_tag,
+        });
+        Ok(found.filter(|object| object.name.starts_with(prefix)).collect())
+    }
+
+    /// A whole object.
+    ///
+    /// # Errors
+    /// `Io`: why it could not be read.
+    pub async fn get(&self, name: &str) -> Result<Bytes, StoreError> {
+        let get = async { self.store.get(&Path::parse(name)?).await?.bytes().await };
+        get.await.map_err(|error| self.told(&format!("read `{name}` from"), &error))
+    }
+
+    fn told(&self, what: &str, error: &object_store::Error) -> StoreError {
+        let text = format!("cannot {what} `{}`: {}", self.name, inner(error));
+        StoreError::new(ErrorKind::Io, text)
     }
 
     /// Writes an object, or writes it again.
@@ -83,15 +114,52 @@ impl Bucket {
     /// `Io`: why it was not written.
     pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         let put = self.store.put(&Path::from(name), bytes.into()).await;
-        put.map(drop).map_err(|error| {
-            let text = format!("cannot write `{name}` to `{}`: {}", self.name, inner(&error));
-            StoreError::new(ErrorKind::Io, text)
-        })
+        put.map(drop).map_err(|error| self.told(&format!("write `{name}` to"), &error))
     }
 }
 
+/// A client of a bucket that keeps up to `idle` connections for further requests.
+///
+/// # Errors
+/// `Io`: what is wrong with the options.
+pub(crate) fn client(
+    options: &BucketOptions,
+    retry: RetryConfig,
+    idle: usize,
+) -> Result<AmazonS3, StoreError> {
+    let fail = |error: object_store::Error| {
+        let text = format!("cannot use the bucket `{}`: {}", options.bucket, inner(&error));
+        StoreError::new(ErrorKind::Io, text)
+    };
+    let is_plain = options.endpoint.as_ref().is_some_and(|url| url.starts_with("http://"));
+    let mut client = ClientOptions::new()
+        .with_timeout(options.timeout)
+        .with_connect_timeout(options.timeout.min(Duration::from_secs(5)))
+        .with_pool_max_idle_per_host(idle)
+        .with_allow_http(is_plain);
+    for authority in options.authority.iter().flat_map(|pem| Certificate::from_pem_bundle(pem)) {
+        for certificate in authority {
+            client = client.with_root_certificate(certificate);
+        }
+    }
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(&options.bucket)
+        .with_client_options(client)
+        .with_retry(retry);
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(region) = &options.region {
+        builder = builder.with_region(region);
+    }
+    if let Some((access, secret)) = &options.keys {
+        builder = builder.with_access_key_id(access).with_secret_access_key(secret);
+    }
+    builder.build().map_err(fail)
+}
+
 /// What the service said, without the layers around it, in one line.
-fn inner(error: &object_store::Error) -> String {
+pub(crate) fn inner(error: &object_store::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(cause) = deepest.source() {
         deepest = cause;
@@ -128,7 +196,7 @@ pub fn parquet_file(rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
 mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
-    use weir_tables::{Micros, Rows, Sysctl, SysctlRows};
+    use weir_tables::{Rows, Sysctl, SysctlRows};
 
     use super::*;
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use weir_tables::Clock;
 
+use crate::objects::BucketOptions;
+
 /// Where the store lives and what it may use.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -42,6 +44,9 @@ pub struct StoreOptions {
     pub query_memory_bytes: usize,
     /// Disk space of all running queries together for what does not fit into memory; 0: none. Default 4 GiB.
     pub query_spill_bytes: usize,
+    /// Columns of files that queries asked for stay in memory up to this, so that the next ones need not read and decode
+    /// them; 0: none, and files are read from end to end. Default 256 MiB.
+    pub column_cache_bytes: usize,
     /// Queries that take at least this long are kept for [`crate::Store::take_ended_queries`]. Default 1 s.
     pub slow_query: Duration,
     /// Names of the copies that will go on, so that the log keeps what they need; others are forgotten. Default: all that there
@@ -76,6 +81,7 @@ impl StoreOptions {
             maintenance_interval: Duration::from_secs(60),
             query_memory_bytes: 512 << 20,
             query_spill_bytes: 4 << 30,
+            column_cache_bytes: 256 << 20,
             slow_query: Duration::from_secs(1),
             copies: None,
             future: Duration::from_secs(86_400),
@@ -103,6 +109,39 @@ pub struct SlowOptions {
 pub enum SlowPlace {
     /// A directory on another disk.
     Directory(PathBuf),
+    /// A bucket of a service that speaks S3.
+    Bucket(Box<SlowBucketOptions>),
+}
+
+/// A bucket as a slow tier.
+#[derive(Clone, Debug)]
+pub struct SlowBucketOptions {
+    /// The bucket and how it is reached; `timeout` is for a request with all its tries.
+    pub bucket: BucketOptions,
+    /// Names of objects begin so; may be empty. Default: empty.
+    pub prefix: String,
+    /// Requests that may be under way at a time, of all queries and moves together. Default 64.
+    pub requests: usize,
+    /// A read that has no answer after this is asked once more, of a hundred at most five. Default 500 ms; `None`: never.
+    pub hedge_after: Option<Duration>,
+    /// Ranges of a file that are nearer to each other than this are read with one request. Default 128 KiB.
+    pub join_bytes: u64,
+    /// Footers and text indexes of its files are kept below the data directory up to so many bytes; 0: none. Default 10 GiB.
+    pub cache_bytes: u64,
+}
+
+impl SlowBucketOptions {
+    /// The defaults for a bucket.
+    pub fn new(bucket: BucketOptions) -> Self {
+        Self {
+            bucket,
+            prefix: String::new(),
+            requests: 64,
+            hedge_after: Some(Duration::from_millis(500)),
+            join_bytes: 128 << 10,
+            cache_bytes: 10 << 30,
+        }
+    }
 }
 
 /// Which files of a table move.

@@ -1,15 +1,13 @@
 //! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
-use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider};
-use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, TableProvider};
+use datafusion::catalog::{CatalogProvider, CatalogProviderList};
+use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList};
 use datafusion::error::DataFusionError;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -19,6 +17,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
 };
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -27,12 +26,14 @@ use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use weir_tables::{Clock, TABLES, TableSpec};
+use weir_tables::{Clock, Micros, TableSpec};
 
+use crate::columns::{CodedGroups, ColumnCache, NewestUnits};
 use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
 use crate::file_reader::CountingReaders;
+use crate::forecast::{Forecast, forecast};
 use crate::functions;
 use crate::guard::{
     Classes, CountingStore, EndedQueries, Guarded, Limit, Metered, Running, SpillSpace, USAGE,
@@ -41,12 +42,15 @@ use crate::guard::{
 use crate::horizon::{Horizon, Side};
 use crate::hot::{View, row_bytes};
 use crate::inspect::{Inspection, Look};
+use crate::kept_plans::KeptPlans;
 use crate::manifest::{DataFile, Tier};
 use crate::newest_first::NewestFirst;
 use crate::options::{Asker, QueryLimits, StoreOptions};
 use crate::postgres::{self, Described, Postgres};
 use crate::slow::{Places, RoutedStore};
-use crate::table_provider::{FileAccess, Part, StoreTable, scan_files, sort_order};
+use crate::stats::BucketStats;
+use crate::table_provider::{FileAccess, Part, scan_files, sort_order};
+use crate::tables::{FUTURE_SCHEMA, SCHEMA, Tables};
 use crate::unordered_groups::UnorderedGroups;
 
 /// The answer to a query.
@@ -76,6 +80,7 @@ pub(crate) struct QueryEngine {
     /// The same in one piece: rules' queries are small and many, and dealing them out costs more than it gives.
     rules_template: SessionState,
     postgres: Postgres,
+    pub(crate) kept: Arc<KeptPlans>,
     files: Option<FileAccess>,
     clock: Arc<dyn Clock>,
     future: Duration,
@@ -92,7 +97,9 @@ impl QueryEngine {
         watch_tasks();
         let classes = Classes::new(options, spill)?;
         let template = session_state(options.query_threads, MERGE_MEMORY_BYTES);
-        let files = places.map(|places| file_access(places, template.runtime_env())).transpose();
+        let columns = Arc::new(ColumnCache::new(options.column_cache_bytes));
+        let files =
+            places.map(|places| file_access(places, template.runtime_env(), columns)).transpose();
         let files = files.map_err(|error| {
             StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
         })?;
@@ -100,8 +107,12 @@ impl QueryEngine {
         let mut rules_template = template.clone();
         rules_template.config_mut().options_mut().execution.target_partitions = 1;
         let future = options.future;
-        let postgres = Postgres::default();
-        Ok(Self { classes, template, rules_template, postgres, files, clock, future, ended })
+        let (postgres, kept) = (Postgres::default(), Arc::default());
+        Ok(Self { classes, template, rules_template, postgres, kept, files, clock, future, ended })
+    }
+
+    pub(crate) fn bucket_stats(&self) -> Option<BucketStats> {
+        self.files.as_ref()?.places.slow.as_ref()?.stats()
     }
 
     /// What tables show now.
@@ -143,11 +154,11 @@ impl QueryEngine {
         &self,
         view: View,
         user: &str,
-        question: Question<'_>,
+        question: Question,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
         let usage = Usage::new(limits);
-        let running = Running::start(&self.ended, &usage, self.clock.now(), user, question.sql);
+        let running = Running::start(&self.ended, &usage, self.clock.now(), user, &question.sql);
         let outcome = self.answer(view, question, &running).await;
         running.end(&outcome);
         outcome
@@ -163,21 +174,50 @@ impl QueryEngine {
     ) -> Result<Described, StoreError> {
         let usage = Usage::new(limits);
         let Guarded { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
-        let session = self.session(view, env, &usage, Some(Vec::new()));
+        let session = self.session(view, env, &usage, Asking::Postgres(Vec::new()));
         let described = postgres::describe(&session.state, sql, known).await;
         described.map_err(|error| session.tell(&error, sql, &usage))
+    }
+
+    /// What a query will read, without running it.
+    pub(crate) async fn forecast(
+        &self,
+        view: View,
+        sql: &str,
+        limits: QueryLimits,
+    ) -> Result<Forecast, StoreError> {
+        let Some(access) = self.files.clone() else { return Ok(Forecast::default()) };
+        let usage = Usage::new(limits);
+        let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
+        let session = self.session(view, env, &usage, Asking::Once);
+        let (sql, own_usage) = (sql.to_owned(), Arc::clone(&usage));
+        let work = async move {
+            let told = |error: DataFusionError| session.tell(&error, &sql, &own_usage);
+            let plan = session.plan(&sql).await.map_err(told)?;
+            forecast(&plan, &access).await.map_err(told)
+        };
+        let work = tokio::time::timeout(usage.limits.timeout, work);
+        let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
+        let _stop_when_dropped = Stop(task.abort_handle());
+        match task.await.map_err(|error| crash(&error))? {
+            Ok(Err(error)) if error.kind == ErrorKind::Io => {
+                Err(self.damaged_file(&usage).await.unwrap_or(error))
+            }
+            Ok(outcome) => outcome,
+            Err(_) => Err(usage.explain(Limit::Time)),
+        }
     }
 
     async fn answer(
         &self,
         view: View,
-        question: Question<'_>,
+        question: Question,
         running: &Running,
     ) -> Result<QueryResult, StoreError> {
         let usage = Arc::clone(&running.usage);
         let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
-        let session = self.session(view, env, &usage, question.parameters);
-        let (sql, own_usage) = (question.sql.to_owned(), Arc::clone(&usage));
+        let session = self.session(view, env, &usage, question.asking);
+        let (sql, own_usage) = (question.sql, Arc::clone(&usage));
         let work = async move { session.run(&sql, &own_usage).await };
         let work = tokio::time::timeout(usage.limits.timeout, work);
         let work = Metered::new(work, Arc::clone(&usage));
@@ -213,7 +253,9 @@ impl QueryEngine {
             let mut left = DAMAGE_BYTES_MAX;
             opened.into_iter().rev().find_map(|file| {
                 left = left.checked_sub(file.byte_count)?;
-                let look = Look { places: &places, file: &file, is_thorough: true };
+                let is_far = places.slow.as_ref().is_some_and(|slow| slow.is_far());
+                let is_thorough = file.tier == Tier::Local || !is_far;
+                let look = Look { places: &places, file: &file, is_thorough };
                 let why = look.look(&mut Inspection::default()).err()?;
                 let text = format!("cannot answer: `{}` {why}", file.path);
                 Some(StoreError::new(ErrorKind::Corrupt, text).with_hint(
@@ -238,23 +280,17 @@ impl QueryEngine {
 
     /// Made by hand and not by DataFusion's builders, which register every function anew: a fifth of the time of a
     /// rule's condition.
-    fn session(
-        &self,
-        view: View,
-        env: Arc<RuntimeEnv>,
-        usage: &Usage,
-        parameters: Option<Vec<ScalarValue>>,
-    ) -> Session {
+    fn session(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage, asking: Asking) -> Session {
         let catalog = MemoryCatalogProvider::new();
+        let tables = Tables { view, files: self.files.clone(), horizon: self.horizon() };
         for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
-            let horizon = Horizon { side, ..self.horizon() };
-            let tables = Tables { view: view.clone(), files: self.files.clone(), horizon };
+            let tables = tables.of(side);
             catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
         }
-        let mut state = match (usage.limits.asker, &parameters) {
+        let mut state = match (usage.limits.asker, &asking) {
             (Asker::Rule, _) => self.rules_template.clone(),
-            (Asker::User, None) => self.template.clone(),
-            (Asker::User, Some(_)) => {
+            (Asker::User, Asking::Once | Asking::At { .. }) => self.template.clone(),
+            (Asker::User, Asking::Postgres(_)) => {
                 postgres::add_namespaces(&catalog);
                 self.postgres.state(&self.template)
             }
@@ -264,54 +300,34 @@ impl QueryEngine {
         state.register_catalog_list(Arc::new(catalogs));
         state.mark_start_execution();
         reserve_for_merging(&mut state, usage.limits.memory_bytes);
-        Session { state, env, parameters }
+        Session { state, env, asking, kept: Arc::clone(&self.kept), tables }
     }
 }
 
-/// What is asked, and in which way of speaking.
-pub(crate) struct Question<'a> {
-    pub(crate) sql: &'a str,
-    /// `None` for weir's own SQL; parameters when it is a client of PostgreSQL that asks.
-    pub(crate) parameters: Option<Vec<ScalarValue>>,
+/// What is asked, and how.
+pub(crate) struct Question {
+    pub(crate) sql: String,
+    pub(crate) asking: Asking,
+}
+
+pub(crate) enum Asking {
+    Once,
+    /// Again and again: the question with `$now` in it, and what that is this time.
+    At {
+        template: String,
+        now: Micros,
+    },
+    /// By a client of PostgreSQL, with parameters.
+    Postgres(Vec<ScalarValue>),
 }
 
 /// One query's view of the tables, with its memory and disk.
 struct Session {
     state: SessionState,
     env: Arc<RuntimeEnv>,
-    parameters: Option<Vec<ScalarValue>>,
-}
-
-/// All tables of one view; what a query does not name costs nothing.
-struct Tables {
-    view: View,
-    files: Option<FileAccess>,
-    horizon: Horizon,
-}
-
-impl fmt::Debug for Tables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tables").finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl SchemaProvider for Tables {
-    fn table_names(&self) -> Vec<String> {
-        TABLES.iter().map(|spec| spec.name.to_owned()).collect()
-    }
-
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        let place = TABLES.iter().position(|spec| spec.name == name);
-        Ok(place.map(|at| {
-            let view = self.view.tables[at].clone();
-            Arc::new(StoreTable::new(TABLES[at], view, self.files.clone(), self.horizon)) as _
-        }))
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        weir_tables::table(name).is_some()
-    }
+    asking: Asking,
+    kept: Arc<KeptPlans>,
+    tables: Tables,
 }
 
 /// Memory of merging: a batch of each of 64 files.
@@ -320,10 +336,6 @@ const MERGE_MEMORY_BYTES: usize = 512 << 20;
 const DAMAGE_BYTES_MAX: u64 = 2 << 30;
 
 const CATALOG: &str = "weir";
-const SCHEMA: &str = "public";
-/// Has the same tables, with rows that are too far ahead of the clock.
-const FUTURE_SCHEMA: &str = "future";
-
 /// What a sort keeps for merging what it spilled: it must not be most of a small memory.
 fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
     let execution = &state.config().options().execution;
@@ -344,6 +356,9 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     options.execution.time_zone = Some("+00:00".into());
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
+    // It leaves out rows that another least or greatest value of the same query still needs: of an expression, or of a column
+    // of which no value was seen yet (DataFusion 55).
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
         .with_disk_manager_builder(
@@ -353,6 +368,9 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         .expect("nothing here touches the disk");
     let mut rules = PhysicalOptimizer::new().rules;
     rules.insert(0, Arc::new(UnorderedGroups));
+    let distribution = rules.iter().position(|rule| rule.name() == "EnsureRequirements");
+    let before = distribution.unwrap_or(rules.len());
+    rules.splice(before..before, [Arc::new(NewestUnits) as _, Arc::new(CodedGroups) as _]);
     rules.push(Arc::new(NewestFirst));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
@@ -371,7 +389,11 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     state
 }
 
-fn file_access(places: Places, runtime: &RuntimeEnv) -> Result<FileAccess, DataFusionError> {
+fn file_access(
+    places: Places,
+    runtime: &RuntimeEnv,
+    columns: Arc<ColumnCache>,
+) -> Result<FileAccess, DataFusionError> {
     let local = Arc::new(LocalFileSystem::new_with_prefix(&places.root)?);
     let both = RoutedStore::new(local, places.slow.clone());
     let store: Arc<dyn ObjectStore> = Arc::new(CountingStore::new(Arc::new(both)));
@@ -379,7 +401,7 @@ fn file_access(places: Places, runtime: &RuntimeEnv) -> Result<FileAccess, DataF
     runtime.register_object_store(url.as_ref(), Arc::clone(&store));
     let footers = runtime.cache_manager.get_file_metadata_cache();
     let reader = CountingReaders::new(Arc::clone(&store), Arc::clone(&footers));
-    Ok(FileAccess { places, url, store, footers, reader: Arc::new(reader) })
+    Ok(FileAccess { places, url, store, footers, reader: Arc::new(reader), columns })
 }
 
 fn broken_files(error: &DataFusionError) -> StoreError {
@@ -439,16 +461,7 @@ impl Session {
     }
 
     async fn stream(&self, sql: &str) -> Result<SendableRecordBatchStream, DataFusionError> {
-        let plan = match &self.parameters {
-            None => self.state.create_logical_plan(sql).await?,
-            Some(parameters) => postgres::plan(&self.state, sql, parameters).await?,
-        };
-        let reads_only = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
-        reads_only.verify_plan(&plan)?;
-        let plan = self.state.create_physical_plan(&plan).await?;
+        let plan = self.plan(sql).await?;
         // Functions are named in plans that came from elsewhere only; these have them in themselves.
         let (scalar, higher) = (HashMap::new(), HashMap::new());
         let (aggregate, window) = (HashMap::new(), HashMap::new());
@@ -458,6 +471,50 @@ impl Session {
         let task = TaskContext::new(None, id, config, scalar, higher, aggregate, window, env);
         execute_stream(plan, Arc::new(task))
     }
+
+    async fn plan(&self, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let plan = match &self.asking {
+            Asking::Postgres(parameters) => {
+                let plan = postgres::plan(&self.state, sql, parameters).await?;
+                verify(&plan)?;
+                plan
+            }
+            Asking::At { template, now } => {
+                let kept = self.kept.plan(&self.state, template, *now, &self.tables).await;
+                let physical = match kept {
+                    Some(plan) => self
+                        .state
+                        .query_planner()
+                        .create_physical_plan(&plan, &self.state)
+                        .await
+                        .ok(),
+                    None => None,
+                };
+                if let Some(plan) = physical {
+                    return Ok(plan);
+                }
+                plan_query(&self.state, sql).await?
+            }
+            Asking::Once => plan_query(&self.state, sql).await?,
+        };
+        self.state.create_physical_plan(&plan).await
+    }
+}
+
+/// A question in words, planned.
+pub(crate) async fn plan_query(
+    state: &SessionState,
+    sql: &str,
+) -> Result<LogicalPlan, DataFusionError> {
+    let plan = state.create_logical_plan(sql).await?;
+    verify(&plan)?;
+    Ok(plan)
+}
+
+fn verify(plan: &LogicalPlan) -> Result<(), DataFusionError> {
+    let reads_only =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    reads_only.verify_plan(plan)
 }
 
 fn crash(error: &tokio::task::JoinError) -> StoreError {

@@ -26,6 +26,8 @@ pub struct StoreStats {
     pub slow_file_count: u64,
     /// Their bytes.
     pub slow_file_bytes: u64,
+    /// What was asked of the slow tier's bucket since the store is open; `None` without one.
+    pub bucket: Option<BucketStats>,
     /// Whether appends are refused for want of room.
     pub is_full: bool,
     /// What a person should know: why the store is full, why the last flush failed, or why the slow tier cannot be used.
@@ -34,6 +36,19 @@ pub struct StoreStats {
     pub future_rows: u64,
     /// Rows of each table, in memory and in files, in the order of [`TABLES`].
     pub row_counts: Vec<(&'static str, u64)>,
+}
+
+/// Reads of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketStats {
+    /// Requests, all tries.
+    pub gets: u64,
+    /// Of these, those that were made because an answer was late.
+    pub hedged: u64,
+    /// Bytes of answers.
+    pub bytes: u64,
+    /// Tries of reads and writes that failed.
+    pub failed: u64,
 }
 
 impl StoreStats {

@@ -10,23 +10,25 @@ use std::time::Duration;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use weir_tables::{Clock, Parcel, StreamId};
+use weir_tables::{Clock, Micros, Parcel, StreamId};
 
 use crate::adapt::adapt;
 use crate::copies::Copies;
 use crate::data_file::FileMaker;
 use crate::directory::{Directory, space};
 use crate::error::{ErrorKind, StoreError};
+use crate::forecast::Forecast;
 use crate::guard::{EndedQuery, SpillSpace};
 use crate::hot::{View, table_index};
 use crate::inspect::data_files;
+use crate::kept_plans;
 use crate::maintenance::{Maintenance, Retired, Task, delete};
 use crate::manifest::{Content, Manifest, Tier, Waiting};
 use crate::options::{QueryLimits, SlowOptions, StoreOptions};
 use crate::postgres::{self, Described};
-use crate::query::{QueryEngine, QueryResult, Question};
+use crate::query::{Asking, QueryEngine, QueryResult, Question};
 use crate::shared::Shared;
-use crate::slow::{Places, SlowTier};
+use crate::slow::{CacheRoom, Places, SlowTier};
 use crate::stats::StoreStats;
 use crate::streams::Positions;
 use crate::wal::{self, RECORD_BYTES_MAX, Wal};
@@ -90,7 +92,12 @@ impl Store {
         moving: Option<SlowOptions>,
     ) -> Result<Arc<Self>, StoreError> {
         let content = manifest.load()?;
-        let places = Places::new(&options.dir, options.slow.as_ref(), &manifest)?;
+        let min_free_bytes =
+            options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
+        // Rows come first: what is only kept for queries ends long before the disk has as little room as ends writing.
+        let reserve = min_free_bytes.saturating_mul(2);
+        let room = CacheRoom { dir: &options.dir, reserve };
+        let places = Places::new(&options.dir, options.slow.as_ref(), &manifest, Some(&room))?;
         let slow = moving
             .zip(places.slow.clone())
             .map(|(options, slow)| SlowTier::start(slow, options, &mut manifest))
@@ -101,16 +108,11 @@ impl Store {
         let maker = FileMaker::new(options.dir.clone(), next_id);
         let copies = Copies::open(&directory, options.copies.as_deref())?;
         let (shared, wal) = recover(&options, &directory, content, &copies)?;
-        let min_free_bytes =
-            options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
         let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
 
         let spill = match options.query_spill_bytes {
             0 => None,
-            bytes => {
-                let reserve = min_free_bytes.saturating_mul(2);
-                Some(SpillSpace::open(options.dir.join("spill"), bytes, reserve)?)
-            }
+            bytes => Some(SpillSpace::open(options.dir.join("spill"), bytes, reserve)?),
         };
         // A tier that is configured is looked at soon, and not waited for here.
         if needs_slow
@@ -276,8 +278,25 @@ impl Store {
         sql: &str,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let question = Question { sql, parameters: None };
+        let question = Question { sql: sql.to_owned(), asking: Asking::Once };
         self.engine.query(self.shared.view(), user, question, limits).await
+    }
+
+    /// The same for a question that is asked again and again, with `$now` in it where the moment stands that it is asked
+    /// for: it is planned once, as far as its plan is the same for all moments.
+    ///
+    /// # Errors
+    /// As [`Store::query`].
+    pub async fn query_at(
+        &self,
+        template: &str,
+        now: Micros,
+        limits: QueryLimits,
+    ) -> Result<QueryResult, StoreError> {
+        let sql = kept_plans::Asked { template, now }.sql();
+        let asking = Asking::At { template: template.to_owned(), now };
+        let question = Question { sql, asking };
+        self.engine.query(self.shared.view(), "weir", question, limits).await
     }
 
     /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
@@ -291,8 +310,17 @@ impl Store {
         parameters: &[ArrayRef],
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let question = Question { sql, parameters: Some(postgres::values(parameters)?) };
+        let asking = Asking::Postgres(postgres::values(parameters)?);
+        let question = Question { sql: sql.to_owned(), asking };
         self.engine.query(self.shared.view(), user, question, limits).await
+    }
+
+    /// What a query would read now, without running it.
+    ///
+    /// # Errors
+    /// As [`Store::query`].
+    pub async fn forecast(&self, sql: &str, limits: QueryLimits) -> Result<Forecast, StoreError> {
+        self.engine.forecast(self.shared.view(), sql, limits).await
     }
 
     /// What such a statement wants and gives, without running it; `known` are types of parameters, as far as the client has
@@ -329,6 +357,7 @@ impl Store {
         StoreStats {
             wal_bytes: self.shared.wal_bytes(),
             is_full: self.shared.is_full(),
+            bucket: self.engine.bucket_stats(),
             message: self.shared.message(),
             ..StoreStats::of(&self.shared.view(), self.engine.horizon())
         }

@@ -33,7 +33,9 @@ use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::RowSelection;
 use weir_tables::TableSpec;
 
+use crate::columns::{self, ColumnCache, Wanted};
 use crate::data_file::SORT;
+use crate::far;
 use crate::file_reader::{FOOTER_BYTES_HINT, read_footer};
 use crate::guard::Usage;
 use crate::horizon::Horizon;
@@ -63,6 +65,7 @@ pub(crate) struct FileAccess {
     /// Keeps footers, which every rule would otherwise read again every few seconds.
     pub(crate) footers: Arc<FileMetadataCache>,
     pub(crate) reader: Arc<dyn ParquetFileReaderFactory>,
+    pub(crate) columns: Arc<ColumnCache>,
 }
 
 impl StoreTable {
@@ -149,10 +152,10 @@ pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
 /// A file, or the rows of it that may match.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    file: Arc<DataFile>,
-    rows: Option<(RowSelection, BlockCounts)>,
+    pub(crate) file: Arc<DataFile>,
+    pub(crate) rows: Option<(RowSelection, BlockCounts)>,
     /// The columns as they are read, where that is not as the table has them.
-    schema: Option<SchemaRef>,
+    pub(crate) schema: Option<SchemaRef>,
 }
 
 impl Part {
@@ -218,6 +221,7 @@ impl FileAccess {
         }
         let mut schemas: Vec<(Vec<usize>, SchemaRef)> = Vec::new();
         for part in parts {
+            Usage::note_opened(&part.file);
             let stored = self.dictionaries(&part.file).await?;
             let is_stored = |place: &usize| stored.get(*place).copied().unwrap_or_default();
             let texts: Vec<usize> = texts.iter().copied().filter(is_stored).collect();
@@ -284,20 +288,39 @@ impl TableProvider for StoreTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let pruning = self.pruning(session, filters);
         let threads = session.config().target_partitions();
-        let parts = spread(self.hot_batches(pruning.as_ref()), threads);
+        let hot = self.hot_batches(pruning.as_ref());
+        let files = self.kept_files(pruning.as_ref());
+        let mut files = match &self.files {
+            Some(access) => access.narrow(self.spec, files, filters).await?,
+            None => Vec::new(),
+        };
+        if let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) {
+            let wanted = Wanted {
+                table: self.spec,
+                hot: hot.clone(),
+                parts: &files,
+                projection,
+                filters,
+                pruning: pruning.as_ref(),
+                limit,
+                threads,
+            };
+            if let Some(scan) = columns::plan(access, wanted).await? {
+                return Ok(DataSourceExec::from_data_source(scan));
+            }
+        }
+        let parts = spread(hot, threads);
         let schema = Arc::clone(&self.schema);
         let memory = MemorySourceConfig::try_new(&parts, schema, projection.cloned())?
             .with_show_sizes(false)
             .with_limit(limit);
         let memory = DataSourceExec::from_data_source(memory);
-        let files = self.kept_files(pruning.as_ref());
-        let Some(access) = &self.files else { return Ok(memory) };
-        let mut files = access.narrow(self.spec, files, filters).await?;
-        if files.is_empty() {
+        let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) else {
             return Ok(memory);
-        }
+        };
         access.read_per_value(self.spec, &mut files, filters).await?;
-        let groups = spread(files, threads);
+        let (files, lanes) = far::deal(&access.places, files, threads);
+        let groups = spread(files, lanes);
         let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
         if parts.iter().all(Vec::is_empty) {
             Ok(cold)
@@ -326,7 +349,7 @@ fn spread<T: Clone>(batches: Vec<T>, count: usize) -> Vec<Vec<T>> {
 }
 
 /// Which containers can hold a match, by (min ts, max ts, rows) of each.
-fn kept(
+pub(crate) fn kept(
     pruning: Option<&PruningPredicate>,
     ranges: impl Iterator<Item = (i64, i64, u64)>,
 ) -> Vec<bool> {

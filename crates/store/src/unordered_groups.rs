@@ -19,6 +19,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 
+use crate::columns::ColumnScan;
+
 /// Has to come before the rules that make use of orders.
 #[derive(Debug)]
 pub(crate) struct UnorderedGroups;
@@ -58,6 +60,12 @@ fn forget_order(groups: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Ex
             let config = FileScanConfigBuilder::from(config.clone());
             let config = config.with_output_ordering(Vec::new()).build();
             return Ok(Transformed::yes(DataSourceExec::from_data_source(config) as _));
+        }
+        if let Some(scan) = node.downcast_ref::<DataSourceExec>()
+            && let Some(columns) = scan.data_source().downcast_ref::<ColumnScan>()
+        {
+            let unordered = ColumnScan { is_ordered: false, ..columns.clone() };
+            return Ok(Transformed::yes(DataSourceExec::from_data_source(unordered) as _));
         }
         let goes_on = node.is::<AggregateExec>()
             || node.is::<ProjectionExec>()

@@ -23,6 +23,7 @@ use crate::own_limits::{self, CpuShare};
 use crate::own_memory;
 use crate::remote::Remote;
 use crate::server::is_loopback;
+use crate::service;
 use crate::terminal::say;
 use crate::up::{Signals, context};
 use crate::watch::deliver::Destination;
@@ -123,6 +124,7 @@ impl Parts {
             self.status.listeners().len(),
             lines.iter().map(|line| format!("\n  edge    {line}")).collect::<String>(),
         ));
+        service::ready();
         tokio::spawn(own_memory::stay_small());
     }
 }

@@ -23,6 +23,9 @@ pub(crate) fn run(args: &QueryArgs) -> Result<(), Failure> {
 fn ask(args: &QueryArgs) -> Result<(), Failure> {
     let client = Client::of(args.url.as_deref(), args.token_file.as_deref())?;
     let sql = if args.sql == "-" { from_stdin()? } else { args.sql.clone() };
+    if args.dry_run {
+        return forecast(args, &client, &sql);
+    }
     let format = match args.format {
         QueryFormat::Csv => "csv",
         QueryFormat::Ndjson => "ndjson",
@@ -47,6 +50,39 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn forecast(args: &QueryArgs, client: &Client, sql: &str) -> Result<(), Failure> {
+    let body = json!({"sql": sql}).to_string();
+    let answer = client
+        .post("/api/sql/forecast", "application/json", body.as_bytes())
+        .map_err(|error| unreachable_weir(client, &error))?;
+    if answer.status != 200 {
+        return Err(answer.failure());
+    }
+    match args.format {
+        QueryFormat::Table => say(&would_read(&read(&answer.body)?)),
+        _ => write_all(&answer.body),
+    }
+    Ok(())
+}
+
+/// A line for each tier.
+fn would_read(forecast: &Value) -> String {
+    let tiers = forecast["tiers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let lines = tiers.iter().map(|tier| {
+        let number = |name: &str| tier[name].as_u64().unwrap_or_default();
+        let place = tier["place"].as_str().map(|place| format!(" `{place}`")).unwrap_or_default();
+        let money = tier["usd"].as_f64().map(|usd| format!(", {usd:.6} USD")).unwrap_or_default();
+        format!(
+            "{}{place}: at most {} files, {} bytes, {} reads{money}",
+            tier["tier"].as_str().unwrap_or_default(),
+            number("files"),
+            number("bytes"),
+            number("reads"),
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn from_stdin() -> Result<String, Failure> {
@@ -146,8 +182,18 @@ mod tests {
     use expect_test::expect;
     use serde_json::json;
 
-    use super::{objects, table};
+    use super::{objects, table, would_read};
     use crate::terminal::Paint;
+
+    #[test]
+    fn a_forecast_is_a_line_for_each_tier() {
+        let tier = |tier: &str, place: Option<&str>, usd: Option<f64>| json!({"tier": tier, "place": place, "files": 2, "bytes": 300, "reads": 4, "usd": usd});
+        let tiers = [tier("fast", None, None), tier("slow", Some("s3://rows/weir"), Some(0.0016))];
+        expect![[r#"
+            fast: at most 2 files, 300 bytes, 4 reads
+            slow `s3://rows/weir`: at most 2 files, 300 bytes, 4 reads, 0.001600 USD"#]]
+        .assert_eq(&would_read(&json!({"tiers": tiers})));
+    }
 
     #[test]
     fn an_answer_is_a_table_or_objects() {

@@ -3,6 +3,8 @@
 //! Times are RFC 3339 in UTC with microseconds whatever the unit of the Arrow type; floats that are not finite are
 //! null, since JSON has no word for them.
 
+use std::io::Write;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType, UInt64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, StringArray};
@@ -62,6 +64,18 @@ impl Cells {
         self.row_count
     }
 
+    /// Appends one row as a JSON array: what [`Cells::row`] says, without building it first.
+    pub(crate) fn push_json(&self, row: usize, out: &mut Vec<u8>) {
+        out.push(b'[');
+        for (at, column) in self.columns.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            column.push_json(row, out);
+        }
+        out.push(b']');
+    }
+
     /// One row, left to right.
     pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = Value> + '_ {
         self.columns.iter().map(move |column| column.value(row))
@@ -118,6 +132,24 @@ impl Column {
             }
             Self::Other(cells) => present(cells, row, || shown(cells, row)),
         }
+    }
+
+    fn push_json(&self, row: usize, out: &mut Vec<u8>) {
+        let is_null = match self {
+            Self::Int(cells) => cells.is_null(row),
+            Self::Text(cells) => cells.is_null(row),
+            Self::Time(cells) => cells.is_null(row),
+            Self::Null => true,
+            _ => false,
+        };
+        let written = match self {
+            _ if is_null => out.write_all(b"null"),
+            Self::Int(cells) => write!(out, "{}", cells.value(row)),
+            Self::Time(cells) => write!(out, "\"{}\"", Micros(cells.value(row))),
+            Self::Text(cells) => serde_json::to_writer(out, cells.value(row)).map_err(Into::into),
+            other => serde_json::to_writer(out, &other.value(row)).map_err(Into::into),
+        };
+        written.expect("writing to memory does not fail");
     }
 }
 
@@ -201,6 +233,11 @@ mod tests {
         let rows: Vec<serde_json::Value> =
             (0..cells.row_count()).map(|row| cells.row(row).collect()).collect();
         let text: Vec<String> = rows.iter().map(ToString::to_string).collect();
+        for (row, text) in text.iter().enumerate() {
+            let mut out = Vec::new();
+            cells.push_json(row, &mut out);
+            assert_eq!(&String::from_utf8(out).expect("text"), text);
+        }
         expected.assert_eq(&text.join("\n"));
     }
 

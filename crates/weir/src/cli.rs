@@ -9,8 +9,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::backup_command::{BackupArgs, RestoreArgs};
 pub(crate) use crate::edge::args::{EdgeAction, EdgeArgs};
 
+use crate::bench_store::BenchArgs;
 use crate::capture::CaptureArgs;
 use crate::drill::args::DrillArgs;
+use crate::haproxy::args::HaproxyArgs;
 use crate::store_command::StoreArgs;
 use crate::wire::ModelArgs;
 use crate::wire_compat::CompatArgs;
@@ -44,6 +46,7 @@ pub(crate) enum Command {
     Hub(HubArgs),
     Agent(AgentArgs),
     Edge(EdgeArgs),
+    Haproxy(HaproxyArgs),
     Doctor(DoctorArgs),
     Parse(ParseArgs),
     Query(QueryArgs),
@@ -57,6 +60,7 @@ pub(crate) enum Command {
     Store(StoreArgs),
     Backup(BackupArgs),
     Restore(RestoreArgs),
+    Bench(BenchArgs),
     Wire(WireArgs),
     Capture(CaptureArgs),
     Config(ConfigArgs),
@@ -418,6 +422,9 @@ pub(crate) struct QueryArgs {
     /// Most rows to answer.
     #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
+    /// Say what the query would read, files, bytes, requests and money, and do not run it.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// A file whose first line is the login.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,

@@ -11,7 +11,7 @@ use crate::config::place::read_token;
 use crate::failure::Failure;
 
 /// The flags that name a weir to ask.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct WeirArgs {
     /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
     #[arg(long, global = true, value_name = "URL")]

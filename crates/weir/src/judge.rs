@@ -122,9 +122,9 @@ impl Judge {
         self.with_engine(|engine| engine.set_hosts(hosts.collect()));
     }
 
-    /// The rule's queries at `now` that have to be asked: none when the store knows that a condition has no row, and not
+    /// The rule's queries that have to be asked at `now`, which they name `$now`: none when the store knows that a condition has no row, and not
     /// those of conditions that it knows to have one.
-    async fn queries(&self, store: &Store, rule: &Rule, now: Micros) -> Vec<String> {
+    async fn queries<'a>(&self, store: &Store, rule: &'a Rule, now: Micros) -> Vec<&'a str> {
         let watched = {
             let mut all = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             let of_rule = all.entry(rule.id.clone()).or_insert_with(|| {
@@ -132,7 +132,7 @@ impl Judge {
             });
             Arc::clone(of_rule)
         };
-        let mut queries = rule.queries_at(now);
+        let mut queries = rule.queries();
         let mut known = Vec::new();
         for (place, recent) in watched.iter().enumerate() {
             let Some(recent) = recent else { continue };
@@ -151,7 +151,7 @@ impl Judge {
 
     async fn run(&self, store: &Store, rule: &Arc<Rule>, now: Micros) -> Vec<Transition> {
         let started = Instant::now();
-        let answer = ask(store, &self.queries(store, rule, now).await).await;
+        let answer = ask(store, &self.queries(store, rule, now).await, now).await;
         let seconds = started.elapsed().as_secs_f64();
         self.with_engine(|engine| {
             engine.took(rule, seconds);
@@ -166,12 +166,16 @@ impl Judge {
     }
 }
 
-/// The answer of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
-pub(crate) async fn ask(store: &Store, queries: &[String]) -> Result<Vec<RecordBatch>, StoreError> {
+/// The answer at `now` of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
+pub(crate) async fn ask(
+    store: &Store,
+    queries: &[&str],
+    now: Micros,
+) -> Result<Vec<RecordBatch>, StoreError> {
     let limits = QueryLimits::of_rule(10_000, Duration::from_secs(10));
     let mut batches = Vec::new();
     for sql in queries {
-        batches = store.query(sql, limits).await?.batches;
+        batches = store.query_at(sql, now, limits).await?.batches;
         if batches.iter().all(|batch| batch.num_rows() == 0) {
             break;
         }

@@ -6,6 +6,7 @@ mod agent;
 mod ask;
 mod audit;
 mod backup_command;
+mod bench_store;
 mod capture;
 mod cells;
 mod cli;
@@ -20,6 +21,7 @@ mod failure;
 mod findings_command;
 mod fleet;
 mod greeting;
+mod haproxy;
 mod idle_io;
 mod intake;
 mod judge;
@@ -39,6 +41,7 @@ mod remote;
 mod replay_command;
 mod rules_command;
 mod server;
+mod service;
 mod show;
 mod signals;
 mod slow_query;
@@ -90,7 +93,10 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let startup = |args| edge::Startup::new(edge::reload_of(load, cli.config.clone(), args));
+    let startup = |args: Option<cli::EdgeArgs>| {
+        let is_edge = args.is_some();
+        edge::Startup::new(edge::reload_of(load, cli.config.clone(), args), is_edge)
+    };
     let load = || load(cli.config.as_deref(), cli.log_level.as_ref());
     let on = |data: Option<&PathBuf>| {
         load().map(|mut config| {
@@ -122,6 +128,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Agent(args) => run_agent(&args, load()?, &startup(None))?,
         Command::Edge(args) => return serve_edge(&args, load()?, &startup(Some(args.clone()))),
+        Command::Haproxy(args) => haproxy::run(&args, &load()?.values.haproxy.sockets)?,
         Command::Doctor(args) => {
             start_log(cli.log_level.as_deref().unwrap_or("error"))?;
             return doctor::run(&args);
@@ -135,6 +142,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             return store_command::run(&on(args.action.data())?.values, &args.action);
         }
         Command::Backup(args) => return backup_command::run(&on(args.dir())?.values, &args),
+        Command::Bench(args) => {
+            let bench_store::BenchAction::Store(args) = &args.action;
+            return bench_store::run(&load()?.values, args);
+        }
         Command::Restore(args) => backup_command::bring_back(&on(args.dir())?.values, &args)?,
         Command::Thresholds(args) => thresholds::command::run(&args)?,
         Command::Findings(args) => findings_command::run(&args)?,
@@ -181,8 +192,7 @@ fn serve_edge(
     startup: &edge::Startup,
 ) -> Result<ExitCode, Failure> {
     if let Some(action) = &args.action {
-        edge::command(action, &mut config)?;
-        return Ok(ExitCode::SUCCESS);
+        return edge::command(action, &mut config);
     }
     config.apply_edge(args);
     start_log(&config.values.log.level)?;

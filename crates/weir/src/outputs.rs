@@ -145,7 +145,8 @@ pub(crate) fn secret(path: &Path) -> Result<String, Failure> {
     Ok(secret)
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+/// A whole file, such as an authority.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| read_failure(path, &error).code(EXIT_CONFIG))
 }
 

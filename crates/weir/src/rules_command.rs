@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use serde_json::Value;
-use weir_rules::test_file::{Query, TestFile};
+use weir_rules::test_file::{NOW, Query, TestFile};
 use weir_rules::{Rule, RuleSet};
 use weir_store::{QueryLimits, Store};
 use weir_tables::{Batch, Clock, FixedClock, Parcel};
@@ -225,7 +225,8 @@ impl Query for Runner {
             let parcel = Parcel { range: None, batches: tables };
             store.append(parcel).await.map_err(|error| error.to_string())?;
             let limits = QueryLimits { rows: 100_000, ..QueryLimits::default() };
-            let answer = store.query(sql, limits).await.map_err(|error| error.to_string())?;
+            let answer = store.query_at(sql, NOW, limits).await;
+            let answer = answer.map_err(|error| error.to_string())?;
             Ok(answer.batches)
         })
     }

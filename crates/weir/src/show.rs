@@ -4,6 +4,7 @@ use clap::CommandFactory;
 use weir_tables::{TABLES, TableSpec, unit_of};
 
 use crate::cli::{Cli, ConfigFormat};
+use crate::config::buckets::BUCKETS;
 use crate::config::databases::DATABASES;
 use crate::config::outputs::OUTPUTS;
 use crate::config::scrape::SCRAPE;
@@ -140,7 +141,7 @@ fn config_toml(config: &Config) -> String {
         }
         out.push('\n');
     }
-    for list in [&DATABASES, &SCRAPE, &OUTPUTS] {
+    for list in [&BUCKETS, &DATABASES, &SCRAPE, &OUTPUTS] {
         out += &format!("# {}\n#[[{}]]\n", list.doc, list.section);
         for key in list.keys {
             let default = if key.default.is_empty() { "has to be set" } else { key.default };

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use weir_store::{SlowOptions, SlowPlace, SlowRule};
+use weir_store::{BucketOptions, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule};
 use weir_tables::TABLES;
 
 use crate::config::Store;
 use crate::failure::{EXIT_CONFIG, Failure};
 use crate::nearest::nearest;
+use crate::outputs::{bytes, secret};
+use crate::server::ReadPrices;
 
 /// `None` without a slow tier.
 ///
@@ -21,6 +23,9 @@ pub(crate) fn options(store: &Store) -> Result<Option<SlowOptions>, Failure> {
     let Some(path) = store.slow_path.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
         return Ok(None);
     };
+    if let Some(url) = path.to_str().and_then(|path| path.strip_prefix("s3://")) {
+        return bucket(store, url).map(|place| Some(tiers(store, place, &days, &bytes)));
+    }
     let inside = |one: &std::path::Path, other: &std::path::Path| {
         let real =
             |path: &std::path::Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -34,17 +39,85 @@ pub(crate) fn options(store: &Store) -> Result<Option<SlowOptions>, Failure> {
         );
         return Err(Failure::new(text).hint("name a directory on another disk").code(EXIT_CONFIG));
     }
+    Ok(Some(tiers(store, SlowPlace::Directory(path.clone()), &days, &bytes)))
+}
+
+fn tiers(
+    store: &Store,
+    place: SlowPlace,
+    days: &[(&'static str, u64)],
+    bytes: &[(&'static str, u64)],
+) -> SlowOptions {
     let rule = |table: &str| SlowRule {
-        after: after(*of(&days, table).unwrap_or(&store.slow_after_days)),
-        fast_bytes: of(&bytes, table).map_or(u64::MAX, |bytes| or_all(*bytes)),
+        after: after(*of(days, table).unwrap_or(&store.slow_after_days)),
+        fast_bytes: of(bytes, table).map_or(u64::MAX, |bytes| or_all(*bytes)),
     };
-    let named = days.iter().chain(&bytes).map(|(table, _)| *table);
-    Ok(Some(SlowOptions {
-        place: SlowPlace::Directory(path.clone()),
+    let named = days.iter().chain(bytes).map(|(table, _)| *table);
+    SlowOptions {
+        place,
         rule: SlowRule { after: after(store.slow_after_days), fast_bytes: u64::MAX },
         by_table: named.map(|table| (table.to_owned(), rule(table))).collect(),
         fast_bytes: or_all(store.fast_bytes),
-    }))
+    }
+}
+
+/// A place by its URL or directory, with the rest as it is configured.
+///
+/// # Errors
+/// When the URL names no bucket, or keys are given by half.
+pub(crate) fn place(store: &Store, place: &str) -> Result<SlowPlace, Failure> {
+    match place.strip_prefix("s3://") {
+        Some(url) => bucket(store, url),
+        None => Ok(SlowPlace::Directory(place.into())),
+    }
+}
+
+/// What reading from a bucket costs.
+pub(crate) fn read_prices(store: &Store) -> ReadPrices {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let usd = |cents: u64| cents as f64 / 100.0;
+    ReadPrices {
+        per_million_requests: usd(store.slow_cents_per_million_reads),
+        per_gigabyte: usd(store.slow_cents_per_gigabyte),
+    }
+}
+
+/// `BUCKET/PREFIX`.
+fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
+    let (bucket, prefix) = url.split_once('/').unwrap_or((url, ""));
+    let wrong = |what: &str, hint: &str| {
+        Err(Failure::new(format!("cannot use `store.slow_path`: {what}"))
+            .hint(hint)
+            .code(EXIT_CONFIG))
+    };
+    if bucket.is_empty() {
+        return wrong("it names no bucket", "write it as s3://BUCKET/PREFIX");
+    }
+    if store.slow_user.is_empty() == store.slow_password_file.is_some() {
+        return wrong(
+            "`store.slow_user` and `store.slow_password_file` are needed both",
+            "the access key and a file with the secret key",
+        );
+    }
+    let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let password = store.slow_password_file.as_deref().map(secret).transpose()?;
+    let options = BucketOptions {
+        bucket: bucket.to_owned(),
+        endpoint: text(&store.slow_endpoint),
+        region: text(&store.slow_region),
+        keys: text(&store.slow_user).zip(password),
+        authority: store.slow_ca_file.as_deref().map(bytes).transpose()?,
+        timeout: Duration::from_secs(store.slow_timeout_seconds.max(1)),
+    };
+    Ok(SlowPlace::Bucket(Box::new(SlowBucketOptions {
+        prefix: prefix.to_owned(),
+        requests: usize::try_from(store.slow_requests.max(1)).unwrap_or(usize::MAX),
+        hedge_after: Some(Duration::from_millis(store.slow_hedge_milliseconds))
+            .filter(|after| !after.is_zero()),
+        join_bytes: store.slow_join_bytes,
+        cache_bytes: store.slow_cache_bytes,
+        ..SlowBucketOptions::new(options)
+    })))
 }
 
 fn after(days: u64) -> Duration {
@@ -111,5 +184,9 @@ mod tests {
         assert!(told(days("log=soon")).contains("no whole number behind `=`"));
         let inside = Store { dir: "/a".into(), slow_path: Some("/a/b".into()), ..Store::default() };
         assert!(told(inside).contains("are inside each other"));
+        let bucket = |url: &str| Store { slow_path: Some(url.into()), ..Store::default() };
+        assert!(told(bucket("s3:///weir")).contains("it names no bucket"));
+        let half = Store { slow_user: "weir".into(), ..bucket("s3://rows/weir") };
+        assert!(told(half).contains("are needed both"));
     }
 }

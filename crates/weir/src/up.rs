@@ -25,7 +25,9 @@ use crate::server::{self, App, Callers, PgServer};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
-use crate::{edge, greeting, intake, outputs, port_owner, slow_query, slow_tier, thresholds};
+use crate::{
+    edge, greeting, intake, outputs, port_owner, service, slow_query, slow_tier, thresholds,
+};
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
 const THREADS: usize = 2;
@@ -131,6 +133,7 @@ pub(crate) fn store_options(
             ..defaults.retention.clone()
         },
         query_memory_bytes: size(values.api.query_memory_bytes),
+        column_cache_bytes: size(values.api.column_cache_bytes),
         query_spill_bytes: size(values.api.query_spill_bytes),
         slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
         future: Duration::from_secs(values.store.future_seconds),
@@ -219,6 +222,7 @@ impl Up<'_> {
         let (watched, lines) =
             (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced));
         say(&greeting::text(values, addresses, &self.judge, watched, lines));
+        service::ready();
 
         signals.wait(edge.as_ref()).await;
         tracing::info!("ending");
@@ -293,6 +297,7 @@ impl Up<'_> {
             fleet: Arc::clone(fleet),
             outputs: Arc::clone(outputs),
             edge: OnceLock::new(),
+            haproxy: self.values.haproxy.sockets.clone(),
             role: if watch.is_some() { "up" } else { "hub" },
             watch,
             host_names: api.host_names.iter().cloned().chain([host.clone()]).collect(),
@@ -307,6 +312,7 @@ impl Up<'_> {
             ),
             callers: Callers::new(usize::try_from(api.user_queries.clamp(1, 64)).unwrap_or(3)),
             query_limits: query_limits(api),
+            read_prices: slow_tier::read_prices(&self.values.store),
             parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),
             capture_bytes: usize::try_from(api.capture_bytes).unwrap_or(usize::MAX),
         }))

@@ -60,11 +60,11 @@ impl Asked {
             known.push(condition.says_all());
         }
         let mut answer = Vec::new();
-        for (place, sql) in rule.queries_at(now).iter().enumerate() {
+        for (place, sql) in rule.queries().into_iter().enumerate() {
             if known.get(place) == Some(&true) {
                 continue;
             }
-            answer = self.ask(store, sql)?;
+            answer = self.ask(store, sql, now)?;
             if answer.iter().all(|batch| batch.num_rows() == 0) {
                 break;
             }
@@ -72,8 +72,8 @@ impl Asked {
         Ok(answer)
     }
 
-    fn ask(&self, store: &Store, sql: &str) -> Result<Vec<RecordBatch>, String> {
-        let answer = self.runtime.block_on(store.query(sql, QueryLimits::default()));
+    fn ask(&self, store: &Store, sql: &str, now: Micros) -> Result<Vec<RecordBatch>, String> {
+        let answer = self.runtime.block_on(store.query_at(sql, now, QueryLimits::default()));
         answer.map(|result| result.batches).map_err(|error| error.to_string())
     }
 }
@@ -85,7 +85,7 @@ impl Query for Asked {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
         let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
         self.append(&store, tables);
-        self.ask(&store, sql)
+        self.ask(&store, sql, NOW)
     }
 }
 

@@ -113,15 +113,22 @@ impl ProcessTable {
             let dir = self.proc.join(process_id.to_string());
             match fs::read_dir(dir.join("fd")) {
                 Ok(entries) => {
-                    let mut held: Vec<u32> = entries
+                    let mut held: Vec<(u32, PathBuf)> = entries
                         .take(DESCRIPTOR_LIMIT)
-                        .filter_map(|entry| socket_inode(&entry.ok()?.path()))
-                        .filter(|inode| owners.contains_key(inode))
+                        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+                        .filter_map(|path| Some((socket_inode(&path)?, path)))
+                        .filter(|(inode, _)| owners.contains_key(inode))
                         .collect();
                     held.sort_unstable();
-                    held.dedup();
-                    for inode in held {
-                        note_owner(owners, inode, process_id, &dir);
+                    held.dedup_by_key(|(inode, _)| *inode);
+                    if held.is_empty() {
+                        continue;
+                    }
+                    let name = comm(&dir);
+                    // A child between fork and exec holds all of its parent's; with its own name it has let go of them.
+                    held.retain(|(inode, path)| socket_inode(path) == Some(*inode));
+                    for (inode, _) in held {
+                        note_owner(owners, inode, process_id, &name, &dir);
                     }
                 }
                 Err(error) => is_refused |= error.kind() == std::io::ErrorKind::PermissionDenied,
@@ -131,7 +138,13 @@ impl ProcessTable {
     }
 }
 
-fn note_owner(owners: &mut HashMap<u32, Option<Owner>>, inode: u32, process_id: u32, dir: &Path) {
+fn note_owner(
+    owners: &mut HashMap<u32, Option<Owner>>,
+    inode: u32,
+    process_id: u32,
+    name: &str,
+    dir: &Path,
+) {
     match owners.get_mut(&inode) {
         Some(Some(owner)) => {
             owner.process_count += 1;
@@ -140,13 +153,13 @@ fn note_owner(owners: &mut HashMap<u32, Option<Owner>>, inode: u32, process_id: 
             }
             if process_id < owner.process_id {
                 owner.process_id = process_id;
-                owner.name = comm(dir);
+                name.clone_into(&mut owner.name);
             }
         }
         Some(none) => {
             *none = Some(Owner {
                 process_id,
-                name: comm(dir),
+                name: name.to_owned(),
                 process_count: 1,
                 process_ids: vec![process_id],
                 cgroup: cgroup(dir),

@@ -29,6 +29,7 @@ struct Kept {
 pub(crate) struct Lab {
     pub(crate) edge: Option<Edge>,
     pub(crate) address: SocketAddr,
+    pub(crate) clock: Arc<FixedClock>,
     kept: Arc<Kept>,
 }
 
@@ -58,10 +59,10 @@ impl Lab {
             keeper.changed.notify_all();
         });
         let clock = Arc::new(FixedClock::new(Micros(1_700_000_000_000_000)));
-        let edge = Edge::start_with(settings, clock, sink, inherited);
+        let edge = Edge::start_with(settings, Arc::clone(&clock) as _, sink, inherited);
         let edge = edge.unwrap_or_else(|error| panic!("{error}"));
         let address = edge.addresses()[0];
-        Self { edge: Some(edge), address, kept }
+        Self { edge: Some(edge), address, clock, kept }
     }
 
     /// Rows of a table, when there are `count` of them at least.

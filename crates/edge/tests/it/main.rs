@@ -1,11 +1,13 @@
 //! The edge between real sockets: backends that fail in every way, clients that attack, and the rows that tell of it.
 
+mod acme;
 mod attacks;
 mod backends;
 mod beacons;
 mod changes;
 mod failures;
 mod half_close;
+mod haproxy;
 mod lab;
 mod limits;
 mod proxying;

@@ -24,6 +24,8 @@ const FLAP_WINDOW_SECONDS: f64 = 600.0;
 const FLAP_REOPENINGS: usize = 3;
 const FLAP_CLEAR_SECONDS: f64 = 300.0;
 const MAX_FLAP_MEMORY: usize = 10_000;
+/// A page is a mail for at most so long while a finding that would explain it is pending.
+const HELD_SECONDS: f64 = 30.0;
 
 /// One answer being taken in.
 pub(super) struct Turn<'a> {
@@ -188,7 +190,17 @@ impl Turn<'_> {
                 && root_of(cause).finding_id != finding.finding_id
                 && cause.finding_id != finding.finding_id
         };
-        let Some(cause) = self.causes.iter().find(is_cause) else { return };
+        let fires = |cause: &&OpenFinding| cause.state == State::Firing && is_cause(cause);
+        let Some(cause) = self.causes.iter().find(fires) else {
+            // Nobody is called while a deeper finding is on its way.
+            let may_fire = |cause: &&OpenFinding| {
+                is_cause(cause) && self.now.seconds_since(cause.started_ts) <= HELD_SECONDS
+            };
+            if self.causes.iter().any(|cause| may_fire(&cause)) {
+                finding.class = finding.class.min(Class::Mail);
+            }
+            return;
+        };
         finding.class = Class::Note;
         let place = if cause.host == finding.host || cause.host.is_empty() {
             String::new()

@@ -301,6 +301,31 @@ fn explained_finding_is_a_note_while_its_cause_fires() {
     assert_eq!(changes[0].finding.class, Class::Page);
 }
 
+#[test]
+fn a_page_is_held_as_a_mail_while_what_may_explain_it_is_pending_and_not_for_long() {
+    let cause = rule("cause", "for = \"100s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    let page = answer(&[("a", 1, "page", true)]);
+    engine.observe(&cause, at(0), &page);
+    let class = |changes: &[Transition]| changes.first().map(|change| change.finding.class);
+    let changes = engine.observe(&symptom, at(2), &page);
+    assert_eq!(class(&changes), Some(Class::Mail));
+    assert_eq!(changes[0].finding.cause, None);
+    // It does not become firing within half a minute: whoever is called need not wait for it.
+    for second in (4..=34).step_by(2) {
+        engine.observe(&cause, at(second), &page);
+        let changes = engine.observe(&symptom, at(second), &page);
+        let is_held = second <= 30;
+        let now = engine.open().find(|finding| finding.rule == "test.symptom").expect("it is open");
+        assert_eq!(now.class, if is_held { Class::Mail } else { Class::Page }, "{second}");
+        assert_eq!(class(&changes).is_some(), second == 32, "a rise of the class is told at once");
+    }
+    // Without a cause on its way it is a page at once.
+    let mut engine = Engine::new(&RuleSet::default());
+    assert_eq!(class(&engine.observe(&symptom, at(0), &page)), Some(Class::Page));
+}
+
 /// An answer of one subject on `host`, with the key column `upstream` or, where that is empty, `netns`.
 fn on_host(host: &str, upstream: &str) -> Vec<RecordBatch> {
     let text = |value: &str| Arc::new(StringArray::from(vec![value])) as Arc<dyn Array>;

@@ -68,7 +68,8 @@ pub struct Verified {
 /// The first line of `VERSION` in a backup.
 const VERSION: &str = "weir backup 1";
 /// Left out: rows of the log are in files before; the rest is of one run only.
-const LEFT_OUT: [&str; 7] = ["copies", "data", "lock", "lost", "manifest.sqlite", "spill", "wal"];
+const LEFT_OUT: [&str; 8] =
+    ["cache", "copies", "data", "lock", "lost", "manifest.sqlite", "spill", "wal"];
 /// How often the manifest is read anew when files go away meanwhile.
 const TRIES: usize = 20;
 
@@ -95,7 +96,7 @@ pub fn backup(
     make_dir(&draft)?;
     let known = place.known();
     let mut objects = Objects::new(to);
-    let places = Places::new(dir, slow, &Manifest::read(&manifest)?)?;
+    let places = Places::new(dir, slow, &Manifest::read(&manifest)?, None)?;
     let list = place.copy_all(&places, &manifest, &draft, &known, &mut objects)?;
     objects.sync()?;
     list.write(&draft.join("list"))?;

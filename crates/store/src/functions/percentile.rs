@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::scalar::ScalarValue;
 
-use super::sketch::Sketch;
+use super::sketch::{Sketch, percentile_of};
 
 /// The function as SQL knows it.
 pub(super) fn percentile() -> AggregateUDF {
@@ -59,7 +59,7 @@ impl AggregateUDFImpl for Percentile {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Many { fraction: fraction(&args)?, sketches: Vec::new(), heap_bytes: 0 }))
+        Ok(Box::new(Many::new(fraction(&args)?)))
     }
 }
 
@@ -118,15 +118,30 @@ impl Accumulator for One {
     }
 }
 
-/// A sketch for each group.
+/// A sketch for each group, and values that came last, which are not in them yet.
+///
+/// Most groups have few values, and most questions are over when the values are: then a value is written down once
+/// beside its group, put next to the others of its group at the end, and no sketch is ever made.
 #[derive(Debug)]
 struct Many {
     fraction: f64,
+    groups: usize,
     sketches: Vec<Sketch>,
     heap_bytes: usize,
+    loose: Vec<f64>,
+    /// The group of each loose value.
+    loose_groups: Vec<u32>,
 }
 
+/// Loose values, 48 MiB.
+const LOOSE_MAX: usize = 4 << 20;
+
 impl Many {
+    fn new(fraction: f64) -> Self {
+        let (loose, loose_groups) = (Vec::new(), Vec::new());
+        Self { fraction, groups: 0, sketches: Vec::new(), heap_bytes: 0, loose, loose_groups }
+    }
+
     /// Does something to the sketch of a group, and keeps the sum of bytes.
     #[inline]
     fn with<T>(&mut self, group: usize, change: impl FnOnce(&mut Sketch) -> T) -> T {
@@ -137,10 +152,58 @@ impl Many {
         outcome
     }
 
+    /// Puts loose values next to those of the same group; gives where each group begins, and the end.
+    fn sorted(&mut self) -> (Vec<f64>, Vec<u32>) {
+        let mut ends = vec![0_u32; self.groups + 1];
+        self.loose_groups.iter().for_each(|group| ends[*group as usize] += 1);
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += *end;
+            *end = sum;
+        }
+        let mut values = vec![0.0; self.loose.len()];
+        for (value, group) in self.loose.iter().zip(&self.loose_groups).rev() {
+            let at = &mut ends[*group as usize];
+            *at -= 1;
+            values[*at as usize] = *value;
+        }
+        (self.loose, self.loose_groups) = (Vec::new(), Vec::new());
+        (values, ends)
+    }
+
+    /// Brings loose values into sketches.
+    fn settle(&mut self) {
+        self.sketches.resize_with(self.groups, Sketch::default);
+        if self.loose.is_empty() {
+            return;
+        }
+        let (values, starts) = self.sorted();
+        for (group, ends) in starts.array_windows::<2>().enumerate() {
+            let values = &values[ends[0] as usize..ends[1] as usize];
+            if !values.is_empty() {
+                self.with(group, |sketch| values.iter().for_each(|value| sketch.push(*value)));
+            }
+        }
+    }
+
     fn take(&mut self, emit_to: EmitTo) -> Vec<Sketch> {
+        self.settle();
         let taken = emit_to.take_needed(&mut self.sketches);
+        self.groups = self.sketches.len();
         self.heap_bytes = self.sketches.iter().map(Sketch::byte_count).sum();
         taken
+    }
+
+    /// The percentile of each group when all values are loose.
+    fn of_loose(&mut self) -> Float64Array {
+        let fraction = self.fraction;
+        let (mut values, starts) = self.sorted();
+        let groups = starts.array_windows::<2>();
+        let percentiles = groups
+            .map(|ends| percentile_of(&mut values[ends[0] as usize..ends[1] as usize], fraction));
+        let percentiles = percentiles.collect();
+        self.groups = 0;
+        percentiles
     }
 }
 
@@ -152,19 +215,35 @@ impl GroupsAccumulator for Many {
         filter: Option<&BooleanArray>,
         group_count: usize,
     ) -> Result<()> {
-        self.sketches.resize_with(group_count, Sketch::default);
+        self.groups = group_count;
         let values = values[0].as_primitive::<Float64Type>();
+        if self.loose.len() + groups.len() > LOOSE_MAX {
+            self.settle();
+        }
+        let number = |group: &usize| u32::try_from(*group).expect("fewer groups than 2^32");
+        let is_nan = values.values().iter().any(|value| value.is_nan());
+        if values.null_count() == 0 && filter.is_none() && !is_nan {
+            self.loose.extend_from_slice(values.values());
+            self.loose_groups.extend(groups.iter().map(number));
+            return Ok(());
+        }
         for (row, group) in groups.iter().enumerate() {
+            let value = values.value(row);
             if values.is_valid(row)
+                && !value.is_nan()
                 && filter.is_none_or(|rows| rows.is_valid(row) && rows.value(row))
             {
-                self.with(*group, |sketch| sketch.push(values.value(row)));
+                self.loose.push(value);
+                self.loose_groups.push(number(group));
             }
         }
         Ok(())
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        if self.sketches.is_empty() && matches!(emit_to, EmitTo::All) {
+            return Ok(Arc::new(self.of_loose()));
+        }
         let fraction = self.fraction;
         let sketches = self.take(emit_to);
         let values = sketches.into_iter().map(|mut sketch| sketch.percentile(fraction));
@@ -188,7 +267,8 @@ impl GroupsAccumulator for Many {
         groups: &[usize],
         group_count: usize,
     ) -> Result<()> {
-        self.sketches.resize_with(group_count, Sketch::default);
+        self.groups = group_count;
+        self.settle();
         let states = states[0].as_binary::<i32>();
         for (row, group) in groups.iter().enumerate() {
             if states.is_valid(row) {
@@ -217,6 +297,72 @@ impl GroupsAccumulator for Many {
     }
 
     fn size(&self) -> usize {
-        size_of::<Self>() + self.sketches.capacity() * size_of::<Sketch>() + self.heap_bytes
+        let loose = self.loose.capacity() * 8 + self.loose_groups.capacity() * 4;
+        let sketches = self.sketches.capacity() * size_of::<Sketch>() + self.heap_bytes;
+        size_of::<Self>() + loose + sketches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of 300 groups, some of them without any.
+    fn batches() -> Vec<(ArrayRef, Vec<usize>)> {
+        let mut state = 7_u64;
+        let mut next = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 33
+        };
+        let batch = |_| {
+            let groups: Vec<usize> =
+                (0..2000).map(|_| usize::try_from(next() % 17 * (next() % 18)).unwrap()).collect();
+            let value = |_| match next() % 50 {
+                0 => None,
+                1 => Some(f64::NAN),
+                2 => Some(-0.5),
+                _ => Some(f64::from(u32::try_from(next() % 100_000).unwrap()) / 1000.0),
+            };
+            let values: Float64Array = (0..2000).map(value).collect();
+            (Arc::new(values) as ArrayRef, groups)
+        };
+        (0..9).map(batch).collect()
+    }
+
+    fn answer(of: &mut Many) -> ArrayRef {
+        of.evaluate(EmitTo::All).unwrap()
+    }
+
+    #[test]
+    fn loose_values_give_what_sketches_give() {
+        let batches = batches();
+        for fraction in [0.0, 0.5, 0.9, 0.99, 1.0] {
+            let (mut loose, mut settled) = (Many::new(fraction), Many::new(fraction));
+            let (mut merged, mut filtered) = (Many::new(fraction), Many::new(fraction));
+            let mut all = Many::new(fraction);
+            for (values, groups) in &batches {
+                let values = std::slice::from_ref(values);
+                let some: BooleanArray = (0..groups.len()).map(|row| Some(row % 3 > 0)).collect();
+                loose.update_batch(values, groups, None, 300).unwrap();
+                settled.update_batch(values, groups, None, 300).unwrap();
+                settled.settle();
+                let mut part = Many::new(fraction);
+                part.update_batch(values, groups, None, 300).unwrap();
+                let state = part.state(EmitTo::All).unwrap();
+                merged.merge_batch(&state, &(0..300).collect::<Vec<_>>(), 300).unwrap();
+                filtered.update_batch(values, groups, Some(&some), 300).unwrap();
+                all.update_batch(values, groups, Some(&some), 300).unwrap();
+                let others: BooleanArray =
+                    (0..groups.len()).map(|row| Some(row % 3 == 0)).collect();
+                all.update_batch(values, groups, Some(&others), 300).unwrap();
+            }
+            assert!(loose.size() > 12 * 15_000, "what is loose is counted");
+            let filtered = answer(&mut filtered);
+            let expected = answer(&mut settled);
+            for other in [answer(&mut loose), answer(&mut merged), answer(&mut all)] {
+                assert_eq!(&other, &expected, "{fraction}");
+            }
+            assert!(expected.null_count() > 0 && filtered != expected);
+        }
     }
 }

@@ -104,13 +104,7 @@ impl Sketch {
         self.count();
         let total: u64 = self.counts.iter().map(|entry| entry.1).sum();
         let last = total.checked_sub(1)?;
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rank is between 0 and the count; beyond 2^53 it may be off by one"
-        )]
-        let rank = (fraction * last as f64).round() as u64;
+        let rank = rank_of(fraction, last);
         let mut seen = 0;
         let found = self.counts.iter().find(|(_, count)| {
             seen += count;
@@ -146,6 +140,35 @@ impl Sketch {
         self.pending.capacity() * size_of::<i16>()
             + self.counts.capacity() * size_of::<(i16, u64)>()
     }
+}
+
+/// Which of the values 0 to `last`, in order, the percentile is.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rank is between 0 and the count; beyond 2^53 it may be off by one"
+)]
+fn rank_of(fraction: f64, last: u64) -> u64 {
+    (fraction * last as f64).round() as u64
+}
+
+/// What a sketch of these values, none of which is NaN, would say, without one: the value of that rank is in the bin that
+/// the sketch would find.
+pub(super) fn percentile_of(values: &mut [f64], fraction: f64) -> Option<f64> {
+    let last = values.len().checked_sub(1)?;
+    let rank = usize::try_from(rank_of(fraction, last as u64)).unwrap_or(last);
+    let least = || values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = || values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if rank == 0 {
+        return Some(least());
+    }
+    if rank == last {
+        return Some(most());
+    }
+    let (least, most) = (least(), most());
+    let (_, found, _) = values.select_nth_unstable_by(rank, f64::total_cmp);
+    Some(middle(bin(*found)).clamp(least, most))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it is clamped to the range")]

@@ -21,7 +21,7 @@ pub(crate) use class::{Classes, Guarded};
 pub(crate) use cpu::{Metered, watch_tasks};
 pub(crate) use ended::{EndedQueries, Running};
 pub use ended::{EndedQuery, QueryEnd};
-pub(crate) use reading::CountingStore;
+pub(crate) use reading::{CountingStore, count_read};
 pub(crate) use spill::SpillSpace;
 
 use crate::error::{ErrorKind, StoreError};

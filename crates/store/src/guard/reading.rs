@@ -29,6 +29,14 @@ fn count(bytes: u64, reads: u64) -> Result<()> {
     counted.map_err(|_| Error::Generic { store: "weir", source: "read limit".into() })
 }
 
+/// Counts bytes that are read beside the object store.
+///
+/// # Errors
+/// When that is more than the query may read.
+pub(crate) fn count_read(bytes: u64) -> datafusion::common::Result<()> {
+    Ok(count(bytes, 1)?)
+}
+
 impl fmt::Display for CountingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -82,7 +82,7 @@ pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
 fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreError> {
     let directory = Directory::open(&options.dir)?;
     let mut manifest = Manifest::open(&directory.manifest())?;
-    let places = Places::new(&options.dir, options.slow.as_ref(), &manifest)?;
+    let places = Places::new(&options.dir, options.slow.as_ref(), &manifest, None)?;
     let files = manifest.load()?.files;
     if files.iter().any(|file| file.tier == Tier::Slow) {
         // What is out of reach is not lost.

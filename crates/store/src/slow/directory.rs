@@ -65,6 +65,10 @@ impl Place for SlowDirectory {
         self.root.display().to_string()
     }
 
+    fn hint(&self) -> &'static str {
+        "is its disk mounted? Nothing is lost: rows come in and queries of what is on the fast disk go on"
+    }
+
     fn mark(&self) -> Result<Option<String>, StoreError> {
         let path = self.root.join(MARK);
         match std::fs::read_to_string(&path) {

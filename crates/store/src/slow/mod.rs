@@ -11,15 +11,22 @@
 //!
 //! A file `WEIR` in it says whose it is: a disk that is not mounted looks like an empty directory.
 
+mod bucket;
+mod cache;
+mod cached;
 mod directory;
 mod mover;
 mod places;
 mod plan;
+mod range_reader;
+mod requests;
 mod routed;
 mod source;
 mod tier;
 
+use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -28,9 +35,13 @@ use object_store::ObjectStore;
 
 use crate::error::{ErrorKind, StoreError};
 use crate::options::{SlowOptions, SlowPlace};
+use crate::stats::BucketStats;
+use bucket::SlowBucket;
+use cache::IndexCache;
 use directory::SlowDirectory;
 
 pub(crate) use places::Places;
+pub use range_reader::RangeReader;
 pub(crate) use routed::RoutedStore;
 pub(crate) use source::Source;
 pub(crate) use tier::SlowTier;
@@ -44,6 +55,8 @@ const MARK_VERSION: &str = "weir slow tier 1";
 trait Place: fmt::Debug + Send + Sync {
     /// For messages: the directory or the address.
     fn name(&self) -> String;
+    /// What to do when it is not there.
+    fn hint(&self) -> &'static str;
     /// The text of [`MARK`]; `None` when it is not there.
     fn mark(&self) -> Result<Option<String>, StoreError>;
     fn set_mark(&self, text: &str) -> Result<(), StoreError>;
@@ -54,8 +67,32 @@ trait Place: fmt::Debug + Send + Sync {
     fn delete(&self, path: &str) -> Result<(), StoreError>;
     /// Every file, also halves that a kill left.
     fn list(&self) -> Result<Vec<String>, StoreError>;
+    /// Whether reading costs money and time, so that nothing is read only to say more about an error.
+    fn is_far(&self) -> bool {
+        false
+    }
+    /// Forgets what is kept here of files that are not in `known`.
+    fn keep_only(&self, _known: &HashSet<String>) {}
+    /// What is really read for ranges of a file that are asked for together.
+    fn reads(&self, _path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        ranges
+    }
+    /// What was asked of it, when that is counted.
+    fn stats(&self) -> Option<BucketStats> {
+        None
+    }
+    /// Ends what waits for the place, from now on.
+    fn stop(&self) {}
     /// For queries.
     fn store(&self) -> object_store::Result<Arc<dyn ObjectStore>>;
+}
+
+/// Where pieces of files in a bucket may be kept.
+pub(crate) struct CacheRoom<'a> {
+    /// The data directory.
+    pub(crate) dir: &'a Path,
+    /// Bytes that stay free on its disk.
+    pub(crate) reserve: u64,
 }
 
 /// The slow tier of one store.
@@ -71,15 +108,39 @@ impl Slow {
     ///
     /// # Errors
     /// `Io`: what is wrong with the options.
-    pub(crate) fn new(options: &SlowOptions, id: i64) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        options: &SlowOptions,
+        id: i64,
+        cache: Option<&CacheRoom<'_>>,
+    ) -> Result<Self, StoreError> {
         let place: Box<dyn Place> = match &options.place {
             SlowPlace::Directory(root) => Box::new(SlowDirectory::new(root.clone())),
+            SlowPlace::Bucket(options) => {
+                let cache = cache.filter(|_| options.cache_bytes > 0).map(|room| {
+                    let dir = room.dir.join("cache").join("slow");
+                    Arc::new(IndexCache::open(dir, options.cache_bytes, room.reserve))
+                });
+                Box::new(SlowBucket::new(options, cache)?)
+            }
         };
         Ok(Self { place, id: AtomicI64::new(id) })
     }
 
     pub(crate) fn name(&self) -> String {
         self.place.name()
+    }
+
+    pub(crate) fn is_far(&self) -> bool {
+        self.place.is_far()
+    }
+
+    /// What is really read for ranges of a file that are asked for together.
+    pub(crate) fn reads(&self, path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        self.place.reads(path, ranges)
+    }
+
+    pub(crate) fn stats(&self) -> Option<BucketStats> {
+        self.place.stats()
     }
 
     fn set_id(&self, id: i64) {
@@ -113,9 +174,7 @@ impl Slow {
 
     fn gone(&self, why: &str) -> StoreError {
         let text = format!("the slow tier `{}` cannot be used: {why}", self.name());
-        StoreError::new(ErrorKind::Io, text).with_hint(
-            "is its disk mounted? Nothing is lost: rows come in and queries of what is on the fast disk go on",
-        )
+        StoreError::new(ErrorKind::Io, text).with_hint(self.place.hint())
     }
 
     fn foreign(&self) -> StoreError {
@@ -151,13 +210,18 @@ fn stopped() -> StoreError {
     StoreError::new(ErrorKind::Closed, "the copy was stopped")
 }
 
+/// What a store says that queries read through, and nobody writes through.
+fn read_only<T>() -> object_store::Result<T> {
+    Err(object_store::Error::NotSupported { source: "queries only read".into() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn slow(root: &Path, id: i64) -> Slow {
         let options = SlowOptions::new(SlowPlace::Directory(root.to_owned()));
-        Slow::new(&options, id).unwrap()
+        Slow::new(&options, id, None).unwrap()
     }
 
     fn why(outcome: Result<(), StoreError>) -> String {

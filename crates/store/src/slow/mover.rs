@@ -46,6 +46,7 @@ pub(super) struct Mover {
     jobs: Option<Sender<Job>>,
     done: Receiver<Done>,
     stop: Arc<AtomicBool>,
+    slow: Arc<Slow>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,11 +57,11 @@ impl Mover {
         let (jobs, waiting) = channel();
         let (report, done) = channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let is_stopped = Arc::clone(&stop);
+        let (is_stopped, place) = (Arc::clone(&stop), Arc::clone(&slow));
         let work = move || {
             let _ = rustix::process::nice(5);
             for job in waiting {
-                if report.send(run(&slow, job, &is_stopped)).is_err() {
+                if report.send(run(&place, job, &is_stopped)).is_err() {
                     return;
                 }
             }
@@ -69,7 +70,7 @@ impl Mover {
         let thread = thread.map_err(|error| {
             StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
         })?;
-        Ok(Self { jobs: Some(jobs), done, stop, thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), done, stop, slow, thread: Some(thread) })
     }
 
     pub(super) fn send(&self, job: Job) {
@@ -88,6 +89,7 @@ impl Mover {
 impl Drop for Mover {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.slow.place.stop();
         self.jobs.take();
         drop(self.thread.take().map(JoinHandle::join));
     }
@@ -120,6 +122,7 @@ fn run(slow: &Slow, job: Job, stop: &AtomicBool) -> Done {
 fn look(slow: &Slow, is_used: bool, known: Option<&HashSet<String>>) -> Result<(), StoreError> {
     slow.take(is_used)?;
     let Some(known) = known else { return Ok(()) };
+    slow.place.keep_only(known);
     for path in slow.unknown(|path| known.contains(path))? {
         slow.place.delete(&path)?;
     }

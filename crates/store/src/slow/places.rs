@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Slow, Source};
+use super::{CacheRoom, Slow, Source};
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{DataFile, Manifest, Tier};
 use crate::options::SlowOptions;
@@ -16,7 +16,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The places of the data directory `root` whose manifest is open.
+    /// The places of the data directory `root` whose manifest is open; its owner may keep pieces of files that are in a bucket.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -24,9 +24,10 @@ impl Places {
         root: &Path,
         options: Option<&SlowOptions>,
         manifest: &Manifest,
+        cache: Option<&CacheRoom<'_>>,
     ) -> Result<Self, StoreError> {
         let id = manifest.slow_id()?.unwrap_or_default();
-        let slow = options.map(|options| Slow::new(options, id)).transpose()?.map(Arc::new);
+        let slow = options.map(|options| Slow::new(options, id, cache)).transpose()?.map(Arc::new);
         Ok(Self { root: root.to_owned(), slow })
     }
 

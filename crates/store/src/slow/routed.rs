@@ -13,7 +13,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use super::Slow;
+use super::{Slow, read_only};
 use crate::manifest::SLOW_PREFIX;
 
 /// Reads go where the file is; nobody writes through it.
@@ -45,10 +45,6 @@ impl fmt::Display for RoutedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.local.fmt(f)
     }
-}
-
-fn read_only<T>() -> Result<T> {
-    Err(Error::NotSupported { source: "queries only read".into() })
 }
 
 #[async_trait]

@@ -1,14 +1,15 @@
 //! Gathers the keys of rows as they are written, and makes the filters of each row group.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::{RecordBatch, StringArray};
 use weir_tables::TableSpec;
 
 use super::key::{Kind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words};
 use super::{BLOCK_ROWS, Group, SHEET_BLOCKS, SLOT_BYTES, Sheet, TextIndex};
+use crate::text_column::{Distinct, Texts};
 
 /// Bits of a filter for each id of the fullest block: of a hundred blocks without it, one or two are read for nothing.
 const BITS_PER_ID: usize = 10;
@@ -21,7 +22,7 @@ const SLOTS_MAX: usize = 2048;
 pub(crate) struct IndexBuilder {
     ids: Gatherer,
     words: Gatherer,
-    /// Rows of the block under way.
+    /// Of the row group under way.
     rows: usize,
 }
 
@@ -40,6 +41,9 @@ struct Column {
     has_words: bool,
     seeds: Seeds,
     seen: Seen,
+    known: Known,
+    /// How texts of the block under way came: without numbers, with numbers.
+    came: [bool; 2],
 }
 
 struct Seeds {
@@ -56,6 +60,28 @@ struct Seen {
     parts: Vec<u64>,
     /// The value in small letters.
     text: Vec<u8>,
+}
+
+/// The numbered texts of a row group: what is in each is found out once.
+#[derive(Default)]
+struct Known {
+    /// The words of all texts so far, by hash.
+    words: HashMap<u64, u32, BuildHasherDefault<Ready>>,
+    /// The hash of each word, and the block it was last in, counted from 1.
+    word_blocks: Vec<(u64, u32)>,
+    /// By text.
+    texts: Vec<KnownText>,
+    /// Words and buckets, text after text.
+    text_words: Vec<u32>,
+    text_parts: Vec<u16>,
+}
+
+/// Where the words and buckets of a text end, which begin where those before end.
+struct KnownText {
+    words_end: usize,
+    parts_end: usize,
+    /// It was last in this block, counted from 1.
+    block: u32,
 }
 
 type Hashes = HashSet<u64, BuildHasherDefault<Ready>>;
@@ -87,8 +113,46 @@ impl IndexBuilder {
         is_needed.then_some(Self { ids, words, rows: 0 })
     }
 
-    /// Takes the next rows of the file; gives filters, each time that a row group is complete, to `write`, which says where
-    /// it put them.
+    /// Takes texts of the block under way, of the column at `place`; others are passed over.
+    pub(crate) fn push_texts(&mut self, place: usize, texts: &Texts<'_>) {
+        for gatherer in [&mut self.ids, &mut self.words] {
+            gatherer.with(place, |column, _, keys| column.gather(texts, keys));
+        }
+    }
+
+    /// The same of texts that have numbers, which stay as they are to the end of the row group.
+    pub(crate) fn push_numbers(
+        &mut self,
+        place: usize,
+        distinct: &Distinct,
+        numbers: impl Iterator<Item = u32> + Clone,
+    ) {
+        for gatherer in [&mut self.ids, &mut self.words] {
+            gatherer.with(place, |column, block, keys| {
+                column.gather_numbers(distinct, numbers.clone(), block, keys);
+            });
+        }
+    }
+
+    /// Every column has had `count` rows, all of one block. When a row group is complete, gives its filters to `write`,
+    /// which says where it put them.
+    pub(crate) fn end_rows<E>(
+        &mut self,
+        count: usize,
+        write: impl FnMut(&[u8]) -> Result<u64, E>,
+    ) -> Result<(), E> {
+        self.rows += count;
+        if self.rows == SHEET_BLOCKS * BLOCK_ROWS {
+            return self.end_sheets(write);
+        }
+        if self.rows.is_multiple_of(BLOCK_ROWS) {
+            self.ids.next_block();
+            self.words.next_block();
+        }
+        Ok(())
+    }
+
+    /// Takes the next rows of the file with all their columns.
     pub(crate) fn push<E>(
         &mut self,
         rows: &RecordBatch,
@@ -96,18 +160,14 @@ impl IndexBuilder {
     ) -> Result<(), E> {
         let mut done = 0;
         while done < rows.num_rows() {
-            let in_block = self.rows % BLOCK_ROWS;
-            if self.rows == SHEET_BLOCKS * BLOCK_ROWS {
-                self.end_sheets(&mut write)?;
-            } else if self.rows > 0 && in_block == 0 {
-                self.ids.next_block();
-                self.words.next_block();
+            let count = (BLOCK_ROWS - self.rows % BLOCK_ROWS).min(rows.num_rows() - done);
+            for (place, column) in rows.columns().iter().enumerate() {
+                if let Some(texts) = column.as_string_opt() {
+                    self.push_texts(place, &Texts::All(&texts.slice(done, count)));
+                }
             }
-            let count = (BLOCK_ROWS - in_block).min(rows.num_rows() - done);
-            let part = rows.slice(done, count);
-            self.ids.gather(&part);
-            self.words.gather(&part);
-            (self.rows, done) = (self.rows + count, done + count);
+            self.end_rows(count, &mut write)?;
+            done += count;
         }
         Ok(())
     }
@@ -115,18 +175,18 @@ impl IndexBuilder {
     /// Writes what is left, and says where everything is.
     pub(crate) fn finish<E>(
         mut self,
-        mut write: impl FnMut(&[u8]) -> Result<u64, E>,
+        write: impl FnMut(&[u8]) -> Result<u64, E>,
     ) -> Result<TextIndex, E> {
         if self.rows > 0 {
-            self.end_sheets(&mut write)?;
+            self.end_sheets(write)?;
         }
         Ok(TextIndex { ids: self.ids.group, words: self.words.group })
     }
 
-    fn end_sheets<E>(&mut self, write: &mut impl FnMut(&[u8]) -> Result<u64, E>) -> Result<(), E> {
-        self.rows = 0;
-        self.ids.end_sheet(write)?;
-        self.words.end_sheet(write)
+    fn end_sheets<E>(&mut self, mut write: impl FnMut(&[u8]) -> Result<u64, E>) -> Result<(), E> {
+        let blocks = std::mem::take(&mut self.rows).div_ceil(BLOCK_ROWS);
+        self.ids.end_sheet(&mut write, blocks)?;
+        self.words.end_sheet(&mut write, blocks)
     }
 }
 
@@ -143,29 +203,49 @@ impl Gatherer {
         Self { columns, bits_per_key, group, blocks: vec![Vec::new()] }
     }
 
-    fn gather(&mut self, rows: &RecordBatch) {
+    fn with(&mut self, place: usize, gather: impl FnOnce(&mut Column, u32, &mut Vec<u64>)) {
+        let block = u32::try_from(self.blocks.len()).expect("a row group has few blocks");
         let keys = self.blocks.last_mut().expect("a block is always under way");
-        for column in &mut self.columns {
-            column.gather(rows.column(column.place).as_string::<i32>(), keys);
+        if let Some(column) = self.columns.iter_mut().find(|column| column.place == place) {
+            gather(column, block, keys);
         }
     }
 
+    /// Either way of coming keeps its own keys from coming twice.
+    fn end_block(&mut self) {
+        let is_mixed = self.columns.iter().any(|column| column.came == [true; 2]);
+        if let (true, Some(keys)) = (is_mixed, self.blocks.last_mut()) {
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        self.columns.iter_mut().for_each(|column| column.came = [false; 2]);
+    }
+
     fn next_block(&mut self) {
+        self.end_block();
         let capacity = self.blocks.last().map_or(0, Vec::len);
         self.blocks.push(Vec::with_capacity(capacity));
         self.columns.iter_mut().for_each(|column| column.seen.clear());
     }
 
-    fn end_sheet<E>(&mut self, write: &mut impl FnMut(&[u8]) -> Result<u64, E>) -> Result<(), E> {
+    /// Of so many blocks; one more may have been begun.
+    fn end_sheet<E>(
+        &mut self,
+        write: &mut impl FnMut(&[u8]) -> Result<u64, E>,
+        block_count: usize,
+    ) -> Result<(), E> {
         if self.columns.is_empty() {
             return Ok(());
         }
+        self.end_block();
+        self.blocks.truncate(block_count);
         let most = self.blocks.iter().map(Vec::len).max().unwrap_or_default();
         let slots = (most * self.bits_per_key).div_ceil(SLOT_BYTES * 8).clamp(1, SLOTS_MAX);
         let offset = write(&sheet(&self.blocks, slots))?;
         self.group.sheets.push(Sheet { offset, blocks: self.blocks.len(), slots });
         self.blocks.clear();
         self.next_block();
+        self.columns.iter_mut().for_each(|column| column.known = Known::default());
         Ok(())
     }
 }
@@ -194,33 +274,77 @@ impl Column {
         let parts = if has_words { vec![0; 65_536 / 64] } else { Vec::new() };
         let (values, words) = (Hashes::default(), Hashes::default());
         let seen = Seen { values, words, parts, text: Vec::new() };
-        Self { place, has_words, seeds, seen }
+        Self { place, has_words, seeds, seen, known: Known::default(), came: [false; 2] }
     }
 
-    fn gather(&mut self, texts: &StringArray, keys: &mut Vec<u64>) {
-        let mut last = None;
-        for text in texts.iter().flatten() {
-            // Neighbours are often equal.
-            if last.replace(text) == Some(text) {
-                continue;
-            }
-            let value = hash(self.seeds.whole, text.as_bytes());
+    fn gather(&mut self, texts: &Texts<'_>, keys: &mut Vec<u64>) {
+        self.came[0] = true;
+        texts.each(|text| {
+            let Some(text) = text else { return };
+            let value = hash(self.seeds.whole, text);
             if !self.seen.values.insert(value) {
-                continue;
+                return;
             }
             if self.has_words {
                 self.seen.gather_words(text, &self.seeds, keys);
             } else {
                 keys.push(value);
             }
+        });
+    }
+
+    fn gather_numbers(
+        &mut self,
+        distinct: &Distinct,
+        numbers: impl Iterator<Item = u32>,
+        block: u32,
+        keys: &mut Vec<u64>,
+    ) {
+        self.came[1] = true;
+        for number in numbers {
+            let at = number as usize;
+            // Numbers are given in the order of coming, so a new one is the next.
+            if at == self.known.texts.len() {
+                let text = if self.has_words { distinct.text(number) } else { &[] };
+                self.known.learn(text, &self.seeds, &mut self.seen.text);
+            }
+            if std::mem::replace(&mut self.known.texts[at].block, block) == block {
+                continue;
+            }
+            if self.has_words {
+                self.seen.gather_known(&mut self.known, at, block, &self.seeds, keys);
+            } else {
+                keys.push(hash(self.seeds.whole, distinct.text(number)));
+            }
         }
     }
 }
 
+impl Known {
+    /// Takes in the next text.
+    fn learn(&mut self, text: &[u8], seeds: &Seeds, small: &mut Vec<u8>) {
+        small.clear();
+        small.extend_from_slice(text);
+        small.make_ascii_lowercase();
+        for word in words(small).map(|word| &small[word]).filter(|word| is_telling(word)) {
+            let key = word_hash(seeds.word, word);
+            let next = u32::try_from(self.word_blocks.len()).expect("a dictionary is small");
+            let number = *self.words.entry(key).or_insert(next);
+            if number == next {
+                self.word_blocks.push((key, 0));
+            }
+            self.text_words.push(number);
+        }
+        self.text_parts.extend(small.array_windows::<3>().filter_map(|three| bucket(*three)));
+        let (words_end, parts_end) = (self.text_words.len(), self.text_parts.len());
+        self.texts.push(KnownText { words_end, parts_end, block: 0 });
+    }
+}
+
 impl Seen {
-    fn gather_words(&mut self, text: &str, seeds: &Seeds, keys: &mut Vec<u64>) {
+    fn gather_words(&mut self, text: &[u8], seeds: &Seeds, keys: &mut Vec<u64>) {
         self.text.clear();
-        self.text.extend_from_slice(text.as_bytes());
+        self.text.extend_from_slice(text);
         self.text.make_ascii_lowercase();
         for word in words(&self.text).map(|word| &self.text[word]) {
             let key = word_hash(seeds.word, word);
@@ -229,12 +353,33 @@ impl Seen {
             }
         }
         for three in self.text.array_windows::<3>() {
-            let Some(bucket) = bucket(*three) else { continue };
-            let (at, bit) = (usize::from(bucket >> 6), 1 << (bucket & 63));
-            if self.parts[at] & bit == 0 {
-                self.parts[at] |= bit;
-                keys.push(part_hash(seeds.part, bucket));
+            if let Some(bucket) = bucket(*three) {
+                note_part(&mut self.parts, bucket, seeds, keys);
             }
+        }
+    }
+
+    fn gather_known(
+        &mut self,
+        known: &mut Known,
+        at: usize,
+        block: u32,
+        seeds: &Seeds,
+        keys: &mut Vec<u64>,
+    ) {
+        let end = &known.texts[at];
+        let (words_start, parts_start) = at.checked_sub(1).map_or((0, 0), |before| {
+            let before = &known.texts[before];
+            (before.words_end, before.parts_end)
+        });
+        for word in &known.text_words[words_start..end.words_end] {
+            let (key, last) = &mut known.word_blocks[*word as usize];
+            if std::mem::replace(last, block) != block {
+                keys.push(*key);
+            }
+        }
+        for bucket in &known.text_parts[parts_start..end.parts_end] {
+            note_part(&mut self.parts, *bucket, seeds, keys);
         }
     }
 
@@ -242,6 +387,15 @@ impl Seen {
         self.values.clear();
         self.words.clear();
         self.parts.fill(0);
+    }
+}
+
+#[inline]
+fn note_part(parts: &mut [u64], bucket: u16, seeds: &Seeds, keys: &mut Vec<u64>) {
+    let (at, bit) = (usize::from(bucket >> 6), 1 << (bucket & 63));
+    if parts[at] & bit == 0 {
+        parts[at] |= bit;
+        keys.push(part_hash(seeds.part, bucket));
     }
 }
 

@@ -75,10 +75,24 @@ pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     for chunk in chunks {
         state = fold(state ^ u64::from_le_bytes(*chunk), MULTIPLIERS[0]);
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    state = fold(state ^ u64::from_le_bytes(last), MULTIPLIERS[1]);
+    state = fold(state ^ filled(rest), MULTIPLIERS[1]);
     fold(state ^ (state >> 32), MULTIPLIERS[2])
+}
+
+/// Up to seven bytes as a number, zeros behind them. Copied byte by byte and then read as one they would have to wait for
+/// each other.
+#[inline]
+fn filled(bytes: &[u8]) -> u64 {
+    let shift = |length: usize| (bytes.len() - length) * 8;
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u32::from_le_bytes(*first))
+            | u64::from(u32::from_le_bytes(*last)) << shift(4);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u16::from_le_bytes(*first))
+            | u64::from(u16::from_le_bytes(*last)) << shift(2);
+    }
+    bytes.first().copied().map_or(0, u64::from)
 }
 
 #[inline]
@@ -177,6 +191,16 @@ mod tests {
         assert_eq!(Key::word(15, b"cart").hash, 0xde58_f9e5_83fe_0e3e);
         let part = bucket(*b"art").map(|bucket| Key::part(15, bucket).hash);
         assert_eq!(part, Some(0xf6d5_0193_e96a_1ce8));
+    }
+
+    #[test]
+    fn missing_bytes_are_zeros() {
+        for length in 0..8 {
+            let bytes = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0];
+            let mut padded = [0; 8];
+            padded[..length].copy_from_slice(&bytes[..length]);
+            assert_eq!(filled(&bytes[..length]), u64::from_le_bytes(padded), "{length}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod read;
 
 pub(crate) use ask::{Probe, probe_of};
 pub(crate) use build::IndexBuilder;
-pub(crate) use key::is_word;
+pub(crate) use key::{hash, is_word};
 pub(crate) use read::{BlockCounts, Selected, select};
 
 /// Under this key of the file's metadata stands where the index is.

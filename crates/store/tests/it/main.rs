@@ -2,9 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod backup;
+mod bucket;
+mod columns;
 mod copy;
 mod crash;
 mod disk;
+mod forecast;
 mod full;
 mod functions;
 mod guard;
@@ -15,6 +18,7 @@ mod planning;
 mod recent;
 mod refusal;
 mod repair;
+mod s3;
 mod slow;
 mod text_index;
 mod tool;

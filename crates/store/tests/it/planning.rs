@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_store::Store;
+use weir_store::{Store, StoreOptions};
 use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows};
 
 use crate::tool::{NOON, ask, clock, options};
@@ -32,9 +32,10 @@ fn batch(numbers: std::ops::Range<i64>) -> Batch {
     Batch { table: RequestRows::SPEC, rows: rows.finish() }
 }
 
-/// Three files, the second written last, and the same in memory.
+/// Three files, the second written last, which are read from end to end, and the same in memory.
 async fn stores(dir: &std::path::Path) -> (Arc<Store>, Arc<Store>) {
-    let (filed, memory) = (Store::open(options(dir)).unwrap(), Store::in_memory(clock()));
+    let opened = StoreOptions { column_cache_bytes: 0, ..options(dir) };
+    let (filed, memory) = (Store::open(opened).unwrap(), Store::in_memory(clock()));
     for part in [0, 2, 1] {
         let rows = batch(part * ROWS..(part + 1) * ROWS);
         filed.append(Parcel { range: None, batches: vec![rows.clone()] }).await.unwrap();

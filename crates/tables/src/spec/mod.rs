@@ -57,6 +57,7 @@ specs! {
     edge_refusal: EdgeRefusal, EdgeRefusalRows;
     edge_backend: EdgeBackend, EdgeBackendRows;
     edge_listener: EdgeListener, EdgeListenerRows;
+    edge_certificate: EdgeCertificate, EdgeCertificateRows;
     beacon: Beacon, BeaconRows;
     slow_query: SlowQuery, SlowQueryRows;
     measure: Measure, MeasureRows;

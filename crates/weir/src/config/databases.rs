@@ -1,6 +1,10 @@
 //! `[[databases]]`: servers that are asked how they are (docs/databases.md).
 
-use weir_collect::probe::database::{DatabaseSystem, DatabaseTarget};
+use std::path::PathBuf;
+
+use weir_collect::probe::database::{
+    DatabasePem, DatabaseSystem, DatabaseTarget, DatabaseTls, DatabaseVerify,
+};
 
 use super::entries::{Entry, EntryKind, EntryList, key};
 use crate::failure::{Failure, read_failure};
@@ -32,6 +36,26 @@ pub(crate) const DATABASES: EntryList = EntryList {
             "*none*",
             "MySQL: a query whose only cell is the age in seconds of the newest row that a clock on the primary writes",
         ),
+        key(
+            "tls",
+            EntryKind::Text,
+            "`off`",
+            "`require` encrypts, `verify-ca` also wants a certificate of a known authority, `verify-full` one with the server's name",
+        ),
+        key(
+            "ca_file",
+            EntryKind::Text,
+            "`/etc/ssl/certs/ca-certificates.crt`",
+            "authorities (PEM) that its certificate may be of",
+        ),
+        key(
+            "server_name",
+            EntryKind::Text,
+            "*the address's*",
+            "the name that its certificate must have, where `address` is another",
+        ),
+        key("cert_file", EntryKind::Text, "*none*", "the certificate (PEM) that weir shows"),
+        key("key_file", EntryKind::Text, "*none*", "its key (PEM)"),
     ],
 };
 
@@ -41,11 +65,25 @@ pub(crate) struct NamedDatabase {
     system: DatabaseSystem,
     address: String,
     user: String,
-    password_file: Option<std::path::PathBuf>,
+    password_file: Option<PathBuf>,
     database: String,
     purpose: Option<String>,
     heartbeat: Option<String>,
+    tls: Option<NamedTls>,
 }
+
+/// How the connection is encrypted; the files are read when it is used.
+#[derive(Clone, Debug)]
+struct NamedTls {
+    verify: DatabaseVerify,
+    authorities: PathBuf,
+    server_name: Option<String>,
+    identity: Option<(PathBuf, PathBuf)>,
+    place: String,
+}
+
+/// Where Debian and what is made of it has the system's authorities.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Reads one entry.
 pub(super) fn of(entry: &Entry) -> Result<NamedDatabase, Failure> {
@@ -84,13 +122,84 @@ pub(super) fn of(entry: &Entry) -> Result<NamedDatabase, Failure> {
         database: text("database", database),
         purpose,
         heartbeat: entry.text("heartbeat").map(str::to_owned),
+        tls: tls(entry)?,
     })
+}
+
+/// The keys about TLS.
+fn tls(entry: &Entry) -> Result<Option<NamedTls>, Failure> {
+    let verify = match entry.text("tls").unwrap_or("off") {
+        "off" => {
+            let names = ["ca_file", "server_name", "cert_file", "key_file"];
+            return match names.into_iter().find(|name| entry.text(name).is_some()) {
+                None => Ok(None),
+                Some(name) => Err(entry
+                    .wrong(name, &format!("`{name}` says nothing without `tls`"))
+                    .hint("tls = \"verify-full\", or leave it away")),
+            };
+        }
+        "require" => DatabaseVerify::Require,
+        "verify-ca" => DatabaseVerify::VerifyCa,
+        "verify-full" => DatabaseVerify::VerifyFull,
+        other => {
+            return Err(entry
+                .wrong("tls", &format!("`{other}` is no way to connect"))
+                .hint("off, require, verify-ca or verify-full"));
+        }
+    };
+    if entry.text("address").is_some_and(|address| address.starts_with('/')) {
+        return Err(entry
+            .wrong("tls", "a server's socket has no TLS")
+            .hint("leave `tls` away: nobody else can listen there"));
+    }
+    let identity = match (entry.path("cert_file"), entry.path("key_file")) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (Some(_), None) => {
+            return Err(entry.wrong("cert_file", "it needs its key").hint("set `key_file`"));
+        }
+        (None, Some(_)) => {
+            return Err(entry
+                .wrong("key_file", "it needs its certificate")
+                .hint("set `cert_file`"));
+        }
+    };
+    Ok(Some(NamedTls {
+        verify,
+        authorities: entry.path("ca_file").unwrap_or_else(|| SYSTEM_AUTHORITIES.into()),
+        server_name: entry.text("server_name").map(str::to_owned),
+        identity,
+        place: entry.place.clone(),
+    }))
+}
+
+impl NamedTls {
+    fn load(&self) -> Result<DatabaseTls, Failure> {
+        let bytes =
+            |path: &PathBuf| std::fs::read(path).map_err(|error| read_failure(path, &error));
+        let authorities = match self.verify {
+            DatabaseVerify::Require => Vec::new(),
+            _ => bytes(&self.authorities)?,
+        };
+        let identity = match &self.identity {
+            Some((certificate, key)) => Some((bytes(certificate)?, bytes(key)?)),
+            None => None,
+        };
+        let identity = identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+        let pem = DatabasePem { authorities: &authorities, identity };
+        DatabaseTls::new(self.verify, pem, self.server_name.clone()).map_err(|why| {
+            Failure::new(format!("cannot use the TLS of {}: {why}", self.place)).hint(format!(
+                "look at `{}` and at `cert_file`, `key_file`",
+                self.authorities.display()
+            ))
+        })
+    }
 }
 
 impl NamedDatabase {
     /// With its password.
     pub(crate) fn target(&self) -> Result<DatabaseTarget, Failure> {
-        let read = |path: &std::path::PathBuf| {
+        let read = |path: &PathBuf| {
             let text = std::fs::read_to_string(path).map_err(|error| read_failure(path, &error))?;
             Ok::<_, Failure>(text.lines().next().unwrap_or_default().to_owned())
         };
@@ -102,6 +211,7 @@ impl NamedDatabase {
             database: self.database.clone(),
             purpose: self.purpose.clone(),
             heartbeat: self.heartbeat.clone(),
+            tls: self.tls.as_ref().map(NamedTls::load).transpose()?,
         })
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use toml::Value;
 
+use super::buckets::NamedBucket;
 use super::databases::NamedDatabase;
 use super::logs::NamedLog;
 use super::outputs::NamedOutput;
@@ -47,6 +48,8 @@ macro_rules! keys {
             $($(#[doc = $section_doc])+ pub(crate) $section: $Section,)+
             /// Logs that the user names one by one, with what is to be known of each.
             pub(crate) logs: Vec<NamedLog>,
+            /// Buckets whose objects are logs.
+            pub(crate) buckets: Vec<NamedBucket>,
             /// What is copied to other systems.
             pub(crate) outputs: Vec<NamedOutput>,
             /// What is fetched from exporters.
@@ -125,6 +128,9 @@ keys! {
         query_memory_bytes: u64 = 512 << 20, "B";
         /// Memory that one of them may use. Sorting and grouping that need more go on in files below `store.dir`; joins end.
         one_query_memory_bytes: u64 = 384 << 20, "B";
+        /// Columns of files that queries asked for stay in memory up to this, so that the next queries need not read and decode
+        /// them (docs/store.md#columns-in-memory). 0: none stay.
+        column_cache_bytes: u64 = 256 << 20, "B";
         /// Disk space of all running queries for what does not fit into memory. It ends before the disk has less than twice
         /// `store.min_free_bytes`. 0: queries that need more memory end.
         query_spill_bytes: u64 = 4 << 30, "B";
@@ -153,7 +159,7 @@ keys! {
         retention_days: u64 = 30, "days";
         /// The oldest files are deleted while all files together are larger. 0 sets no limit.
         retention_bytes: u64 = 0, "B";
-        /// A directory on a slower, cheaper disk, where files move as they grow old; queries read them there
+        /// Where files move as they grow old, and queries read them: a directory on a slower, cheaper disk, or `s3://BUCKET/PREFIX`
         /// (docs/store.md#the-slow-tier). Without it nothing moves.
         slow_path: Option<PathBuf> = None, "";
         /// Files move when their last row came in longer ago than this.
@@ -164,6 +170,32 @@ keys! {
         fast_bytes: u64 = 0, "B";
         /// The same for single tables: `["request=10737418240"]`.
         fast_bytes_of: Vec<String> = Vec::new(), "B";
+        /// For a bucket: where the service is, such as `http://minio:9000`. Empty is Amazon's.
+        slow_endpoint: String = String::new(), "URL";
+        /// For a bucket: the region. Empty takes what the environment says.
+        slow_region: String = String::new(), "";
+        /// For a bucket: the access key. Without it, keys are those of the environment or of the machine's role.
+        slow_user: String = String::new(), "";
+        /// For a bucket: a file whose first line is the secret key.
+        slow_password_file: Option<PathBuf> = None, "";
+        /// For a bucket: an authority (PEM) that the service's certificate may be of, beside the system's.
+        slow_ca_file: Option<PathBuf> = None, "";
+        /// For a bucket: a request fails after this, with all its tries; each may take a third of it. Below `api.query_timeout_seconds`,
+        /// so that queries can say why they ended.
+        slow_timeout_seconds: u64 = 20, "s";
+        /// For a bucket: requests under way at a time, of all queries and moves together. `weir bench store` says what pays.
+        slow_requests: u64 = 64, "";
+        /// For a bucket: a read that has no answer after this is asked once more, of a hundred at most five. 0 never does.
+        slow_hedge_milliseconds: u64 = 500, "ms";
+        /// For a bucket: parts of a file that are nearer to each other than this are read with one request.
+        slow_join_bytes: u64 = 131_072, "B";
+        /// For a bucket: footers and text indexes of its files are kept in `store.dir` up to this, so that a search fetches only the
+        /// rows that it needs. 0 keeps none.
+        slow_cache_bytes: u64 = 10 << 30, "B";
+        /// For a bucket: what a million requests that read cost, for `weir query --dry-run` and the page.
+        slow_cents_per_million_reads: u64 = 40, "cents";
+        /// For a bucket: what it costs to read 10⁹ bytes. Amazon takes nothing within a region, and 9 out of it.
+        slow_cents_per_gigabyte: u64 = 0, "cents";
         /// Rows that are further ahead of this host's clock are kept apart until their time comes: `select * from future.log`
         /// shows those of `log`, `weir_store_future_rows` of `/metrics` counts them.
         future_seconds: u64 = 86_400, "s";
@@ -390,6 +422,20 @@ keys! {
         tls_certificate_files: Vec<String> = Vec::new(), "";
         /// Their private keys (PEM), in the same order.
         tls_key_files: Vec<String> = Vec::new(), "";
+        /// Certificates that the edge obtains and renews by itself (ACME): the names of each, parted by spaces, such as
+        /// `["example.net www.example.net", "api.example.net"]`. With it you agree to the authority's terms. Empty obtains none.
+        acme_names: Vec<String> = Vec::new(), "";
+        /// Who issues them: `letsencrypt`, `letsencrypt-staging` to try settings out, or the URL of another authority's directory.
+        acme_directory: String = "letsencrypt".into(), "";
+        /// Where the authority writes to when something is wrong: `mailto:web@example.net`.
+        acme_contact: Vec<String> = Vec::new(), "";
+        /// How names are proved: http-01 (the authority asks at port 80), tls-alpn-01 (at port 443), or auto: what the listeners
+        /// can, and after a failure the other one.
+        acme_challenge: String = "auto".into(), "";
+        /// Where account and certificates are kept, for the edge's user only. Default: `acme` in `store.dir`.
+        acme_dir: Option<PathBuf> = None, "";
+        /// The authorities (PEM) that the certificate of `edge.acme_directory` itself must come from.
+        acme_ca_file: PathBuf = "/etc/ssl/certs/ca-certificates.crt".into(), "";
         /// Where requests go: `10.0.0.5:8080`, or `10.0.0.5:8080*3` with a weight; weight 0 drains it; at its end may stand its zone, `@eu-1a`. Before the address may
         /// stand a pool, `api=10.0.0.7:8080`, and what is spoken there: `https://app.internal:8443`, `h2://…` for HTTP/2 over
         /// TLS, `h2c://…` for HTTP/2 without.
@@ -484,6 +530,12 @@ keys! {
         check_fall: u64 = 2, "checks";
         /// The PROXY protocol header that is sent to backends: off, v1 or v2. With one, each request has a connection of its own.
         send_proxy_header: String = "off".into(), "";
+    }
+    /// HAProxys that are there already (docs/edge.md#an-haproxy-that-is-there-already).
+    haproxy: Haproxy {
+        /// Their runtime sockets (`stats socket` in haproxy.cfg), as paths or HOST:PORT: for `weir haproxy` and the page. Changes need
+        /// `level admin` there, and on the page a login.
+        sockets: Vec<String> = vec!["/run/haproxy/admin.sock".into()], "";
     }
     /// Settings that are tried (docs/tune.md).
     tune: Tune {

@@ -2,6 +2,7 @@
 //!
 //! Unknown keys are refused with file and line, because a mistyped limit that is silently not in force is found too late.
 
+pub(crate) mod buckets;
 pub(crate) mod databases;
 pub(crate) mod entries;
 mod flags;
@@ -115,6 +116,10 @@ impl Config {
             let origin = at(item.span().start);
             match section {
                 "logs" => self.values.logs.push(logs::read(table, &origin, at)?),
+                "buckets" => {
+                    let entry = entries::read(&buckets::BUCKETS, table, &origin, at)?;
+                    self.values.buckets.push(buckets::of(&entry)?);
+                }
                 "databases" => {
                     let entry = entries::read(&databases::DATABASES, table, &origin, at)?;
                     self.values.databases.push(databases::of(&entry)?);
@@ -156,7 +161,7 @@ impl Config {
 }
 
 /// Sections that are lists of tables.
-const LISTS: [&str; 4] = ["databases", "logs", "outputs", "scrape"];
+const LISTS: [&str; 5] = ["buckets", "databases", "logs", "outputs", "scrape"];
 
 fn no_list(place: &str, section: &str) -> Failure {
     refused(format!("cannot use {place}: `{section}` is no list of tables"))

@@ -1,5 +1,6 @@
 //! `docs/configuration.md`, written from the list of keys so that it cannot lag behind.
 
+use super::buckets::BUCKETS;
 use super::databases::DATABASES;
 use super::entries::EntryList;
 use super::outputs::OUTPUTS;
@@ -39,7 +40,7 @@ fn page() -> String {
         }
     }
     out += LOGS;
-    for list in [&DATABASES, &SCRAPE, &OUTPUTS] {
+    for list in [&BUCKETS, &DATABASES, &SCRAPE, &OUTPUTS] {
         out += &entries(list);
     }
     out + EXAMPLE

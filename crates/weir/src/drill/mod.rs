@@ -2,7 +2,9 @@
 //!
 //! Making and taking away is `weir-drill`'s; here are the command, the weir that must find the fault, and the report.
 
+mod actors;
 pub(crate) mod args;
+mod host;
 mod watcher;
 
 use std::process::ExitCode;
@@ -10,21 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weir_drill::{App, DrillError, Fault, Outcome, Pace, Scene, Visit};
+use weir_drill::{DrillError, Fault, Outcome, Pace, Scene};
 
 use crate::cli::ReplayFormat;
 use crate::failure::{EXIT_USAGE, Failure};
 use crate::terminal::{Paint, say};
 use args::{DrillAction, DrillArgs, RunArgs};
-use watcher::Watcher;
+use watcher::{Beside, Watcher};
 
 /// Exit code when the drill itself failed (`EX_SOFTWARE` of sysexits.h).
 const EXIT_FAILED: u8 = 70;
 /// Exit codes of a fault that was missed, and of one beside which something else was named.
 const MISSED: u8 = 1;
 const NOT_RIGHT: u8 = 2;
-/// How long nothing is wrong before the fault.
-const CALM: Duration = Duration::from_secs(12);
 
 /// Runs the command.
 pub(crate) fn run(args: &DrillArgs) -> Result<ExitCode, Failure> {
@@ -34,34 +34,14 @@ pub(crate) fn run(args: &DrillArgs) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         DrillAction::Run(args) => drill(args),
+        DrillAction::Host(args) => host::drill(args),
         DrillAction::Clean => {
             let cleaned = clean()?;
             say(&if cleaned.is_empty() { "nothing was left".to_owned() } else { cleaned });
             Ok(ExitCode::SUCCESS)
         }
-        DrillAction::App(args) => {
-            let app = App {
-                address: args.address,
-                backlog: args.backlog,
-                delay: args.delay.clone(),
-                bytes: args.bytes,
-                spin: args.spin,
-                failing: args.failing.clone(),
-                files: args.files,
-            };
-            weir_drill::serve(&app).map_err(|error| failure(&error))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        DrillAction::Visit(args) => {
-            let visit = Visit {
-                address: args.address,
-                visitors: args.visitors,
-                pause_millis: args.pause_millis,
-                hold: args.hold,
-                slow_millis: args.slow_millis,
-                patience_millis: args.patience_millis,
-            };
-            weir_drill::visit(&visit).map_err(|error| failure(&error))?;
+        actor => {
+            actors::run(actor).map_err(|error| failure(&error))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -81,14 +61,16 @@ fn clean() -> Result<String, Failure> {
     Ok(cleaned.iter().map(|name| format!("took away {name}")).collect::<Vec<_>>().join("\n"))
 }
 
+fn parameters_of(parameters: &[weir_drill::Parameter]) -> Vec<Value> {
+    let of = |one: &weir_drill::Parameter| json!({"name": one.name, "from": one.range.0, "to": one.range.1, "doc": one.doc});
+    parameters.iter().map(of).collect()
+}
+
 fn list(format: ReplayFormat) -> String {
-    let parameters = |fault: &Fault| -> Vec<Value> {
-        let of = |one: &weir_drill::Parameter| json!({"name": one.name, "from": one.range.0, "to": one.range.1, "doc": one.doc});
-        fault.parameters.iter().map(of).collect()
-    };
     if format == ReplayFormat::Json {
-        let object = |fault: &Fault| json!({"name": fault.name, "rules": fault.rules, "parameters": parameters(fault), "tools": fault.tools});
-        return Value::from(weir_drill::all().map(object).collect::<Vec<_>>()).to_string();
+        let object = |fault: &Fault| json!({"name": fault.name, "rules": fault.rules, "parameters": parameters_of(fault.parameters), "tools": fault.tools});
+        let all: Vec<Value> = weir_drill::all().map(object).chain(host::objects()).collect();
+        return Value::from(all).to_string();
     }
     let paint = Paint::for_stdout();
     let mut out = String::new();
@@ -101,6 +83,7 @@ fn list(format: ReplayFormat) -> String {
             out += &format!("  {} = {}..{}  {}\n", one.name, one.range.0, one.range.1, one.doc);
         }
     }
+    out += &host::list();
     out.trim_end().to_owned()
 }
 
@@ -112,25 +95,14 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
             .hint("`weir drill list` shows them")
             .code(EXIT_USAGE));
     };
-    let tell = |text: &str| {
-        if args.format == ReplayFormat::Text && !text.is_empty() {
-            say(text);
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
+    let runtime = runtime()?;
     let _inside = runtime.enter();
     let is_ended = crate::signals::ended_by_signal()?;
     let client = args.weir.is_named().then(|| args.weir.client()).transpose()?;
-    tell(&clean()?);
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find weir's own program: {error}")))?;
+    tell(args.format, &clean()?);
     let given = args.param.iter().cloned().collect();
     let mut scene =
-        Scene::set(fault, args.seed, given, program).map_err(|error| failure(&error))?;
+        Scene::set(fault, args.seed, given, program()?).map_err(|error| failure(&error))?;
     if client.is_some() && !scene.config().is_empty() {
         return Err(Failure::new(format!(
             "cannot make `{}` for another weir: it needs a configuration of its own",
@@ -139,59 +111,98 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
         .hint("leave --url out (and `WEIR_URL` unset)")
         .code(EXIT_USAGE));
     }
-    tell(&format!("drill `{}` in the namespaces {}", fault.name, scene.sides().join(" and ")));
+    let where_ = scene.sides().join(" and ");
+    tell(args.format, &format!("drill `{}` in the namespaces {where_}", fault.name));
+    let beside = Beside {
+        dir: scene.dir(),
+        config: scene.config(),
+        ends_with: &|process| scene.ends_with(process),
+    };
     let watcher = match client {
         Some(client) => Watcher::of(client),
-        None => Watcher::start(&scene, &is_ended)?,
+        None => Watcher::start(&beside, &is_ended)?,
     };
-    wait(CALM, &is_ended)?;
+    wait(scene.calm(), &is_ended)?;
     let before = watcher.firing()?;
     let held = scene.inject(fault).map_err(|error| failure(&error))?;
-    tell(&format!("made{}", parameters(&scene)));
-    let outcome = weir_drill::judge(fault, &scene, &before, Pace::default(), || {
+    tell(args.format, &format!("made{}", parameters(scene.parameters())));
+    let pace = Pace::default();
+    let outcome = weir_drill::judge(fault.rules, &scene.sides(), &before, pace, || {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;
     drop((held, watcher));
-    let report = report(fault, args.seed, &scene, &outcome);
+    let told = Told { name: fault.name, seed: args.seed, rules: fault.rules, outcome };
+    let report = told.report(scene.parameters());
     scene.end().map_err(|error| failure(&error))?;
-    match args.format {
-        ReplayFormat::Json => say(&report.to_string()),
-        ReplayFormat::Text => say(&words(fault, &outcome)),
-    }
-    Ok(code(fault, &outcome))
+    told.say(args.format, &report);
+    Ok(told.code())
 }
 
-fn code(fault: &Fault, outcome: &Outcome) -> ExitCode {
-    match outcome {
-        Outcome { is_right: true, .. } => ExitCode::SUCCESS,
-        Outcome { detected: None, .. } if !fault.rules.is_empty() => MISSED.into(),
-        _ => NOT_RIGHT.into(),
+fn tell(format: ReplayFormat, text: &str) {
+    if format == ReplayFormat::Text && !text.is_empty() {
+        say(text);
     }
 }
 
-fn parameters(scene: &Scene) -> String {
-    let one = |(name, value): &(&str, u64)| format!(" {name}={value}");
-    scene.parameters().iter().map(one).collect()
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start threads: {error}")))
 }
 
-fn report(fault: &Fault, seed: u64, scene: &Scene, outcome: &Outcome) -> Value {
-    let parameters: serde_json::Map<String, Value> = scene
-        .parameters()
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).into()))
-        .collect();
-    json!({
-        "fault": fault.name,
-        "seed": seed,
-        "parameters": parameters,
-        "rules": fault.rules,
-        "detected_seconds": outcome.detected.map(|time| time.as_secs_f64()),
-        "is_named_right": outcome.is_right,
-        "others": outcome.others,
-    })
+/// The program whose hidden commands make the traffic of a fault.
+fn program() -> Result<std::path::PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find weir's own program: {error}")))
 }
 
-fn words(fault: &Fault, outcome: &Outcome) -> String {
+fn parameters(parameters: &[(&str, u64)]) -> String {
+    parameters.iter().map(|(name, value)| format!(" {name}={value}")).collect()
+}
+
+/// What became of a drill.
+struct Told<'a> {
+    name: &'a str,
+    seed: u64,
+    rules: &'a [&'a [&'a str]],
+    outcome: Outcome,
+}
+
+impl Told<'_> {
+    fn code(&self) -> ExitCode {
+        match &self.outcome {
+            Outcome { is_right: true, .. } => ExitCode::SUCCESS,
+            Outcome { detected: None, .. } if !self.rules.is_empty() => MISSED.into(),
+            _ => NOT_RIGHT.into(),
+        }
+    }
+
+    fn report(&self, parameters: &[(&str, u64)]) -> Value {
+        let parameters: serde_json::Map<String, Value> =
+            parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        json!({
+            "fault": self.name,
+            "seed": self.seed,
+            "parameters": parameters,
+            "rules": self.rules,
+            "detected_seconds": self.outcome.detected.map(|time| time.as_secs_f64()),
+            "is_named_right": self.outcome.is_right,
+            "others": self.outcome.others,
+            "paged": self.outcome.paged,
+        })
+    }
+
+    fn say(&self, format: ReplayFormat, report: &Value) {
+        match format {
+            ReplayFormat::Json => say(&report.to_string()),
+            ReplayFormat::Text => say(&words(self.rules, &self.outcome)),
+        }
+    }
+}
+
+fn words(rules: &[&[&str]], outcome: &Outcome) -> String {
     let others: Vec<&str> = outcome.others.iter().map(String::as_str).collect();
     let also = if others.is_empty() {
         String::new()
@@ -200,8 +211,8 @@ fn words(fault: &Fault, outcome: &Outcome) -> String {
     };
     let right = if outcome.is_right { "named right" } else { "not named right" };
     match outcome.detected {
-        _ if fault.rules.is_empty() && outcome.is_right => "silent, as is right".to_owned(),
-        _ if fault.rules.is_empty() => format!("nothing was wrong, and it was not silent{also}"),
+        _ if rules.is_empty() && outcome.is_right => "silent, as is right".to_owned(),
+        _ if rules.is_empty() => format!("nothing was wrong, and it was not silent{also}"),
         Some(time) => format!("found after {:.1} s, {right}{also}", time.as_secs_f64()),
         None => format!("NOT FOUND in time{also}"),
     }

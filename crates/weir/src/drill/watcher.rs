@@ -1,19 +1,29 @@
 //! The weir that must find the fault: one that is started for the drill, or one that watches this host already.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use weir_drill::Scene;
+use weir_drill::DrillError;
 
 use super::{EXIT_FAILED, pause};
 use crate::client::Client;
 use crate::failure::Failure;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a weir is started beside.
+pub(super) struct Beside<'a> {
+    /// Its files go there.
+    pub(super) dir: &'a Path,
+    pub(super) config: &'a str,
+    /// Has it end with the fault.
+    pub(super) ends_with: &'a dyn Fn(u32) -> Result<(), DrillError>,
+}
 
 /// See the module.
 pub(super) struct Watcher {
@@ -27,20 +37,20 @@ impl Watcher {
         Self { client, own: None }
     }
 
-    /// Starts one beside the scene and waits until it has seen this host once.
-    pub(super) fn start(scene: &Scene, is_ended: &AtomicBool) -> Result<Self, Failure> {
+    /// Starts one and waits until it has seen this host once.
+    pub(super) fn start(beside: &Beside<'_>, is_ended: &AtomicBool) -> Result<Self, Failure> {
         let fail = |why: &dyn std::fmt::Display| {
             Failure::new(format!("cannot start a weir for the drill: {why}")).code(EXIT_FAILED)
         };
-        let config = scene.dir().join("weir.toml");
-        std::fs::write(&config, scene.config()).map_err(|error| fail(&error))?;
+        let config = beside.dir.join("weir.toml");
+        std::fs::write(&config, beside.config).map_err(|error| fail(&error))?;
         let program = std::env::current_exe().map_err(|error| fail(&error))?;
         let mut command = Command::new(program);
         command.arg("up").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
-        command.arg("--data").arg(scene.dir().join("data")).args(["--log-level", "error"]);
+        command.arg("--data").arg(beside.dir.join("data")).args(["--log-level", "error"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| fail(&error))?;
-        scene.ends_with(child.id()).map_err(|error| super::failure(&error))?;
+        (beside.ends_with)(child.id()).map_err(|error| super::failure(&error))?;
         let stdout = child.stdout.take().expect("it is piped");
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
         let url = lines.find_map(|line| {

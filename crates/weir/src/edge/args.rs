@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::leaving::LeavingArgs;
+
 /// Balance requests over backends, collect beacons, and keep a row of each request.
 ///
 /// Without --hub the rows are kept here and the page shows them; with it they go to a hub, as an agent's. Everything else
@@ -16,7 +18,8 @@ use clap::{Args, Subcommand, ValueEnum};
   weir edge --dry-run --config new.toml --against /etc/weir/weir.toml    what would change; changes nothing
   weir edge --config /etc/weir/weir.toml --replace           takes the place of the edge that runs; no connection is refused
   weir edge weight 10.0.0.5:8080 0                           drains a backend
-  weir edge export > edge.json; weir edge apply edge.json    a second edge that knows what the first has learnt")]
+  weir edge export > edge.json; weir edge apply edge.json    a second edge that knows what the first has learnt
+  weir edge safe-to-end edge1 --withdrawn 2h                 who still comes to an edge that was taken out of DNS")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct EdgeArgs {
     /// Ask or change the edge that runs here.
@@ -106,17 +109,19 @@ pub(crate) enum EdgeAction {
         #[command(flatten)]
         target: EdgeTarget,
     },
+    SafeToEnd(LeavingArgs),
 }
 
 impl EdgeAction {
-    /// Which edge is meant.
-    pub(crate) fn target(&self) -> &EdgeTarget {
+    /// Which edge is meant; `None` when a weir is asked about it instead.
+    pub(crate) fn target(&self) -> Option<&EdgeTarget> {
         match self {
+            Self::SafeToEnd(_) => None,
             Self::Show { target, .. }
             | Self::Change { target, .. }
             | Self::Weight { target, .. }
             | Self::Export { target }
-            | Self::Apply { target, .. } => target,
+            | Self::Apply { target, .. } => Some(target),
         }
     }
 }

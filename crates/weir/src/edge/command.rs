@@ -1,9 +1,11 @@
 //! `weir edge show`, `change`, `weight`, `export`, `apply`: what is told to the edge that runs here, over its control socket.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::leaving;
 use super::socket::{ask, path};
 use crate::cli::EdgeAction;
 use crate::config::Config;
@@ -12,19 +14,21 @@ use crate::show::aligned;
 use crate::terminal::{Paint, say};
 
 /// Asks, and prints the answer.
-pub(crate) fn run(action: &EdgeAction, config: &mut Config) -> Result<(), Failure> {
-    config.apply_data(action.target().data.as_ref());
-    let socket = action.target().socket.clone().unwrap_or_else(|| path(&config.values));
+pub(crate) fn run(action: &EdgeAction, config: &mut Config) -> Result<ExitCode, Failure> {
+    let edge = action.target();
+    config.apply_data(edge.and_then(|edge| edge.data.as_ref()));
+    let socket = edge.and_then(|edge| edge.socket.clone());
+    let socket = socket.unwrap_or_else(|| path(&config.values));
     let ask = |method: &str, target: &str, body: &str| ask(&socket, method, target, body);
     let changes = match action {
         EdgeAction::Show { format, .. } => {
             let answer = ask("GET", "/api/edge", "")?;
             say(&if format.is_json() { answer } else { shown(&parse(&answer)?) });
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         EdgeAction::Export { .. } => {
             say(&ask("GET", "/api/edge/export", "")?);
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         EdgeAction::Change { file, dry_run, .. } => {
             ask("PUT", &target("config", *dry_run), &read(file)?)?
@@ -36,12 +40,13 @@ pub(crate) fn run(action: &EdgeAction, config: &mut Config) -> Result<(), Failur
             let body = json!({"backend": backend, "weight": weight});
             ask("POST", "/api/edge/backend", &body.to_string())?
         }
+        EdgeAction::SafeToEnd(args) => return leaving::run(args),
     };
     let changes = parse(&changes)?;
     let lines = changes["changes"].as_array().cloned().unwrap_or_default();
     let lines: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
     say(&if lines.is_empty() { "nothing changes".to_owned() } else { lines.join("\n") });
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn target(what: &str, is_dry_run: bool) -> String {
@@ -119,7 +124,33 @@ fn shown(state: &Value) -> String {
         let cells = rows.iter().map(|row| row.each_ref().map(String::as_str));
         aligned(cells, Paint::for_stdout())
     };
-    format!("{}\n\n{}", table(&listeners), table(&backends))
+    let tables = format!("{}\n\n{}", table(&listeners), table(&backends));
+    match rows("certificates") {
+        none if none.is_empty() => tables,
+        some => format!("{tables}\n\n{}", certificates(&some)),
+    }
+}
+
+/// Certificates that the edge obtains, and below them why one could not be.
+fn certificates(rows: &[Value]) -> String {
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap_or("-").to_owned();
+    let day = |row: &Value, name: &str| text(row, name).chars().take(16).collect::<String>();
+    let mut cells = vec![["CERTIFICATE", "STATE", "ENDS", "NEXT", "AUTHORITY"].map(str::to_owned)];
+    cells.extend(rows.iter().map(|row| {
+        let (ends, next) = (day(row, "not_after"), day(row, "next_attempt_ts"));
+        [text(row, "names"), text(row, "state"), ends, next, text(row, "authority")]
+    }));
+    let cells = cells.iter().map(|row| row.each_ref().map(String::as_str));
+    let mut out = aligned(cells, Paint::for_stdout());
+    for row in rows.iter().filter(|row| row["failures"].as_u64().unwrap_or(0) > 0) {
+        out += &format!(
+            "\n{}: {} attempts failed: {}",
+            text(row, "names"),
+            row["failures"],
+            text(row, "failure")
+        );
+    }
+    out
 }
 
 #[cfg(test)]
@@ -140,5 +171,18 @@ mod tests {
         assert!(text.contains("0.0.0.0:80  false  15.0    3"), "{text}");
         assert!(text.contains("12.3 ms"), "{text}");
         assert!(text.contains("10.0.0.6:80  api   draining  0       0          -"), "{text}");
+        assert!(!text.contains("CERTIFICATE"), "{text}");
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_obtained_says_why() {
+        let one = json!({"names": "a.example", "state": "missing", "not_after": null, "failures": 2,
+            "next_attempt_ts": "2026-11-22T07:00:00.000000Z", "authority": "ca.example",
+            "failure": "it is not reached"});
+        expect_test::expect![[r"
+            CERTIFICATE  STATE    ENDS  NEXT              AUTHORITY
+            a.example    missing  -     2026-11-22T07:00  ca.example
+            a.example: 2 attempts failed: it is not reached"]]
+        .assert_eq(&certificates(&[one]));
     }
 }

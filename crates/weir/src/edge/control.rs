@@ -3,13 +3,16 @@
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use weir_edge::{BackendSettings, BackendState, Edge, ListenerState};
+use weir_edge::{BackendSettings, BackendState, CertificateState, Edge, ListenerState};
+use weir_tables::Micros;
 
 use super::{export, handover, settings};
 use crate::config::{Config, KEYS, Key, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
+use crate::service;
 
 /// What changes an edge and tells about it.
 pub(crate) struct Control {
@@ -130,6 +133,7 @@ impl Control {
                 "beacon": inner.values.edge.beacon,
                 "listeners": state.listeners.iter().map(listener).collect::<Vec<_>>(),
                 "backends": state.backends.iter().map(backend).collect::<Vec<_>>(),
+                "certificates": state.certificates.iter().map(certificate).collect::<Vec<_>>(),
             }))
         })
     }
@@ -159,6 +163,9 @@ impl Control {
             Ok((export::export(&inner.values, &inner.edge.learnt()), sockets))
         })?;
         handover::give(&stream, &parcel.0, parcel.1)?;
+        if let Ok(peer) = socket_peercred(&stream) {
+            service::main_process(peer.pid.as_raw_nonzero().get().unsigned_abs());
+        }
         tracing::info!("another weir has taken the edge's place: this one ends");
         *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
         self.replaced.notify_one();
@@ -197,6 +204,21 @@ fn listener(one: &ListenerState) -> Value {
         "requests_total": one.requests,
         "received_bytes_total": one.received_bytes,
         "sent_bytes_total": one.sent_bytes,
+    })
+}
+
+fn certificate(one: &CertificateState) -> Value {
+    let time = |micros: Micros| micros.to_string();
+    json!({
+        "names": one.names,
+        "authority": one.authority,
+        "path": one.path.display().to_string(),
+        "state": one.state,
+        "not_before": one.not_before.map(time),
+        "not_after": one.not_after.map(time),
+        "failures": one.failures,
+        "failure": one.failure,
+        "next_attempt_ts": time(one.next),
     })
 }
 

@@ -11,8 +11,10 @@ mod command;
 mod control;
 mod export;
 mod handover;
+mod leaving;
 mod settings;
 mod socket;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,6 +50,8 @@ pub(crate) type Reload = Arc<dyn Fn() -> Result<Config, Failure> + Send + Sync>;
 /// What an edge begins with.
 pub(crate) struct Startup {
     reload: Reload,
+    /// Whether this is `weir edge`, whose place another one can take.
+    is_edge: bool,
     /// Counts rows that are dropped, from the first on.
     pub(crate) meter: Arc<Meter>,
     early: Mutex<Option<Early>>,
@@ -61,8 +65,8 @@ pub(crate) struct Early {
 
 impl Startup {
     /// With what reads the configuration again.
-    pub(crate) fn new(reload: Reload) -> Self {
-        Self { reload, meter: Arc::default(), early: Mutex::default() }
+    pub(crate) fn new(reload: Reload, is_edge: bool) -> Self {
+        Self { reload, is_edge, meter: Arc::default(), early: Mutex::default() }
     }
 
     /// Starts to serve with what another weir handed over.
@@ -159,6 +163,9 @@ impl Running {
         let control = Arc::new(Control::new(edge, values.clone()));
         let reload = Arc::clone(&startup.reload);
         let mut tasks = vec![tokio::spawn(reload_always(Arc::clone(&control), reload))];
+        if startup.is_edge {
+            tasks.push(tokio::spawn(upgrade::upgrade_always()));
+        }
         // Without it the edge serves all the same; it only cannot be told anything.
         match socket::bind(&socket::path(values)) {
             Ok(bound) => tasks.push(tokio::spawn(bound.serve(Arc::clone(&control)))),

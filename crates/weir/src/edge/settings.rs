@@ -4,8 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use weir_edge::{
-    BackendSettings, BackendTlsSettings, CertificateFiles, CheckSettings, EdgeError, Limits,
-    ListenerSettings, RouteSettings, Settings, UpstreamSettings,
+    AcmeSettings, BackendSettings, BackendTlsSettings, CertificateFiles, CheckSettings, EdgeError,
+    Limits, ListenerSettings, RouteSettings, Settings, UpstreamSettings,
 };
 
 use crate::config::Values;
@@ -31,6 +31,7 @@ pub(crate) fn settings(values: &Values) -> Result<Settings, Failure> {
         threads: size(edge.threads).min(256),
         listeners: listeners(values)?,
         certificates: certificates(values)?,
+        acme: acme(values)?,
         backends: edge
             .backends
             .iter()
@@ -107,6 +108,21 @@ fn certificates(values: &Values) -> Result<Vec<CertificateFiles>, Failure> {
             key: key.into(),
         })
         .collect())
+}
+
+fn acme(values: &Values) -> Result<Option<AcmeSettings>, Failure> {
+    let edge = &values.edge;
+    if edge.acme_names.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(AcmeSettings {
+        certificates: edge.acme_names.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+        directory: edge.acme_directory.parse()?,
+        contact: edge.acme_contact.clone(),
+        dir: edge.acme_dir.clone().unwrap_or_else(|| values.store.dir.join("acme")),
+        authorities: edge.acme_ca_file.clone(),
+        challenge: edge.acme_challenge.parse()?,
+    }))
 }
 
 fn backend_tls(values: &Values) -> Result<BackendTlsSettings, Failure> {

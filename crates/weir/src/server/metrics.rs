@@ -25,6 +25,24 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
         stats.slow_file_count,
     );
     text.gauge("weir_store_slow_file_bytes", "Their bytes.", stats.slow_file_bytes);
+    if let Some(bucket) = stats.bucket {
+        text.counter(
+            "weir_store_bucket_gets_total",
+            "Requests that read from the slow tier's bucket, all tries.",
+            bucket.gets,
+        );
+        text.counter(
+            "weir_store_bucket_hedged_total",
+            "Of these, those made because an answer was late.",
+            bucket.hedged,
+        );
+        text.counter("weir_store_bucket_read_bytes_total", "Bytes of answers.", bucket.bytes);
+        text.counter(
+            "weir_store_bucket_failed_total",
+            "Requests to the bucket that failed, and were made again or given up.",
+            bucket.failed,
+        );
+    }
     text.gauge(
         "weir_store_future_rows",
         "Rows too far ahead of the clock to be shown in tables.",

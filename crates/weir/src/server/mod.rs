@@ -5,6 +5,7 @@ mod caller;
 mod connection;
 mod edge;
 mod findings;
+mod forecast;
 mod guard;
 mod judgements;
 mod link;
@@ -37,13 +38,16 @@ use weir_tables::{Clock, Micros};
 use crate::cells::Cells;
 use crate::edge::Control;
 use crate::fleet::Fleet;
+use crate::haproxy;
 use crate::judge::Judge;
 use crate::meter::Meter;
 use crate::outputs::Outputs;
 use crate::watch::WatchStatus;
 pub(crate) use answer::Refusal;
 pub(crate) use caller::Callers;
+pub(crate) use forecast::ReadPrices;
 pub(crate) use pg::PgServer;
+pub(crate) use sql::require_json;
 
 /// Bodies of requests that are no parcels.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -64,6 +68,8 @@ pub(crate) struct App {
     pub(crate) outputs: Arc<Outputs>,
     /// The edge of this process, once it runs.
     pub(crate) edge: OnceLock<Arc<Control>>,
+    /// Runtime sockets of HAProxys that may be driven.
+    pub(crate) haproxy: Vec<String>,
     pub(crate) role: &'static str,
     pub(crate) host: String,
     pub(crate) data_dir: String,
@@ -76,6 +82,7 @@ pub(crate) struct App {
     pub(crate) queries: Semaphore,
     pub(crate) callers: Callers,
     pub(crate) query_limits: QueryLimits,
+    pub(crate) read_prices: ReadPrices,
     pub(crate) parcel_bytes: usize,
     pub(crate) capture_bytes: usize,
 }
@@ -134,6 +141,7 @@ fn router(app: Shared) -> Router {
         .layer(DefaultBodyLimit::max(app.capture_bytes));
     Router::new()
         .route("/api/sql", post(sql::post).get(sql::get))
+        .route("/api/sql/forecast", post(forecast::post))
         .route("/api/parse", post(parse::post))
         .route("/api/findings", get(findings::list))
         .route("/api/findings/{finding_id}", get(findings::one))
@@ -146,6 +154,8 @@ fn router(app: Shared) -> Router {
         .route("/api/edge", get(edge::state))
         .route("/api/edge/config", get(edge::config).put(edge::change))
         .route("/api/edge/backend", post(edge::weigh))
+        .route("/api/haproxy", get(haproxy::api::state))
+        .route("/api/haproxy/server", post(haproxy::api::order))
         .route("/api/status", get(status::status))
         .route("/api/store/flush", post(status::flush))
         .route("/healthz", get(status::healthz))

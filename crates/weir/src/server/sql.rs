@@ -115,13 +115,16 @@ fn as_json(result: &QueryResult) -> Vec<u8> {
     push_json(&mut out, &Value::Array(columns));
     out.extend_from_slice(b",\"rows\":[");
     let mut row_count = 0;
-    each_row(result, |cells| {
-        if row_count > 0 {
-            out.push(b',');
+    for batch in &result.batches {
+        let cells = Cells::new(batch);
+        for row in 0..cells.row_count() {
+            if row_count > 0 {
+                out.push(b',');
+            }
+            row_count += 1;
+            cells.push_json(row, &mut out);
         }
-        row_count += 1;
-        push_json(&mut out, &Value::Array(cells));
-    });
+    }
     let rest = format!(
         "],\"row_count\":{row_count},\"is_truncated\":{},\"elapsed_seconds\":{}}}",
         result.is_truncated,

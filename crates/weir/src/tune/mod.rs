@@ -81,7 +81,7 @@ async fn propose(mut source: impl Source) -> Result<Vec<Proposal>, Failure> {
     source.check()?;
     let mut proposals = Vec::new();
     for rule in weir_rules::tuning() {
-        let answer = judge::ask(&store, &rule.queries_at(last)).await?;
+        let answer = judge::ask(&store, &rule.queries(), last).await?;
         let mut engine = Engine::new(&RuleSet::default());
         let found = engine.observe(&rule, last, &answer);
         proposals.extend(found.iter().filter_map(|change| {

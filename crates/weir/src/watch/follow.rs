@@ -11,13 +11,14 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use weir_collect::logs::{
-    Chunk, Gap, GapReason, Journal, JournalOptions, NewStream, StatusKey, TailEvent, TailOptions,
-    Tailer,
+    Chunk, Gap, GapReason, Journal, JournalOptions, NewStream, ObjectLog, StatusKey, TailEvent,
+    TailOptions, Tailer,
 };
 use weir_tables::{
     Batch, Log, LogFormat, LogGap, LogGapRows, LogRows, LogSource, Micros, Rows, StreamId,
 };
 
+use super::bucket;
 use super::deliver::{Reply, Ticket};
 use super::ship::ShipLog;
 use super::{AgentLimits, Context};
@@ -48,6 +49,7 @@ pub(super) struct Follower {
     tailer: Tailer,
     journals: Vec<Followed>,
     journals_gone: Vec<StatusKey>,
+    buckets: Vec<bucket::Followed>,
     jobs: SyncSender<Job>,
     reply: Sender<Reply>,
     replies: Receiver<Reply>,
@@ -100,6 +102,7 @@ impl Follower {
         jobs: SyncSender<Job>,
         values: &Values,
         limits: Option<AgentLimits>,
+        buckets: Vec<bucket::Followed>,
     ) -> Self {
         let days = values.collect.backfill_days;
         let usual = TailOptions::default();
@@ -127,6 +130,7 @@ impl Follower {
             tailer,
             journals: Vec::new(),
             journals_gone: Vec::new(),
+            buckets,
             jobs,
             reply,
             replies,
@@ -147,6 +151,7 @@ impl Follower {
             let now = self.context.clock.now();
             self.unanswered.extend(self.tailer.scan(now));
             self.note_events(now);
+            self.buckets.iter_mut().for_each(bucket::Followed::look);
             if !self.is_paused() {
                 self.ask();
                 self.read();
@@ -186,8 +191,12 @@ impl Follower {
     fn ask(&mut self) {
         let journals = self.journals.iter().filter(|followed| !followed.is_started);
         let files = self.unanswered.iter().map(|new| new.stream);
-        let asked: Vec<StreamId> =
-            journals.map(|followed| followed.journal.stream()).chain(files).collect();
+        let objects = self.buckets.iter().flat_map(|followed| followed.log.unknown());
+        let asked: Vec<StreamId> = journals
+            .map(|followed| followed.journal.stream())
+            .chain(objects)
+            .chain(files)
+            .collect();
         if asked.is_empty() {
             return;
         }
@@ -212,6 +221,10 @@ impl Follower {
             let position = known.get(&followed.journal.stream()).copied();
             followed.journal.start(position, now);
             followed.is_started = true;
+        }
+        for followed in &mut self.buckets {
+            followed.log.start(&known);
+            followed.look();
         }
         // What was just found is shown at once.
         self.published = None;
@@ -276,7 +289,13 @@ impl Follower {
     /// Journals first: they give little at a time.
     fn next_chunk(&mut self, now: Micros) -> Option<Chunk> {
         let of_journals = self.journals.iter_mut().find_map(|followed| followed.journal.read(now));
-        of_journals.or_else(|| self.tailer.read(now))
+        let of_buckets = || self.buckets.iter_mut().find_map(|followed| followed.log.read());
+        of_journals.or_else(of_buckets).or_else(|| self.tailer.read(now))
+    }
+
+    fn object_mut(&mut self, stream: StreamId) -> Option<&mut ObjectLog> {
+        let mut logs = self.buckets.iter_mut().map(|followed| &mut followed.log);
+        logs.find(|log| log.is_reading(stream))
     }
 
     fn journal_mut(&mut self, stream: StreamId) -> Option<&mut Journal> {
@@ -305,17 +324,25 @@ impl Follower {
 
     fn take(&mut self, reply: Reply) {
         match reply {
-            Reply::Durable { stream, to } => match self.journal_mut(stream) {
-                Some(journal) => journal.acknowledge(to),
-                None => self.tailer.acknowledge(stream, to),
-            },
+            Reply::Durable { stream, to } => {
+                if let Some(journal) = self.journal_mut(stream) {
+                    journal.acknowledge(to);
+                } else if let Some(log) = self.object_mut(stream) {
+                    log.acknowledge(to);
+                } else {
+                    self.tailer.acknowledge(stream, to);
+                }
+            }
             Reply::Again { stream, epoch, to, is_busy } => {
                 let current = self.epochs.of(stream);
                 if *current == epoch {
                     *current += 1;
-                    match self.journal_mut(stream) {
-                        Some(journal) => journal.rewind(to),
-                        None => self.tailer.rewind(stream, to),
+                    if let Some(journal) = self.journal_mut(stream) {
+                        journal.rewind(to);
+                    } else if let Some(log) = self.object_mut(stream) {
+                        log.rewind(to);
+                    } else {
+                        self.tailer.rewind(stream, to);
                     }
                 }
                 if is_busy {
@@ -333,6 +360,7 @@ impl Follower {
         self.published = Some(Instant::now());
         let mut changes = self.tailer.status_changes();
         changes.changed.extend(self.journals.iter().map(|followed| followed.journal.status()));
+        changes.changed.extend(self.buckets.iter().map(|followed| followed.log.status()));
         changes.gone.append(&mut self.journals_gone);
         for stream in changes.gone.iter().filter_map(|(_, stream)| *stream) {
             self.epochs.forget(stream);

@@ -10,6 +10,7 @@
 //! ```
 //! Plain threads and no async runtime, so that an agent stays small.
 
+mod bucket;
 pub(crate) mod deliver;
 mod discover;
 mod follow;
@@ -124,7 +125,15 @@ impl Watch {
         watch.spawn("weir-parse", move |context| {
             parse::parse_always(&context, &parsers, &work);
         })?;
-        let follower = follow::Follower::new(watch.context.clone(), jobs, values, limits);
+        let chunk_bytes =
+            limits.as_ref().map_or(TailOptions::default().chunk_bytes, |limits| limits.chunk_bytes);
+        let mut buckets = Vec::new();
+        for named in &values.buckets {
+            let (followed, fetcher) = bucket::prepare(named, chunk_bytes)?;
+            buckets.push(followed);
+            watch.spawn("weir-bucket", move |context| fetcher.run(&context))?;
+        }
+        let follower = follow::Follower::new(watch.context.clone(), jobs, values, limits, buckets);
         watch.spawn("weir-tail", move |_| follower.run())?;
         for collector in crate::capture::Collector::configured(values) {
             watch.spawn("weir-wire", move |context| collector.run(&context))?;

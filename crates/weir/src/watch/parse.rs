@@ -77,7 +77,10 @@ struct ParsedStream {
 
 impl ParsedStream {
     fn new(parsers: &Parsers, chunk: &Chunk, host: &str) -> Self {
-        let mut parser = parsers.line_parser(&chunk.source, &chunk.path, host);
+        // Of an object the name says what it is; its rows are of the bucket.
+        let named = chunk.source.path.to_str().filter(|path| path.starts_with("s3://"));
+        let pipeline = parsers.find(&chunk.source, named.unwrap_or(&chunk.path));
+        let mut parser = parsers.line_parser_with(pipeline, &chunk.source, &chunk.path, host);
         if chunk.from > 0
             && parser.needs_header()
             && let Some(line) = crate::parsers::first_line(&chunk.path)

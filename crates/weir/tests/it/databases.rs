@@ -11,13 +11,13 @@ use super::wire_databases::{Program, ids_of, is_there, postgresql};
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()
 }
 
 /// weir with these entries, watching nothing else.
-fn watch(dir: &Path, entries: &str) -> Weir {
+pub(crate) fn watch(dir: &Path, entries: &str) -> Weir {
     let path = dir.join("weir.toml");
     std::fs::write(&path, entries).expect("it can be written");
     let mut command = serve("up", &dir.join("weir"));
@@ -27,7 +27,7 @@ fn watch(dir: &Path, entries: &str) -> Weir {
 }
 
 /// Waits until `sql` answers true.
-fn holds(weir: &Weir, sql: &str) {
+pub(crate) fn holds(weir: &Weir, sql: &str) {
     wait_for(sql, LONG, || (try_rows(&weir.url, sql).ok()?.first()?[0] == true).then_some(()));
 }
 
@@ -38,13 +38,13 @@ fn fires(weir: &Weir, rule: &str) -> serde_json::Value {
     })
 }
 
-fn start(command: &mut Command) -> Program {
+pub(crate) fn start(command: &mut Command) -> Program {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Program(command.spawn().expect("it is installed"))
 }
 
 /// What a command prints; it must succeed.
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().expect("it is installed");
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");

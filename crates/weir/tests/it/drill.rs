@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::faults::ONE_AT_A_TIME;
 use super::harness::{WEIR, can_run, is_root, text, wait_for, weir};
+use super::netns::Netns;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -83,7 +84,7 @@ fn what_a_killed_or_interrupted_drill_made_is_taken_away() {
         let log = format!("/var/lib/weir-drill/weir-drill-{}-0/access.log", child.id());
         let is_busy = || std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0);
         wait_for("visitors are served", PATIENCE, || is_busy().then_some(()));
-        let own = format!("/var/lib/weir-drill/weir-drill-{}-0/process", child.id());
+        let own = format!("/var/lib/weir-drill/weir-drill-{}-0/undo", child.id());
         wait_for("its weir is started", PATIENCE, || Path::new(&own).exists().then_some(()));
         child
     };
@@ -91,8 +92,8 @@ fn what_a_killed_or_interrupted_drill_made_is_taken_away() {
     let id = killed.id();
     killed.kill().and_then(|()| killed.wait()).expect("it ran");
     assert!(left(id).len() >= 4, "{:?}", left(id));
-    let noted = std::fs::read_to_string(format!("/var/lib/weir-drill/weir-drill-{id}-0/process"));
-    let own_weir = noted.expect("it is there").split(' ').next().expect("a number").to_owned();
+    let noted = std::fs::read_to_string(format!("/var/lib/weir-drill/weir-drill-{id}-0/undo"));
+    let own_weir = noted.expect("it is there").split(' ').nth(1).expect("a number").to_owned();
     let output = weir(&["drill", "clean"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains(&format!("took away weir-drill-{id}-0")));
@@ -139,5 +140,80 @@ fn what_cannot_be_made_is_refused_before_anything_is_made() {
             "{}",
             text(&output.stderr)
         );
+    }
+}
+
+/// `weir drill host NAME`, in a namespace or not, with the yes.
+fn host_drill(netns: Option<&Netns>, more: &[&str]) -> Command {
+    let mut command = netns.map_or_else(|| Command::new(WEIR), |netns| netns.command(WEIR));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("the kernel has it");
+    command.args(["drill", "host"]).args(more).args(["--yes", host.trim()]).env_remove("WEIR_URL");
+    command.env("XDG_CONFIG_HOME", "/nonexistent").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_fault_of_a_host_is_refused_without_a_yes_and_without_bounds() {
+    let refused = |more: &[&str], why: &str| {
+        let mut command = Command::new(WEIR);
+        command.args(["drill", "host"]).args(more).env_remove("WEIR_URL");
+        let output = command.output().expect("weir can be started");
+        assert!(text(&output.stderr).contains(why), "{more:?}: {}", text(&output.stderr));
+        assert!(!output.status.success(), "{more:?}");
+    };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("the kernel has it");
+    let yes = ["--yes", host.trim()];
+    let with = |more: &[&'static str]| [more, &yes[..]].concat();
+    refused(&["listener"], "it does not have a yes for");
+    refused(&["listener", "--yes", "another-host"], "it does not have a yes for");
+    refused(&with(&["reboot"]), "it is no such fault\nhint: listener, processor, disk, line");
+    refused(&with(&["disk"]), "it needs a directory that exists\nhint: --dir");
+    refused(&with(&["line", "--device", "../eth0"]), "it needs a network interface that exists");
+    refused(&with(&["listener", "--for", "11m"]), "it is undone after 1 s to 600 s");
+    refused(&with(&["listener", "--param", "backlog=0"]), "it is from 4 to 32");
+}
+
+#[test]
+fn a_fault_of_a_host_is_found_and_nothing_of_it_stays() {
+    let _turn = ONE_AT_A_TIME.lock();
+    if !can_drill("drill host") {
+        return;
+    }
+    let mut command = host_drill(None, &["listener", "--for", "90s", "--format", "json"]);
+    let child = command.spawn().expect("weir can be started");
+    let id = child.id();
+    let output = child.wait_with_output().expect("it ends");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    assert!(report["detected_seconds"].as_f64().is_some_and(|seconds| seconds < 40.0), "{report}");
+    assert_eq!(left(id), Vec::<String>::new());
+}
+
+#[test]
+fn a_narrow_line_is_wide_again_after_its_time_and_when_weir_is_killed() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let netns = if is_root() { Netns::make("narrow") } else { None };
+    if !can_drill("drill host line") || netns.is_none() {
+        return;
+    }
+    let netns = netns.expect("it was looked for");
+    let is_narrow = || {
+        let mut command = netns.command("tc");
+        let output = command.args(["qdisc", "show", "dev", "lo", "root"]).output();
+        text(&output.expect("iproute2 is there").stdout).starts_with("qdisc tbf ")
+    };
+    for signal in [Signal::KILL, Signal::STOP] {
+        // Stopped, it cannot undo anything: its time is over before it can go on.
+        let span = if signal == Signal::STOP { "5s" } else { "5m" };
+        let more = ["line", "--device", "lo", "--for", span, "--param", "rate=20000"];
+        let mut child = host_drill(Some(&netns), &more).spawn().expect("weir can be started");
+        wait_for("the line is narrow", PATIENCE, || is_narrow().then_some(()));
+        // `ip netns exec` becomes the program.
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        wait_for("the line is wide", PATIENCE, || (!is_narrow()).then_some(()));
+        let id = child.id();
+        wait_for("nothing of it stays", PATIENCE, || left(id).is_empty().then_some(()));
+        let _ = child.kill().and_then(|()| child.wait());
     }
 }

@@ -3,18 +3,22 @@
 #![expect(clippy::print_stdout, reason = "seeds, skips and times belong into the test's output")]
 
 mod audit;
+mod aws_logs;
 mod bad_input;
 mod beneath;
 mod databases;
+mod databases_tls;
 mod deleted;
 mod doctor;
 mod drill;
 mod edge;
 mod edge_beacons;
 mod edge_live;
+mod edge_service;
 mod faults;
 mod fleet;
 mod fleet_torture;
+mod haproxy_driven;
 mod haproxy_tcp;
 mod harness;
 mod intake;

@@ -174,8 +174,10 @@ pub(crate) struct Manner {
 
 /// A listening socket with a backlog of its own choice, which std does not offer.
 fn listener(port: u16, backlog: i32) -> TcpListener {
-    use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
-    let fd: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+    let fd: OwnedFd =
+        socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .expect("a socket");
     sockopt::set_socket_reuseaddr(&fd, true).expect("an option");
     bind(&fd, &std::net::SocketAddr::from(([127, 0, 0, 1], port))).expect("the port is free");
     listen(&fd, backlog).expect("it is bound");
@@ -289,8 +291,9 @@ fn visit(reading: Reading) -> std::io::Result<()> {
 }
 
 fn connect(reading: Reading) -> std::io::Result<TcpStream> {
-    use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
-    let fd: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+    let fd: OwnedFd =
+        socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if reading == Reading::Slow {
         sockopt::set_socket_recv_buffer_size(&fd, 16 << 10)?;
     }

@@ -234,7 +234,8 @@ fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
     assert_eq!(running.terminate(), Some(0));
 }
 
-fn moto(port: u16) -> Option<Server> {
+/// A service that speaks S3.
+pub(super) fn moto(port: u16) -> Option<Server> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python/bin/moto_server");
     if !can_run("objects", "moto (cargo xtask setup)", program.is_file()) {
         return None;

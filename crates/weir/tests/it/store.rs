@@ -122,3 +122,26 @@ fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
     let (code, told) = run(&["backup", &name("data/copy"), "--data", &data]);
     assert!(code == Some(64) && told.contains("into itself"), "{told}");
 }
+
+#[test]
+fn reads_of_a_directory_are_measured_by_several_processes_and_drawn() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (place, out) = (dir.path().join("slow"), dir.path().join("reads"));
+    let path = |path: &Path| path.to_str().expect("a plain name").to_owned();
+    let small = ["--seconds", "1", "--objects", "2", "--object-bytes", "64k", "--range", "1k,16k"];
+    let grid = ["--nodes", "1,2", "--concurrency", "2", "--out", &path(&out)];
+    let output = weir(&[&["bench", "store", &path(&place)][..], &small, &grid].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("lookups/s") && table.contains("reads at a time pay here"), "{table}");
+    let csv = std::fs::read_to_string(out.with_extension("csv")).expect("a table");
+    let rates = csv.lines().skip(1).map(|line| line.split(',').nth(3)?.parse::<f64>().ok());
+    let rates: Vec<f64> = rates.map(|rate| rate.expect("a number")).collect();
+    assert!(rates.len() == 4 && rates.iter().all(|rate| *rate > 1.0), "{csv}");
+    let svg = std::fs::read_to_string(out.with_extension("svg")).expect("a picture");
+    assert_eq!(svg.matches("<circle").count(), 4);
+    let left = std::fs::read_dir(place.join("weir-bench")).map_or(0, Iterator::count);
+    assert_eq!(left, 0, "its objects are removed");
+    let output = weir(&["bench", "store", "s3:///x"]);
+    assert!(text(&output.stderr).contains("it names no bucket"), "{}", text(&output.stderr));
+}

@@ -270,8 +270,10 @@ struct Manner {
 }
 
 fn listener(address: SocketAddr, backlog: i32) -> Option<TcpListener> {
-    use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
-    let fd: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+    let fd: OwnedFd =
+        socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .expect("a socket");
     sockopt::set_socket_reuseaddr(&fd, true).expect("an option");
     bind(&fd, &address).ok()?;
     listen(&fd, backlog).expect("it is bound");

@@ -7,6 +7,7 @@
 mod mysql;
 mod postgresql;
 mod redis;
+mod secure;
 mod stream;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use std::time::Instant;
 use weir_tables::{Batch, DbReplica, DbReplicaRows, DbServer, DbServerRows, Micros};
 
 use super::push;
+pub use secure::{DatabasePem, DatabaseTls, DatabaseVerify};
 use stream::{Fault, Place};
 
 /// Seconds between two looks at a server.
@@ -68,6 +70,8 @@ pub struct DatabaseTarget {
     pub purpose: Option<String>,
     /// A query whose first cell is the age in seconds of the newest heartbeat row.
     pub heartbeat: Option<String>,
+    /// How the connection is encrypted; `None` leaves it in clear.
+    pub tls: Option<DatabaseTls>,
 }
 
 /// Asks all servers, each at its pace.
@@ -272,7 +276,13 @@ impl Client {
                 Self::Postgresql(postgresql::Client::login(stream, target)?)
             }
             DatabaseSystem::Mysql => Self::Mysql(mysql::Client::login(stream, target)?),
-            DatabaseSystem::Redis => Self::Redis(redis::Client::login(stream, target)?),
+            DatabaseSystem::Redis => {
+                let stream = match &target.tls {
+                    Some(tls) => stream.secured(tls)?,
+                    None => stream,
+                };
+                Self::Redis(redis::Client::login(stream, target)?)
+            }
         })
     }
 }

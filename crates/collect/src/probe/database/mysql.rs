@@ -12,6 +12,8 @@ use super::{Answer, DatabaseTarget, Link, Look, Totals};
 
 /// LONG_PASSWORD, CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, PLUGIN_AUTH.
 const CAPABILITIES: u32 = 1 | 8 | 0x200 | 0x8000 | 0x8_0000;
+/// The rest is in TLS.
+const TLS: u32 = 0x800;
 const UTF8MB4: u8 = 45;
 const COM_QUERY: u8 = 3;
 
@@ -32,12 +34,24 @@ impl Client {
         if greeting.first() == Some(&0xff) {
             return Err(refusal(&greeting));
         }
-        let (mut plugin, mut salt) = greeted(&greeting)?;
+        let Greeting { mut plugin, mut salt, capabilities } = greeted(&greeting)?;
         let password = target.password.as_deref().unwrap_or_default();
-        let mut body = CAPABILITIES.to_le_bytes().to_vec();
+        let wanted = CAPABILITIES | if target.tls.is_some() { TLS } else { 0 };
+        let mut body = wanted.to_le_bytes().to_vec();
         body.extend_from_slice(&(1_u32 << 24).to_le_bytes());
         body.push(UTF8MB4);
         body.extend_from_slice(&[0; 23]);
+        if let Some(tls) = &target.tls {
+            if u32::from(capabilities) & TLS == 0 {
+                return Err(Fault::Unsupported(
+                    "it does not speak TLS; set `ssl_cert` and `ssl_key` in its configuration"
+                        .to_owned(),
+                ));
+            }
+            client.send(&body)?;
+            let sequence = client.sequence.wrapping_add(1);
+            client = Self { stream: client.stream.secured(tls)?, sequence };
+        }
         body.extend_from_slice(target.user.as_bytes());
         body.push(0);
         let proof = proof(&plugin, &salt, password);
@@ -65,7 +79,7 @@ impl Client {
                     client.send(&[password.as_bytes(), &[0]].concat())?;
                 }
                 Some((1, [4])) => return Err(Fault::Unsupported(
-                    "it asks for the password in clear, which weir sends over a socket or the loopback only".to_owned(),
+                    "it asks for the password in clear, which weir sends over a socket, the loopback or verified TLS only".to_owned(),
                 )),
                 _ => return Err(Fault::Garbled("an unknown step of the login")),
             }
@@ -177,8 +191,15 @@ fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> Link {
     }
 }
 
-/// The plugin and the salt of a server's greeting, version 10.
-fn greeted(packet: &[u8]) -> Result<(String, Vec<u8>), Fault> {
+/// What a server's greeting, version 10, says.
+struct Greeting {
+    plugin: String,
+    salt: Vec<u8>,
+    /// The lower half of what it can do.
+    capabilities: u16,
+}
+
+fn greeted(packet: &[u8]) -> Result<Greeting, Fault> {
     let mut fields = Fields(packet);
     if fields.take(1)? != [10] {
         return Err(Fault::Garbled("a greeting of another version than 10"));
@@ -186,12 +207,14 @@ fn greeted(packet: &[u8]) -> Result<(String, Vec<u8>), Fault> {
     fields.text()?;
     fields.take(4)?;
     let mut salt = fields.take(8)?.to_vec();
-    fields.take(8)?;
+    fields.take(1)?;
+    let capabilities = u16::from_le_bytes(fields.take(2)?.try_into().unwrap_or_default());
+    fields.take(5)?;
     let length = fields.take(1)?.first().copied().unwrap_or_default();
     fields.take(10)?;
     let rest = fields.take(usize::from(length.saturating_sub(8)).max(13))?;
     salt.extend_from_slice(rest.strip_suffix(&[0]).unwrap_or(rest));
-    Ok((fields.text()?, salt))
+    Ok(Greeting { plugin: fields.text()?, salt, capabilities })
 }
 
 /// What shows that the password is known; empty for none, and where the socket tells who asks.
@@ -293,7 +316,8 @@ mod tests {
     fn any_bytes_are_read_or_refused_without_panic() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
-            let _ = (greeted(&bytes), refusal(&bytes), column_name(&bytes), cells(&bytes, 3));
+            let _ =
+                (greeted(&bytes).is_ok(), refusal(&bytes), column_name(&bytes), cells(&bytes, 3));
             Ok(())
         });
     }

@@ -11,6 +11,8 @@ use super::stream::{Fault, Fields, Stream};
 use super::{Answer, DatabaseTarget, Link, Look};
 
 const VERSION_3_0: i32 = 196_608;
+/// In the place of a version: may the rest be in TLS?
+const TLS_REQUEST: i32 = 80_877_103;
 /// More rounds than servers are set to would only burn this host's processor time.
 const ITERATION_LIMIT: u32 = 1_000_000;
 
@@ -42,6 +44,18 @@ pub(super) struct Client(Stream);
 
 impl Client {
     pub(super) fn login(mut stream: Stream, target: &DatabaseTarget) -> Result<Self, Fault> {
+        if let Some(tls) = &target.tls {
+            stream.send(&framed(None, &TLS_REQUEST.to_be_bytes()))?;
+            stream = match stream.bytes::<1>()? {
+                [b'S'] => stream.secured(tls)?,
+                [b'N'] => {
+                    return Err(Fault::Unsupported(
+                        "it does not speak TLS; set `ssl = on` in postgresql.conf".to_owned(),
+                    ));
+                }
+                _ => return Err(Fault::Garbled("neither yes nor no to TLS")),
+            };
+        }
         let mut body = VERSION_3_0.to_be_bytes().to_vec();
         let pairs =
             [("user", &*target.user), ("database", &target.database), ("application_name", "weir")];
@@ -87,7 +101,7 @@ impl Client {
                 self.0.send(&framed(Some(b'p'), &text))
             }
             3 => Err(Fault::Unsupported(
-                "it asks for the password in clear, which weir sends over a socket or the loopback only".to_owned(),
+                "it asks for the password in clear, which weir sends over a socket, the loopback or verified TLS only".to_owned(),
             )),
             10 => self.scram(&mut fields, needed()?),
             other => Err(Fault::Unsupported(format!(

@@ -6,7 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustls::{ClientConnection, StreamOwned};
+
 use super::DatabaseTarget;
+use super::secure::{DatabaseTls, fault};
 
 /// For connecting, and for each read and write.
 const WAIT: Duration = Duration::from_secs(2);
@@ -73,12 +76,12 @@ impl Place {
     }
 
     pub(super) fn connect(&self) -> Result<Stream, Fault> {
-        let (reading, writing): (Box<dyn Read + Send>, Box<dyn Write + Send>) = match self {
+        let socket: Box<dyn Socket> = match self {
             Self::Socket(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(WAIT))?;
                 stream.set_write_timeout(Some(WAIT))?;
-                (Box::new(stream.try_clone()?), Box::new(stream))
+                Box::new(stream)
             }
             Self::Tcp(host, port) => {
                 let address = (host.as_str(), *port).to_socket_addrs()?.next();
@@ -87,33 +90,53 @@ impl Place {
                 stream.set_read_timeout(Some(WAIT))?;
                 stream.set_write_timeout(Some(WAIT))?;
                 stream.set_nodelay(true)?;
-                (Box::new(stream.try_clone()?), Box::new(stream))
+                Box::new(stream)
             }
         };
         let is_private = match self {
             Self::Socket(_) => true,
             Self::Tcp(host, _) => matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1"),
         };
-        Ok(Stream { reading, writing, is_private })
+        let host = match self {
+            Self::Socket(_) => String::new(),
+            Self::Tcp(host, _) => host.clone(),
+        };
+        Ok(Stream { socket, host, is_private })
     }
 }
 
+/// What a connection is made of.
+trait Socket: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Socket for S {}
+
 /// A connection.
 pub(super) struct Stream {
-    reading: Box<dyn Read + Send>,
-    writing: Box<dyn Write + Send>,
-    /// Whether nobody else can listen: a socket of this host, or the loopback.
+    socket: Box<dyn Socket>,
+    host: String,
+    /// Whether nobody else can listen or answer: a socket of this host, the loopback, or TLS to a server that is known.
     pub(super) is_private: bool,
 }
 
 impl Stream {
+    /// The same connection in TLS from here on.
+    pub(super) fn secured(mut self, tls: &DatabaseTls) -> Result<Self, Fault> {
+        let mut connection: ClientConnection = tls.begin(&self.host)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut self.socket).map_err(fault)?;
+        }
+        let is_private = self.is_private || tls.is_verified();
+        let socket = Box::new(StreamOwned::new(connection, self.socket));
+        Ok(Self { socket, host: self.host, is_private })
+    }
+
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        Ok(self.writing.write_all(bytes)?)
+        self.socket.write_all(bytes).and_then(|()| self.socket.flush()).map_err(fault)
     }
 
     pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         let mut bytes = [0; N];
-        self.reading.read_exact(&mut bytes)?;
+        self.socket.read_exact(&mut bytes).map_err(fault)?;
         Ok(bytes)
     }
 
@@ -122,7 +145,7 @@ impl Stream {
             return Err(Fault::Garbled("a message longer than 4 MiB"));
         }
         let mut bytes = vec![0; length];
-        self.reading.read_exact(&mut bytes)?;
+        self.socket.read_exact(&mut bytes).map_err(fault)?;
         Ok(bytes)
     }
 }

@@ -1,0 +1,251 @@
+//! Faults of databases, each a server of the scene's own on a socket that only its directory has.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::error::{DrillError, Result};
+use crate::fault::{Fault, of};
+use crate::pause;
+use crate::scene::{Scene, output, run};
+
+/// Whom PostgreSQL runs as: it refuses root.
+const USER: &str = "postgres";
+/// Looks for a server that starts, 100 ms apart.
+const LOOKS: u32 = 300;
+
+pub(crate) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "Redis stopped",
+        rules: &[&["db.not_answering"]],
+        parameters: &[of("mebibytes", 8, 64, "MiB that it may hold")],
+        tools: &["redis-server", "redis-cli"],
+        set: |scene| {
+            let mebibytes = scene.draw("mebibytes");
+            redis(scene, &format!("{mebibytes}mb"))
+        },
+        inject: |scene| {
+            scene.signal("redis", Signal::STOP)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "PostgreSQL's sessions behind a lock",
+        rules: &[&["pg.lock_pileup"]],
+        parameters: &[of("sessions", 6, 20, "sessions that wait")],
+        tools: &["psql", "setpriv"],
+        set: |scene| {
+            postgresql(scene, "first")?;
+            psql(scene, "first", "create table stock (n int)").map(drop)
+        },
+        inject: |scene| {
+            let sessions = scene.draw("sessions");
+            ask(scene, "begin; lock table stock; select pg_sleep(120)")?;
+            let held =
+                "select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted";
+            until(|| Ok(psql(scene, "first", held)?.trim() == "1"))?;
+            (0..sessions).try_for_each(|_| ask(scene, "select count(*) from stock"))?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "PostgreSQL without connections",
+        rules: &[&["db.connections_exhausted"]],
+        parameters: &[of("connections", 16, 40, "connections that it takes")],
+        tools: &["psql", "setpriv"],
+        set: |scene| {
+            let connections = scene.draw("connections");
+            postgresql_with(scene, "first", &[&format!("max_connections={connections}")])
+        },
+        inject: |scene| {
+            // The last of them are the drill's own and weir's.
+            let most = psql(scene, "first", "show max_connections")?;
+            let sessions = most.trim().parse().unwrap_or(16) - 4;
+            (0..sessions).try_for_each(|_| ask(scene, "select pg_sleep(120)"))?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "PostgreSQL's replica does not apply",
+        rules: &[&["pg.replica_lag"]],
+        parameters: &[of("rows", 5_000, 60_000, "rows that are written meanwhile")],
+        tools: &["psql", "setpriv"],
+        set: |scene| {
+            postgresql(scene, "first")?;
+            psql(scene, "first", "create table stock (n int)")?;
+            replica(scene)
+        },
+        inject: |scene| {
+            let rows = scene.draw("rows");
+            psql(scene, "second", "select pg_wal_replay_pause()")?;
+            let write = format!("insert into stock select generate_series(1, {rows})");
+            psql(scene, "first", &write).map(|_| None)
+        },
+    },
+    Fault {
+        name: "MariaDB's replica stopped",
+        rules: &[&["mysql.replica_broken"]],
+        parameters: &[of("rows", 10, 1000, "rows that are written meanwhile")],
+        tools: &["mariadbd", "mariadb", "mariadb-install-db"],
+        set: |scene| {
+            mariadb(scene, "first", "1")?;
+            mariadb(scene, "second", "2")?;
+            let grants = "set sql_log_bin = 0; create user copy@'127.0.0.1' identified by 'copy'; \
+                grant replication slave on *.* to copy@'127.0.0.1'";
+            sql(scene, "first", grants)?;
+            let source = "change master to master_host = '127.0.0.1', master_port = 33061, master_user = 'copy', \
+                master_password = 'copy', master_use_gtid = slave_pos; start slave";
+            sql(scene, "second", source)?;
+            sql(scene, "first", "create database shop; create table shop.stock (n int)")
+        },
+        inject: |scene| {
+            let rows = scene.draw("rows");
+            sql(scene, "second", "stop slave sql_thread")?;
+            sql(
+                scene,
+                "first",
+                &format!("use shop; insert into stock select seq from seq_1_to_{rows}"),
+            )?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "one of several disks slow",
+        rules: &[&["disk.member_outlier", "disk.slow"]],
+        parameters: &[
+            of("disks", 4, 6, "disks that do the same"),
+            of("operations", 8, 16, "operations a second that one of them still does"),
+        ],
+        tools: &["mkfs.ext4", "mount", "losetup"],
+        set: |scene| {
+            let (disks, netns) = (scene.draw("disks"), scene.server.clone());
+            for number in 1..=disks {
+                let disk = scene.direct_disk(&format!("disk{number}"), 24)?;
+                let journal = disk.join("journal").display().to_string();
+                let what = if number == 2 { "second" } else { "store" };
+                let address = format!("127.0.0.{number}:9101");
+                scene.named_app(what, &netns, &address, 64, &["--journal", &journal])?;
+                scene.inner_visitors_at(&address, 3, &["--patience-millis", "20000"])?;
+            }
+            scene.calm_seconds = 45;
+            Ok(())
+        },
+        inject: |scene| {
+            let operations = scene.draw("operations");
+            scene.throttle_disk("second", operations)?;
+            Ok(None)
+        },
+    },
+];
+
+/// A Redis that weir is told of.
+pub(crate) fn redis(scene: &mut Scene, memory: &str) -> Result<()> {
+    let (socket, dir, netns) = (scene.path("redis"), scene.path(""), scene.server.clone());
+    let args = ["--port", "0", "--unixsocket", &socket, "--save", "", "--dir", &dir];
+    let limits = ["--maxmemory", memory, "--maxmemory-policy", "volatile-lru"];
+    scene.start("redis", &netns, "redis-server", &[&args[..], &limits[..]].concat())?;
+    scene.config =
+        format!("[[databases]]\nsystem = \"redis\"\naddress = \"{socket}\"\npurpose = \"store\"\n");
+    until(|| Ok(run("redis-cli", &["-s", &socket, "ping"]).is_ok()))
+}
+
+/// A PostgreSQL of its own, that everybody on its socket may use, and that weir is told of.
+fn postgresql(scene: &mut Scene, name: &str) -> Result<()> {
+    postgresql_with(scene, name, &[])
+}
+
+/// The same with settings.
+fn postgresql_with(scene: &mut Scene, name: &str, settings: &[&str]) -> Result<()> {
+    let data = home(scene, name)?;
+    run_as("initdb", &["-A", "trust", "--no-sync", "-D", &data])?;
+    start(scene, name, &data, settings)
+}
+
+/// A copy of the first that follows it.
+fn replica(scene: &mut Scene) -> Result<()> {
+    let (data, first) = (home(scene, "second")?, scene.path("first"));
+    let copy = ["-h", &first, "-U", USER, "-R", "--no-sync", "-c", "fast", "-D", &data];
+    run_as("pg_basebackup", &copy)?;
+    start(scene, "second", &data, &[])
+}
+
+/// Its directory, which is its own, and where its data will be.
+fn home(scene: &Scene, name: &str) -> Result<String> {
+    let dir = scene.path(name);
+    run("install", &["-d", "-o", USER, "-g", USER, "-m", "755", &dir])?;
+    Ok(format!("{dir}/data"))
+}
+
+fn start(scene: &mut Scene, name: &str, data: &str, more: &[&str]) -> Result<()> {
+    let (postgres, dir, netns) = (program("postgres")?, scene.path(name), scene.server.clone());
+    let usual = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", &dir, "-D", data];
+    let more: Vec<&str> = more.iter().flat_map(|setting| ["-c", setting]).collect();
+    let args = [&AS[..], &[&postgres], &usual, &more].concat();
+    scene.start("postgresql", &netns, "setpriv", &args)?;
+    scene.config += &format!(
+        "[[databases]]\nsystem = \"postgresql\"\naddress = \"{dir}/.s.PGSQL.5432\"\nuser = \"{USER}\"\n"
+    );
+    until(|| Ok(psql(scene, name, "select 1").is_ok()))
+}
+
+const AS: [&str; 5] = ["--reuid", USER, "--regid", USER, "--clear-groups"];
+
+fn run_as(name: &str, args: &[&str]) -> Result<()> {
+    run("setpriv", &[&AS[..], &[&program(name)?], args].concat())
+}
+
+/// Where Debian has a program of its newest PostgreSQL.
+fn program(name: &str) -> Result<String> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let found = versions.map(|entry| entry.path().join("bin").join(name));
+    let newest = found.filter(|path| path.is_file()).max();
+    newest.map(|path| path.display().to_string()).ok_or_else(|| {
+        let what = format!("cannot make a PostgreSQL: no `{name}` below `/usr/lib/postgresql`");
+        DrillError::new(what).hint("Debian has it in postgresql")
+    })
+}
+
+fn psql(scene: &Scene, name: &str, sql: &str) -> Result<String> {
+    output("psql", &["-h", &scene.path(name), "-U", USER, "-qAt", "-c", sql])
+}
+
+/// A session that nobody waits for.
+fn ask(scene: &mut Scene, sql: &str) -> Result<()> {
+    let (dir, netns) = (scene.path("first"), scene.server.clone());
+    scene.start("session", &netns, "psql", &["-h", &dir, "-U", USER, "-qAt", "-c", sql])
+}
+
+fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    for _ in 0..LOOKS {
+        if is_so()? {
+            return Ok(());
+        }
+        pause(Duration::from_millis(100));
+    }
+    Err(DrillError::new("a database server of the drill did not start within 30 s"))
+}
+
+/// A MariaDB of its own, on port 3306N of the server's side, that root may use on its socket, and that weir is told of.
+fn mariadb(scene: &mut Scene, name: &str, id: &str) -> Result<()> {
+    let (dir, netns) = (scene.path(name), scene.server.clone());
+    let data = format!("--datadir={dir}");
+    let init = ["--no-defaults", "--user=mysql", "--skip-test-db", &data];
+    run(
+        "mariadb-install-db",
+        &[&init[..], &["--auth-root-authentication-method=normal"]].concat(),
+    )?;
+    let (socket, pid) = (format!("--socket={dir}/socket"), format!("--pid-file={dir}/pid"));
+    let port = format!("--port=3306{id}");
+    let serve = ["--no-defaults", "--user=mysql", "--bind-address=127.0.0.1", "--log-bin", &data];
+    let more = [&*socket, &*pid, &*port, "--server-id", id, "--innodb-buffer-pool-size=16M"];
+    scene.start("mariadb", &netns, "mariadbd", &[&serve[..], &more[..]].concat())?;
+    scene.config += &format!(
+        "[[databases]]\nsystem = \"mysql\"\naddress = \"{dir}/socket\"\nuser = \"root\"\n"
+    );
+    until(|| Ok(sql(scene, name, "select 1").is_ok()))
+}
+
+fn sql(scene: &Scene, name: &str, sql: &str) -> Result<()> {
+    let socket = format!("--socket={}/socket", scene.path(name));
+    run("mariadb", &["--no-defaults", "-u", "root", &socket, "-e", sql])
+}

@@ -1,0 +1,272 @@
+//! Certificates from a real authority: Pebble, Let's Encrypt's own for tests, which asks back at the edge's listeners.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use weir_edge::{AcmeSettings, ListenerSettings, Settings};
+use weir_tables::Micros;
+
+use crate::lab::{Lab, backend, nobody, settings, wait_until};
+
+/// A name that DNS does not know.
+const NOWHERE: &str = "nowhere.example";
+
+/// DNS (RFC 1035) in which every name but one leads to 127.0.0.1.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut query) {
+            if let Some(answer) = answer(&query[..length]) {
+                let _ = socket.send_to(&answer, from);
+            }
+        }
+    });
+    address
+}
+
+fn answer(query: &[u8]) -> Option<Vec<u8>> {
+    let (mut at, mut name) = (12, Vec::new());
+    while *query.get(at)? != 0 {
+        let end = at + 1 + usize::from(query[at]);
+        name.push(String::from_utf8_lossy(query.get(at + 1..end)?).to_ascii_lowercase());
+        at = end;
+    }
+    let question = query.get(12..at + 5)?;
+    let is_a = question[question.len() - 4..] == [0, 1, 0, 1];
+    let is_known = name.join(".") != NOWHERE;
+    let code = if is_known { 0 } else { 3 };
+    let mut answer = query[..2].to_vec();
+    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(is_a && is_known), 0, 0, 0, 0]);
+    answer.extend(question);
+    if is_a && is_known {
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
+    }
+    Some(answer)
+}
+
+/// A running Pebble, and what an edge needs to ask it.
+struct Authority {
+    dir: tempfile::TempDir,
+    child: Option<Child>,
+    names: SocketAddr,
+    asked: SocketAddr,
+    managed: SocketAddr,
+    /// Where it looks for proofs, which the edge must listen on.
+    http: SocketAddr,
+    tls: SocketAddr,
+}
+
+impl Authority {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("it can");
+        std::fs::write(dir.path().join("ca.pem"), made.cert.pem()).expect("room");
+        std::fs::write(dir.path().join("ca.key"), made.signing_key.serialize_pem()).expect("room");
+        let [asked, managed, http, tls] = std::array::from_fn(|_| nobody());
+        let mut authority =
+            Self { dir, child: None, names: name_server(), asked, managed, http, tls };
+        authority.run();
+        authority
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn run(&mut self) {
+        let config = format!(
+            r#"{{"pebble": {{"listenAddress": "{}", "managementListenAddress": "{}", "certificate": "{}",
+            "privateKey": "{}", "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "",
+            "externalAccountBindingRequired": false}}}}"#,
+            self.asked,
+            self.managed,
+            self.path("ca.pem").display(),
+            self.path("ca.key").display(),
+            self.http.port(),
+            self.tls.port()
+        );
+        std::fs::write(self.path("pebble.json"), config).expect("room");
+        let log = std::fs::File::create(self.path("pebble.log")).expect("room");
+        let child = Command::new("pebble")
+            .arg("-config")
+            .arg(self.path("pebble.json"))
+            .args(["-dnsserver", &self.names.to_string()])
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_AUTHZREUSE", "0")
+            .stdout(log.try_clone().expect("a file"))
+            .stderr(log)
+            .spawn()
+            .expect("pebble is installed by `cargo xtask test`");
+        self.child = Some(child);
+        wait_until("pebble", || std::net::TcpStream::connect(self.managed).is_ok());
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// The certificate that all of its own come from.
+    fn root(&self) -> PathBuf {
+        let path = self.path("root.pem");
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--cacert"])
+            .arg(self.path("ca.pem"))
+            .arg(format!("https://localhost:{}/roots/0", self.managed.port()))
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("curl is installed by `cargo xtask test`");
+        std::fs::write(&path, output.stdout).expect("room");
+        path
+    }
+
+    /// Settings with both kinds of listeners where this authority looks for them.
+    fn settings(&self, names: &[&str], challenge: &str) -> Settings {
+        let app = backend(|asked| asked.ok("app"));
+        let listener = |address: SocketAddr, is_tls| {
+            ListenerSettings::parse(&address.to_string(), is_tls, 128).expect("an address")
+        };
+        let directory = format!("https://localhost:{}/dir", self.asked.port());
+        Settings {
+            listeners: vec![listener(self.http, false), listener(self.tls, true)],
+            acme: Some(AcmeSettings {
+                certificates: names.iter().map(|one| one.parse().expect("names")).collect(),
+                directory: directory.parse().expect("a URL"),
+                contact: vec!["mailto:web@a.example".into()],
+                dir: self.path("acme"),
+                authorities: self.path("ca.pem"),
+                challenge: challenge.parse().expect("a way"),
+            }),
+            ..settings(&[app])
+        }
+    }
+
+    /// What curl, trusting `root`, gets over TLS.
+    fn curl(&self, name: &str, root: &Path) -> String {
+        let port = self.tls.port();
+        let output = Command::new("curl")
+            .args(["--silent", "--max-time", "20", "--cacert"])
+            .arg(root)
+            .args(["--resolve", &format!("{name}:{port}:127.0.0.1")])
+            .arg(format!("https://{name}:{port}/"))
+            .output()
+            .expect("curl is installed by `cargo xtask test`");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path("acme").join(format!("localhost_{}", self.asked.port())).join(name)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path("pebble.log")).expect("it writes one")
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The state of the certificate that begins with `name`, and its failure.
+fn state(lab: &Lab, name: &str) -> (String, String) {
+    let state = lab.edge.as_ref().expect("it runs").state();
+    let one = state.certificates.iter().find(|one| one.names.starts_with(name));
+    let one = one.unwrap_or_else(|| panic!("no {name} in {:?}", state.certificates));
+    (one.state.to_owned(), one.failure.clone().unwrap_or_default())
+}
+
+fn wait_for_valid(lab: &Lab, name: &str) {
+    wait_until(&format!("a certificate for {name}"), || {
+        let (state, failure) = state(lab, name);
+        assert_eq!(failure, "", "{name}");
+        state == "valid"
+    });
+}
+
+#[test]
+fn certificates_of_several_names_are_obtained_by_either_way_and_served_again_without_the_authority()
+{
+    for way in ["http-01", "tls-alpn-01"] {
+        let mut authority = Authority::start();
+        let root = authority.root();
+        let settings = authority.settings(&["a.example B.example", "c.example"], way);
+        let lab = Lab::start(settings.clone());
+        wait_for_valid(&lab, "a.example");
+        wait_for_valid(&lab, "c.example");
+        for name in ["a.example", "b.example", "c.example"] {
+            assert_eq!(authority.curl(name, &root), "app", "{way} {name}");
+        }
+        assert_eq!(authority.curl("d.example", &root), "", "{way}");
+        let log = authority.log();
+        assert_eq!(log.contains("validate w/ HTTP"), way == "http-01", "{log}");
+        let rows = lab.rows("edge_certificate", 4);
+        let last = rows.last().expect("four rows");
+        assert_eq!((&*last["state"], &*last["failures"]), ("valid", "0"), "{last:#?}");
+        assert_eq!(last["names"], "c.example");
+        for file in ["account.json", "a.example.pem", "c.example.pem"] {
+            let metadata = std::fs::metadata(authority.file(file)).expect(file);
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{file}");
+        }
+        // What a proof was asked for is answered no more, and other paths of that kind are the backend's.
+        let http = lab.get("/.well-known/acme-challenge/x");
+        assert!(http.ends_with("app"), "{http}");
+        drop(lab);
+        authority.stop();
+        let again = Lab::start(settings);
+        assert_eq!(authority.curl("b.example", &root), "app", "{way} from disk");
+        assert_eq!(state(&again, "a.example").0, "valid");
+    }
+}
+
+#[test]
+fn a_renewal_that_fails_leaves_what_is_served_and_works_when_the_authority_is_back() {
+    let mut authority = Authority::start();
+    let root = authority.root();
+    let settings = authority.settings(&["a.example"], "auto");
+    let lab = Lab::start(settings.clone());
+    wait_for_valid(&lab, "a.example");
+    let first = std::fs::read(authority.file("a.example.pem")).expect("it is kept");
+    authority.stop();
+    let edge = lab.edge.as_ref().expect("it runs");
+    let ends = edge.state().certificates[0].not_after.expect("it is there");
+    let day = 86_400_000_000;
+    lab.clock.set(Micros(ends.0 - day));
+    wait_until("a failure", || !state(&lab, "a.example").1.is_empty());
+    let (now, failure) = state(&lab, "a.example");
+    assert_eq!(now, "due");
+    assert!(failure.contains("cannot ask `https://localhost:"), "{failure}");
+    assert_eq!(authority.curl("a.example", &root), "app", "the old one is served");
+    let rows = lab.rows("edge_certificate", 3);
+    let last = rows.last().expect("three rows");
+    assert_eq!((&*last["state"], &*last["failures"]), ("due", "1"), "{last:#?}");
+    // It begins anew: it knows neither the account nor its own root of before.
+    authority.run();
+    assert_eq!(edge.change(&settings).expect("the same settings"), [""; 0]);
+    let root = authority.root();
+    wait_until("the new one", || authority.curl("a.example", &root) == "app");
+    assert_ne!(std::fs::read(authority.file("a.example.pem")).expect("it is kept"), first);
+    assert!(authority.file("account.unknown").exists());
+    assert_eq!(state(&lab, "a.example").1, "");
+}
+
+#[test]
+fn a_name_that_does_not_lead_here_is_named_and_keeps_no_other_waiting() {
+    let authority = Authority::start();
+    let root = authority.root();
+    let both = format!("a.example {NOWHERE}");
+    let lab = Lab::start(authority.settings(&[&both, "c.example"], "auto"));
+    wait_for_valid(&lab, "c.example");
+    assert_eq!(authority.curl("c.example", &root), "app");
+    let (now, failure) = state(&lab, "a.example");
+    assert_eq!(now, "missing");
+    assert!(failure.starts_with("`nowhere.example` by http-01: "), "{failure}");
+    assert!(!authority.file("a.example.pem").exists());
+}

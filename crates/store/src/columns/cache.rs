@@ -1,0 +1,279 @@
+//! Columns of files that queries asked for, kept in memory up to a number of bytes.
+//!
+//! What is kept is one column of one row group. A column that a query wants few rows of is read page by page the first
+//! time, and whole the second time: a needle that nobody asks for again costs no more than its pages.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::ArrayRef;
+use datafusion::common::Result;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use object_store::ObjectStore;
+use weir_tables::TableSpec;
+
+use super::chunk::{Chunk, Footer, Key};
+use super::column::{Column, Lexicon};
+use crate::file_reader::read_footer;
+use crate::manifest::{DataFile, Tier};
+use crate::per_value;
+
+/// Which columns were asked for a few rows of; forgotten when there are more.
+const GLANCES_MAX: usize = 100_000;
+/// One row of so many, and the column is read as a whole.
+const MANY: usize = 8;
+
+/// Columns in memory.
+#[derive(Debug)]
+pub(crate) struct ColumnCache {
+    /// Bytes.
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    columns: HashMap<Key, Entry>,
+    bytes: usize,
+    /// Counts uses.
+    clock: u64,
+    /// Columns of which some rows were read, and for which scan first.
+    glances: HashMap<Key, usize>,
+    footers: HashMap<i64, (Arc<Footer>, u64)>,
+    /// By table and place.
+    lexicons: HashMap<(&'static str, usize), Arc<Lexicon>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    column: Arc<Column>,
+    bytes: usize,
+    used: u64,
+}
+
+impl ColumnCache {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, state: Mutex::default() }
+    }
+
+    /// Bytes that it may hold; 0: it is not used.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Numbers for the texts of a column. Those of all columns are forgotten when they take more than an eighth of the limit.
+    pub(crate) fn lexicon(&self, table: &TableSpec, column: usize) -> Arc<Lexicon> {
+        let mut state = self.state();
+        let bytes: usize = state.lexicons.values().map(|lexicon| lexicon.byte_count()).sum();
+        if bytes > self.limit / 8 {
+            state.lexicons.clear();
+        }
+        state.clock += 1;
+        let now = state.clock;
+        let of_column = state.lexicons.entry((table.name, column));
+        Arc::clone(of_column.or_insert_with(|| Arc::new(Lexicon::new(now))))
+    }
+
+    /// What is known of a file; `None` for one that has other columns than its table has today, or is not on the local disk.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) async fn footer(
+        &self,
+        file: &DataFile,
+        store: &dyn ObjectStore,
+        footers: &Arc<FileMetadataCache>,
+    ) -> Result<Option<Arc<Footer>>> {
+        if file.tier != Tier::Local {
+            return Ok(None);
+        }
+        if let Some(known) = self.state().footer(file.id) {
+            return Ok(Some(known));
+        }
+        let meta = PartitionedFile::new(file.location(), file.byte_count).object_meta;
+        let footer = read_footer(&meta, store, footers).await?;
+        let stored = file.dictionaries.get_or_init(|| per_value::dictionaries(file.table, &footer));
+        if stored.is_empty() {
+            return Ok(None);
+        }
+        let footer = Arc::new(Footer::new(file.table, stored, footer)?);
+        let mut state = self.state();
+        state.bytes += footer.bytes;
+        state.clock += 1;
+        let used = state.clock;
+        if let Some((old, _)) = state.footers.insert(file.id, (Arc::clone(&footer), used)) {
+            state.bytes -= old.bytes;
+        }
+        state.make_room(self.limit);
+        Ok(Some(footer))
+    }
+
+    /// A whole column, from memory or from the file; kept if there is room and `is_kept`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the query may not read that much.
+    pub(crate) fn column(
+        &self,
+        chunk: &Chunk<'_>,
+        column: usize,
+        is_kept: bool,
+    ) -> Result<Arc<Column>> {
+        let key = chunk.key(column);
+        if let Some(known) = self.known(key) {
+            return Ok(known);
+        }
+        let read = Arc::new(chunk.read_whole(column)?);
+        if is_kept {
+            self.keep(key, &read);
+        }
+        Ok(read)
+    }
+
+    /// A whole column if it is in memory, or if so many rows of it are wanted that it is read as a whole.
+    ///
+    /// # Errors
+    /// As [`ColumnCache::column`].
+    pub(crate) fn whole(
+        &self,
+        chunk: &Chunk<'_>,
+        column: usize,
+        wanted: usize,
+        is_kept: bool,
+    ) -> Result<Option<Arc<Column>>> {
+        if wanted * MANY > chunk.row_count() {
+            return self.column(chunk, column, is_kept).map(Some);
+        }
+        Ok(self.known(chunk.key(column)))
+    }
+
+    /// What would have to be read now for `wanted` rows of a column: nothing, pages, or all of it.
+    pub(crate) fn forecast(&self, chunk: &Chunk<'_>, column: usize, wanted: usize) -> Missing {
+        let key = chunk.key(column);
+        let state = self.state();
+        if wanted == 0 || state.columns.contains_key(&key) {
+            Missing::Nothing
+        } else if wanted * MANY > chunk.row_count() || state.glances.contains_key(&key) {
+            Missing::All
+        } else {
+            Missing::Pages
+        }
+    }
+
+    /// A column if it is in memory.
+    fn known(&self, key: Key) -> Option<Arc<Column>> {
+        let mut state = self.state();
+        state.clock += 1;
+        let now = state.clock;
+        let entry = state.columns.get_mut(&key)?;
+        entry.used = now;
+        Some(Arc::clone(&entry.column))
+    }
+
+    fn keep(&self, key: Key, column: &Arc<Column>) {
+        let bytes = column.byte_count();
+        if bytes > self.limit / 4 {
+            return;
+        }
+        let mut state = self.state();
+        state.clock += 1;
+        let entry = Entry { column: Arc::clone(column), bytes, used: state.clock };
+        state.bytes += bytes;
+        if let Some(old) = state.columns.insert(key, entry) {
+            state.bytes -= old.bytes;
+        }
+        state.make_room(self.limit);
+    }
+
+    /// Rows of some columns, in ascending order: from memory, or the pages that hold them.
+    ///
+    /// # Errors
+    /// As [`ColumnCache::column`].
+    pub(crate) fn rows(
+        &self,
+        chunk: &Chunk<'_>,
+        columns: &[usize],
+        rows: &[u32],
+        is_kept: bool,
+    ) -> Result<Vec<ArrayRef>> {
+        let is_much = rows.len() * MANY > chunk.row_count();
+        let mut found = vec![None; columns.len()];
+        let mut missing = Vec::new();
+        for (at, column) in columns.iter().enumerate() {
+            let key = chunk.key(*column);
+            if let Some(known) = self.known(key) {
+                found[at] = Some(known.rows(rows)?);
+            } else if is_much {
+                found[at] = Some(self.column(chunk, *column, is_kept)?.rows(rows)?);
+            } else if self.is_second_glance(key, chunk.scan) {
+                found[at] = Some(self.column(chunk, *column, true)?.rows(rows)?);
+            } else {
+                missing.push(*column);
+            }
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        let read = if missing.is_empty() { Vec::new() } else { chunk.read_rows(&missing, rows)? };
+        let array = |(at, found): (usize, Option<ArrayRef>)| {
+            let of_missing = || {
+                let place = missing.iter().position(|column| *column == columns[at]);
+                Arc::clone(&read[place.expect("what is not in memory was read")])
+            };
+            found.unwrap_or_else(of_missing)
+        };
+        Ok(found.into_iter().enumerate().map(array).collect())
+    }
+
+    /// Whether another scan has read rows of the column before.
+    fn is_second_glance(&self, key: Key, scan: usize) -> bool {
+        let mut state = self.state();
+        if state.glances.len() >= GLANCES_MAX {
+            state.glances.clear();
+        }
+        *state.glances.entry(key).or_insert(scan) != scan
+    }
+}
+
+/// What of a column is not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Nothing,
+    Pages,
+    All,
+}
+
+impl State {
+    fn footer(&mut self, file: i64) -> Option<Arc<Footer>> {
+        self.clock += 1;
+        let now = self.clock;
+        let (footer, used) = self.footers.get_mut(&file)?;
+        *used = now;
+        Some(Arc::clone(footer))
+    }
+
+    /// Forgets what was not used for the longest time, when there is more than `limit`.
+    fn make_room(&mut self, limit: usize) {
+        if self.bytes <= limit {
+            return;
+        }
+        let columns = self.columns.iter().map(|(key, entry)| (entry.used, Some(*key), key.0));
+        let footers = self.footers.iter().map(|(file, (_, used))| (*used, None, *file));
+        let mut by_use: Vec<_> = columns.chain(footers).collect();
+        by_use.sort_unstable();
+        for (_, key, file) in by_use {
+            // A bit more, so that this is not done for each column.
+            if self.bytes <= limit / 8 * 7 {
+                return;
+            }
+            let freed = match key {
+                Some(key) => self.columns.remove(&key).map(|entry| entry.bytes),
+                None => self.footers.remove(&file).map(|(footer, _)| footer.bytes),
+            };
+            self.bytes -= freed.unwrap_or_default();
+        }
+    }
+}

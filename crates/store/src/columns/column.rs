@@ -1,0 +1,329 @@
+//! A column of some rows in memory: numbers of distinct values where values repeat, else the values themselves.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int64Array, StringArray, UInt32Array,
+    new_null_array,
+};
+use arrow_schema::DataType;
+use arrow_select::concat::concat;
+use arrow_select::take::take;
+use datafusion::common::Result;
+
+use super::numbers::{NumberedTexts, spread};
+
+/// The values of one column.
+#[derive(Debug)]
+pub(crate) enum Column {
+    /// Each row has the number of one of `values`, of which NULL is one.
+    Coded { codes: Codes, values: ArrayRef, names: OnceLock<Names> },
+    /// As they are.
+    Plain(ArrayRef),
+}
+
+/// The number of each row's value, as narrow as they can be.
+#[derive(Debug)]
+pub(crate) enum Codes {
+    /// All of so many rows have the first value.
+    One(usize),
+    U8(Vec<u8>),
+    U16(Vec<u16>),
+    U32(Vec<u32>),
+}
+
+/// Numbers and times that have at most so many values are kept by number.
+const FEW: usize = 255;
+/// After so many texts it shows whether they repeat.
+const PROBE_ROWS: usize = 16_384;
+
+/// Runs `$body` with `$codes` as a slice, whatever the width; `One` as `$one`.
+macro_rules! each_width {
+    ($of:expr, $codes:ident => $body:expr, $rows:ident => $one:expr) => {
+        match $of {
+            $crate::columns::column::Codes::One($rows) => $one,
+            $crate::columns::column::Codes::U8($codes) => $body,
+            $crate::columns::column::Codes::U16($codes) => $body,
+            $crate::columns::column::Codes::U32($codes) => $body,
+        }
+    };
+}
+pub(crate) use each_width;
+
+impl Codes {
+    fn new(codes: impl ExactSizeIterator<Item = u32>, values: usize) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "every code is below `values`")]
+        match values {
+            0 | 1 => Self::One(codes.len()),
+            2..=0x100 => Self::U8(codes.map(|code| code as u8).collect()),
+            0x101..=0x1_0000 => Self::U16(codes.map(|code| code as u16).collect()),
+            _ => Self::U32(codes.collect()),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        each_width!(self, codes => codes.len(), rows => *rows)
+    }
+
+    /// The numbers of some rows.
+    #[expect(clippy::useless_conversion, reason = "one of the widths is that of the outcome")]
+    fn at(&self, rows: &[u32]) -> UInt32Array {
+        each_width!(self,
+            codes => rows.iter().map(|row| u32::from(codes[*row as usize])).collect::<Vec<_>>(),
+            _all => vec![0; rows.len()])
+        .into()
+    }
+
+    #[expect(clippy::useless_conversion, reason = "one of the widths is that of the outcome")]
+    fn all(&self) -> UInt32Array {
+        each_width!(self,
+            codes => codes.iter().map(|code| u32::from(*code)).collect::<Vec<_>>(),
+            rows => vec![0; *rows])
+        .into()
+    }
+
+    fn byte_count(&self) -> usize {
+        each_width!(self, codes => size_of_val(codes.as_slice()), _rows => 0)
+    }
+}
+
+impl Column {
+    /// Takes what was read, and finds the form that is small and quick to ask.
+    ///
+    /// # Errors
+    /// When the engine cannot put values together, which would be a bug.
+    pub(crate) fn new(array: &ArrayRef) -> Result<Self> {
+        if !array.is_empty() && array.null_count() == array.len() {
+            let values = new_null_array(value_type(array.data_type()), 1);
+            return Ok(Self::coded(Codes::One(array.len()), values));
+        }
+        let coded = match array.data_type() {
+            DataType::Dictionary(..) => Some(of_dictionary(array.as_dictionary())?),
+            DataType::Utf8 => of_texts(array.as_string()),
+            DataType::Int64 => {
+                of_few(array, |row| array.as_primitive::<Int64Type>().value(row).cast_unsigned())
+                    .map(|(codes, bits)| {
+                        let value = |bits: Option<u64>| bits.map(u64::cast_signed);
+                        Self::coded(
+                            codes,
+                            Arc::new(bits.into_iter().map(value).collect::<Int64Array>()),
+                        )
+                    })
+            }
+            DataType::Float64 => {
+                of_few(array, |row| array.as_primitive::<Float64Type>().value(row).to_bits()).map(
+                    |(codes, bits)| {
+                        let value = |bits: Option<u64>| bits.map(f64::from_bits);
+                        let values = bits.into_iter().map(value).collect::<Float64Array>();
+                        Self::coded(codes, Arc::new(values))
+                    },
+                )
+            }
+            _ => None,
+        };
+        Ok(coded.unwrap_or_else(|| Self::Plain(Arc::clone(array))))
+    }
+
+    fn coded(codes: Codes, values: ArrayRef) -> Self {
+        Self::Coded { codes, values, names: OnceLock::new() }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        match self {
+            Self::Coded { codes, .. } => codes.len(),
+            Self::Plain(array) => array.len(),
+        }
+    }
+
+    /// Some rows of it, in the order of the numbers.
+    pub(crate) fn rows(&self, rows: &[u32]) -> Result<ArrayRef> {
+        let is_stretch = rows
+            .first()
+            .zip(rows.last())
+            .is_some_and(|(first, last)| (last - first) as usize + 1 == rows.len());
+        Ok(match self {
+            Self::Coded { values, .. } if is_null_only(values) => {
+                new_null_array(values.data_type(), rows.len())
+            }
+            Self::Coded { codes, values, .. } => take(values, &codes.at(rows), None)?,
+            // Rows ascend, so that is all there is between them.
+            Self::Plain(array) if is_stretch => array.slice(rows[0] as usize, rows.len()),
+            Self::Plain(array) => take(array, &UInt32Array::from(rows.to_vec()), None)?,
+        })
+    }
+
+    /// All rows.
+    pub(crate) fn all(&self) -> Result<ArrayRef> {
+        Ok(match self {
+            Self::Coded { codes, values, .. } if is_null_only(values) => {
+                new_null_array(values.data_type(), codes.len())
+            }
+            Self::Coded { codes, values, .. } => take(values, &codes.all(), None)?,
+            Self::Plain(array) => Arc::clone(array),
+        })
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn byte_count(&self) -> usize {
+        match self {
+            // Four for the name of each, which grouping makes.
+            Self::Coded { codes, values, .. } => {
+                codes.byte_count() + values.get_array_memory_size() + 4 * values.len()
+            }
+            Self::Plain(array) => array.get_array_memory_size(),
+        }
+    }
+}
+
+/// The numbers that a lexicon gave to the values of a column.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Which one.
+    pub(crate) lexicon: u64,
+    /// The number of each value.
+    pub(crate) numbers: Vec<u32>,
+}
+
+/// Numbers for the texts of one column of a table in all its row groups, so that a query compares numbers.
+#[derive(Debug)]
+pub(crate) struct Lexicon {
+    number: u64,
+    texts: Mutex<NumberedTexts>,
+}
+
+impl Lexicon {
+    /// One without texts; `number` tells it from all others.
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, texts: Mutex::default() }
+    }
+
+    /// The numbers of values, which are new ones for texts that it does not know.
+    pub(crate) fn names(&self, values: &StringArray) -> Names {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let numbers = values.iter().map(|text| texts.number(text)).collect();
+        Names { lexicon: self.number, numbers }
+    }
+
+    pub(crate) fn byte_count(&self) -> usize {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner).byte_count()
+    }
+}
+
+fn is_null_only(values: &ArrayRef) -> bool {
+    values.len() == 1 && values.is_null(0)
+}
+
+fn value_type(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::Dictionary(_, value) => value,
+        kind => kind,
+    }
+}
+
+fn of_dictionary(array: &DictionaryArray<Int32Type>) -> Result<Column> {
+    let (keys, values) = (array.keys(), array.values());
+    if keys.null_count() == 0 {
+        let codes = keys.values().iter().map(|key| key.cast_unsigned());
+        return Ok(Column::coded(Codes::new(codes, values.len()), Arc::clone(values)));
+    }
+    let null = u32::try_from(values.len()).unwrap_or(u32::MAX);
+    let with_null = concat(&[values, &new_null_array(values.data_type(), 1)])?;
+    let code = |(row, key): (usize, &i32)| {
+        if keys.is_null(row) { null } else { key.cast_unsigned() }
+    };
+    let codes = keys.values().iter().enumerate().map(code);
+    Ok(Column::coded(Codes::new(codes, with_null.len()), with_null))
+}
+
+/// `None` when most texts are distinct.
+fn of_texts(texts: &StringArray) -> Option<Column> {
+    let mut numbered = NumberedTexts::default();
+    let mut codes = Vec::with_capacity(texts.len());
+    for (row, text) in texts.iter().enumerate() {
+        codes.push(numbered.number(text));
+        let is_time_to_tell = row + 1 == PROBE_ROWS || row + 1 == texts.len();
+        if is_time_to_tell && numbered.len() * 2 > row + 1 {
+            return None;
+        }
+    }
+    let values = numbered.finish();
+    Some(Column::coded(Codes::new(codes.into_iter(), values.len()), Arc::new(values)))
+}
+
+/// Codes and values of 64 bits; `None` when there are more than a few.
+fn of_few(array: &ArrayRef, bits: impl Fn(usize) -> u64) -> Option<(Codes, Vec<Option<u64>>)> {
+    let mut values: Vec<Option<u64>> = Vec::new();
+    let mut slots = [u16::MAX; 1024];
+    let mut codes = Vec::with_capacity(array.len());
+    for row in 0..array.len() {
+        let value = array.is_valid(row).then(|| bits(row));
+        // Ten bits: below the number of slots.
+        let mut at = usize::try_from(spread(value.unwrap_or(u64::MAX)) >> 54).unwrap_or_default();
+        let code = loop {
+            match slots[at] {
+                u16::MAX => {
+                    if values.len() == FEW {
+                        return None;
+                    }
+                    slots[at] = u16::try_from(values.len()).ok()?;
+                    values.push(value);
+                    break slots[at];
+                }
+                code if values[usize::from(code)] == value => break code,
+                _ => at = (at + 1) % slots.len(),
+            }
+        };
+        codes.push(u32::from(code));
+    }
+    let count = values.len();
+    Some((Codes::new(codes.into_iter(), count), values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(array: ArrayRef, is_coded: bool) {
+        let column = Column::new(&array).unwrap();
+        assert_eq!(matches!(column, Column::Coded { .. }), is_coded, "{array:?}");
+        assert_eq!((column.len(), &column.all().unwrap()), (array.len(), &array));
+        let rows: Vec<u32> = (0..u32::try_from(array.len()).unwrap()).step_by(3).collect();
+        let taken = take(&array, &UInt32Array::from(rows.clone()), None).unwrap();
+        assert_eq!(&column.rows(&rows).unwrap(), &taken);
+        let stretch: Vec<u32> = (1..4).collect();
+        assert_eq!(&column.rows(&stretch).unwrap(), &array.slice(1, 3));
+    }
+
+    #[test]
+    fn what_comes_out_is_what_went_in_whatever_the_form() {
+        let texts = |count: usize| -> ArrayRef {
+            let text = |row: usize| (row % 7 != 3).then(|| format!("t{}", row % count));
+            Arc::new((0..1000).map(text).collect::<StringArray>())
+        };
+        check(texts(3), true);
+        check(texts(300), true);
+        check(texts(999), false);
+        let numbers = |count: i64| -> ArrayRef {
+            let number = |row: i64| (row % 7 != 3).then_some(row % count - 5);
+            Arc::new((0..1000).map(number).collect::<Int64Array>())
+        };
+        check(numbers(200), true);
+        check(numbers(400), false);
+        check(Arc::new(Int64Array::from(vec![Some(-1), Some(i64::MAX), None, Some(-1)])), true);
+        check(
+            Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), None, Some(f64::NAN)])),
+            true,
+        );
+        check(new_null_array(&DataType::Utf8, 50), true);
+        let dictionary: DictionaryArray<Int32Type> =
+            [Some("a"), None, Some("b"), Some("a"), Some("c")].into_iter().collect();
+        let array: ArrayRef = Arc::new(dictionary);
+        let column = Column::new(&array).unwrap();
+        let plain = arrow_cast::cast(&array, &DataType::Utf8).unwrap();
+        assert_eq!(&column.all().unwrap(), &plain);
+        assert_eq!(column.rows(&[1, 4]).unwrap().as_string::<i32>().value(1), "c");
+    }
+}

@@ -1,0 +1,316 @@
+//! Which rows of a unit meet a condition: asked once per value where a column holds numbers of values.
+//!
+//! A substring is looked for in all texts of a column at once, since they lie one after the other in memory; a find
+//! that reaches over the end of a text is none.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::expressions::{Column as ColumnExpr, LikeExpr, Literal};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use memchr::memmem::Finder;
+
+use super::column::{Codes, Column, each_width};
+use super::unit::Reader;
+
+/// Rows of a unit, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Picked {
+    All(usize),
+    Some(Vec<u32>),
+}
+
+impl Picked {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::All(count) => *count,
+            Self::Some(rows) => rows.len(),
+        }
+    }
+
+    /// As numbers.
+    pub(crate) fn rows(self) -> Vec<u32> {
+        match self {
+            Self::All(count) => (0..u32::try_from(count).unwrap_or(u32::MAX)).collect(),
+            Self::Some(rows) => rows,
+        }
+    }
+
+    /// Those of which `answers` says true; there is one for each.
+    fn filter(self, answers: &BooleanArray) -> Self {
+        let is_true = |at: usize| answers.is_valid(at) && answers.value(at);
+        if answers.null_count() == 0 && answers.true_count() == answers.len() {
+            return self;
+        }
+        match self {
+            Self::All(_) if answers.null_count() == 0 => {
+                let rows = answers.values().set_indices();
+                Self::Some(rows.filter_map(|row| u32::try_from(row).ok()).collect())
+            }
+            picked => {
+                let rows = picked.rows().into_iter().enumerate();
+                Self::Some(rows.filter(|(at, _)| is_true(*at)).map(|(_, row)| row).collect())
+            }
+        }
+    }
+
+    /// Those whose value's answer is true.
+    fn filter_coded(self, codes: &Codes, answers: &[bool]) -> Self {
+        if answers.iter().all(|answer| *answer) {
+            return self;
+        }
+        if !answers.iter().any(|answer| *answer) {
+            return Self::Some(Vec::new());
+        }
+        let is_true = |code: usize| answers[code];
+        each_width!(codes, codes => match self {
+            Self::All(_) => Self::Some(all_true(codes.iter().map(|code| is_true(*code as usize)))),
+            Self::Some(mut rows) => {
+                rows.retain(|row| is_true(codes[*row as usize] as usize));
+                Self::Some(rows)
+            }
+        }, _one => self)
+    }
+}
+
+/// The places of what is true; without a branch, since that cannot be foreseen.
+fn all_true(answers: impl ExactSizeIterator<Item = bool>) -> Vec<u32> {
+    let mut rows = vec![0; answers.len() + 1];
+    let mut found = 0;
+    for (row, is_true) in (0_u32..).zip(answers) {
+        rows[found] = row;
+        found += usize::from(is_true);
+    }
+    rows.truncate(found);
+    rows
+}
+
+/// A condition on rows of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    /// With the table's columns.
+    pub(crate) expr: Arc<dyn PhysicalExpr>,
+    /// Their places in the table, ascending.
+    pub(crate) columns: Vec<usize>,
+    /// The same with these columns alone.
+    local: Arc<dyn PhysicalExpr>,
+    schema: SchemaRef,
+    /// What it looks for, if it is a substring and nothing else.
+    part: Option<Arc<Finder<'static>>>,
+}
+
+impl Filter {
+    /// A condition whose columns are those of `table`.
+    ///
+    /// # Errors
+    /// When it has columns that are not there, which would be a bug.
+    pub(crate) fn new(expr: Arc<dyn PhysicalExpr>, table: &Schema) -> Result<Self> {
+        let mut columns: Vec<usize> =
+            collect_columns(&expr).iter().map(ColumnExpr::index).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let (local, schema) = localized(&expr, &columns, table)?;
+        let part = part_of(&local).map(|part| Arc::new(Finder::new(part.as_bytes()).into_owned()));
+        Ok(Self { expr, columns, local, schema, part })
+    }
+
+    /// Numbers before texts, one column before several: what costs less is asked first.
+    pub(crate) fn cost(&self, table: &Schema) -> usize {
+        let cost = |column: &usize| match table.field(*column).data_type() {
+            DataType::Utf8 => 2,
+            _ => 1,
+        };
+        self.columns.iter().map(cost).sum()
+    }
+
+    /// Which of `picked` meet it.
+    ///
+    /// # Errors
+    /// When it cannot be computed for one of them, or files cannot be read.
+    pub(crate) fn narrow(&self, reader: &Reader<'_>, picked: Picked) -> Result<Picked> {
+        if let [column] = self.columns[..]
+            && let Some(column) = reader.whole(column, picked.len())?
+        {
+            match &*column {
+                Column::Coded { codes, values, .. } if values.len() <= picked.len() => {
+                    // What fails for a value that no picked row may have is asked row by row.
+                    if let Ok(answers) = self.answers(values) {
+                        return Ok(picked.filter_coded(codes, &answers));
+                    }
+                }
+                Column::Plain(array) if *array.data_type() == DataType::Utf8 => {
+                    if let Some(part) =
+                        self.part.as_ref().filter(|_| picked.len() * 4 > array.len())
+                    {
+                        return Ok(holding(array.as_string(), part, &picked));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let arrays = reader.rows(&self.columns, &picked)?;
+        let answers = self.ask(arrays, picked.len())?;
+        Ok(picked.filter(&answers))
+    }
+
+    fn ask(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
+        let answers = self.local.evaluate(&batch)?.into_array(rows)?;
+        match answers.as_boolean_opt() {
+            Some(answers) => Ok(answers.clone()),
+            None => internal_err!("`{}` is no condition", self.expr),
+        }
+    }
+
+    /// The answer for each value.
+    fn answers(&self, values: &ArrayRef) -> Result<Vec<bool>> {
+        if let Some(part) = &self.part
+            && let Some(texts) = values.as_string_opt::<i32>()
+        {
+            let mut answers = vec![false; texts.len()];
+            if let Picked::Some(rows) = holding(texts, part, &Picked::All(texts.len())) {
+                rows.iter().for_each(|row| answers[*row as usize] = true);
+            }
+            return Ok(answers);
+        }
+        let answers = self.ask(vec![Arc::clone(values)], values.len())?;
+        Ok((0..values.len()).map(|at| answers.is_valid(at) && answers.value(at)).collect())
+    }
+}
+
+/// An expression on a batch that has `columns` of the table and no others, and that batch's schema.
+pub(crate) fn localized(
+    expr: &Arc<dyn PhysicalExpr>,
+    columns: &[usize],
+    table: &Schema,
+) -> Result<(Arc<dyn PhysicalExpr>, SchemaRef)> {
+    let local = Arc::clone(expr).transform_down(|node| {
+        let Some(column) = node.downcast_ref::<ColumnExpr>() else {
+            return Ok(Transformed::no(node));
+        };
+        let place = columns.iter().position(|place| *place == column.index());
+        match place {
+            Some(place) => {
+                let column = ColumnExpr::new(column.name(), place);
+                Ok(Transformed::yes(Arc::new(column) as Arc<dyn PhysicalExpr>))
+            }
+            None => internal_err!("`{column}` is no column of the expression"),
+        }
+    });
+    Ok((local.data()?, Arc::new(table.project(columns)?)))
+}
+
+/// The text that a value has to hold, when that is all that is asked.
+fn part_of(local: &Arc<dyn PhysicalExpr>) -> Option<String> {
+    let text = |expr: &Arc<dyn PhysicalExpr>| {
+        let literal = expr.downcast_ref::<Literal>()?;
+        literal.value().try_as_str().flatten().map(str::to_owned)
+    };
+    if let Some(like) = local.downcast_ref::<LikeExpr>() {
+        let is_plain =
+            !like.negated() && !like.case_insensitive() && like.expr().is::<ColumnExpr>();
+        let pattern = text(like.pattern()).filter(|_| is_plain)?;
+        let part = pattern.strip_prefix('%')?.strip_suffix('%')?;
+        return (!part.is_empty() && !part.contains(['%', '_', '\\'])).then(|| part.to_owned());
+    }
+    let call = local.downcast_ref::<ScalarFunctionExpr>()?;
+    match call.args() {
+        [column, part] if call.name() == "contains" && column.is::<ColumnExpr>() => {
+            text(part).filter(|part| !part.is_empty())
+        }
+        _ => None,
+    }
+}
+
+/// Which of `picked` hold the text.
+fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
+    let (ends, bytes) = (texts.value_offsets(), texts.value_data());
+    let offset = |at: usize| usize::try_from(ends[at]).unwrap_or_default();
+    let last = offset(texts.len());
+    let mut found = Vec::new();
+    let (mut at, mut row) = (offset(0), 0);
+    while let Some(hit) = part.find(&bytes[at..last]) {
+        let start = at + hit;
+        // The row in which it begins: the last one that begins there or before.
+        row += ends[row + 1..]
+            .partition_point(|end| usize::try_from(*end).unwrap_or_default() <= start);
+        let end = offset(row + 1);
+        if start + part.needle().len() > end {
+            at = start + 1;
+            continue;
+        }
+        if texts.is_valid(row) {
+            found.push(u32::try_from(row).unwrap_or(u32::MAX));
+        }
+        at = end;
+    }
+    if let Picked::Some(rows) = picked {
+        let mut rows = rows.iter().copied().peekable();
+        found.retain(|row| {
+            while rows.next_if(|picked| picked < row).is_some() {}
+            rows.peek() == Some(row)
+        });
+    }
+    Picked::Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn substrings_are_found_within_texts_and_not_across_them() {
+        let texts: StringArray = [
+            Some("ab"),
+            Some("cab"),
+            None,
+            Some(""),
+            Some("c"),
+            Some("xxcabcab"),
+            Some("aab"),
+            Some("b"),
+        ]
+        .into_iter()
+        .collect();
+        let check = |texts: &StringArray, part: &str| {
+            let expected = texts
+                .iter()
+                .enumerate()
+                .filter(|(_, text)| text.is_some_and(|text| text.contains(part)));
+            let expected: Vec<u32> = expected.map(|(row, _)| u32::try_from(row).unwrap()).collect();
+            let found = holding(texts, &Finder::new(part), &Picked::All(texts.len()));
+            assert_eq!(found, Picked::Some(expected.clone()), "{part}");
+            let odd: Vec<u32> =
+                (0..u32::try_from(texts.len()).unwrap()).filter(|row| row % 2 == 1).collect();
+            let found = holding(texts, &Finder::new(part), &Picked::Some(odd));
+            let expected = expected.into_iter().filter(|row| row % 2 == 1).collect();
+            assert_eq!(found, Picked::Some(expected), "{part}");
+        };
+        for part in ["a", "b", "ab", "bc", "bca", "ca", "cab", "abc", "bb", "zz"] {
+            check(&texts, part);
+            check(&texts.slice(1, 6), part);
+        }
+    }
+
+    #[test]
+    fn rows_stay_whose_value_is_true() {
+        let codes = Codes::U8(vec![0, 1, 2, 1, 0, 2]);
+        let keep = |picked: Picked, answers: [bool; 3]| picked.filter_coded(&codes, &answers);
+        assert_eq!(keep(Picked::All(6), [false, true, false]), Picked::Some(vec![1, 3]));
+        assert_eq!(keep(Picked::All(6), [true; 3]), Picked::All(6));
+        assert_eq!(keep(Picked::All(6), [false; 3]), Picked::Some(vec![]));
+        assert_eq!(
+            keep(Picked::Some(vec![0, 2, 3]), [true, false, true]),
+            Picked::Some(vec![0, 2])
+        );
+        let answers = BooleanArray::from(vec![Some(true), None, Some(false)]);
+        assert_eq!(Picked::All(3).filter(&answers), Picked::Some(vec![0]));
+        assert_eq!(Picked::Some(vec![4, 7, 9]).filter(&answers), Picked::Some(vec![4]));
+    }
+}

@@ -1,0 +1,359 @@
+//! What rows are grouped by, as numbers: each key's values get numbers in the order in which they come, and each
+//! combination of keys that occurs is a group.
+//!
+//! A key is worked out once per distinct value where a column has numbers of values; a time cut to a unit once per
+//! stretch of rows in the same unit.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::physical_expr::expressions::{Column as ColumnExpr, Literal};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+
+use super::column::{Column, each_width};
+use super::filter::{Picked, localized};
+use super::numbers::{NumberedInts, NumberedTexts};
+use super::pairs::Pairs;
+use super::unit::Reader;
+
+/// One of the expressions of `group by`.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    /// Place in the table of the only column that it needs.
+    column: usize,
+    of: KeyOf,
+    /// The type of what comes out.
+    kind: DataType,
+}
+
+#[derive(Clone, Debug)]
+enum KeyOf {
+    /// `ts` cut to multiples of so many µs since 1970.
+    Time { width: i64 },
+    /// Anything else, on a batch of the column alone.
+    Value { local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+}
+
+impl Key {
+    /// A key with the table's columns, all of whose times are [`NEAR`] or not; `None` when it is not one of those that are
+    /// understood.
+    ///
+    /// # Errors
+    /// When it has columns that are not there, which would be a bug.
+    pub(crate) fn new(
+        expr: &Arc<dyn PhysicalExpr>,
+        table: &Schema,
+        is_near: bool,
+    ) -> Result<Option<Self>> {
+        let columns: Vec<usize> = collect_columns(expr).iter().map(ColumnExpr::index).collect();
+        let [column] = columns[..] else { return Ok(None) };
+        let kind = expr.data_type(table)?;
+        if let Some(width) = width_of(expr, table).filter(|_| is_near) {
+            return Ok(Some(Self { column, of: KeyOf::Time { width }, kind }));
+        }
+        let is_time = matches!(table.field(column).data_type(), DataType::Timestamp(..));
+        let is_known = matches!(kind, DataType::Utf8 | DataType::Int64 | DataType::Boolean);
+        if is_time || !is_known || is_volatile(expr) {
+            return Ok(None);
+        }
+        let (local, schema) = localized(expr, &[column], table)?;
+        Ok(Some(Self { column, of: KeyOf::Value { local, schema }, kind }))
+    }
+}
+
+/// Times that are still times in nanoseconds, as the functions take them: µs up to the year 2255.
+pub(crate) const NEAR: std::ops::Range<i64> = -9_000_000_000_000_000..9_000_000_000_000_000;
+
+/// The µs that a time is cut to multiples of.
+fn width_of(expr: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<i64> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    let [unit, ts] = call.args() else { return None };
+    let column = ts.downcast_ref::<ColumnExpr>()?;
+    match table.field(column.index()).data_type() {
+        DataType::Timestamp(TimeUnit::Microsecond, Some(zone)) if **zone == *"+00:00" => {}
+        _ => return None,
+    }
+    let unit = unit.downcast_ref::<Literal>()?.value();
+    match (call.name(), unit) {
+        ("date_bin", ScalarValue::IntervalMonthDayNano(Some(unit))) if unit.months == 0 => {
+            let days = i64::from(unit.days).checked_mul(86_400_000_000)?;
+            let width = days.checked_add(unit.nanoseconds / 1000)?;
+            (unit.nanoseconds % 1000 == 0 && width > 0 && width < NEAR.end / 1000).then_some(width)
+        }
+        ("date_trunc", unit) => match unit.try_as_str().flatten()?.to_lowercase().as_str() {
+            "second" => Some(1_000_000),
+            "minute" => Some(60_000_000),
+            "hour" => Some(3_600_000_000),
+            "day" => Some(86_400_000_000),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The values of a key.
+#[derive(Debug)]
+struct Values {
+    key: Key,
+    known: Known,
+    /// The numbers here of texts by their names.
+    names: Vec<NumbersOfNames>,
+}
+
+/// The numbers of texts by what one lexicon calls them.
+#[derive(Debug)]
+struct NumbersOfNames {
+    lexicon: u64,
+    numbers: Vec<Option<u32>>,
+}
+
+impl NumbersOfNames {
+    #[inline]
+    fn at(&mut self, name: u32) -> &mut Option<u32> {
+        let name = name as usize;
+        if name >= self.numbers.len() {
+            self.numbers.resize((name + 1).next_power_of_two(), None);
+        }
+        &mut self.numbers[name]
+    }
+}
+
+#[derive(Debug)]
+enum Known {
+    Texts(NumberedTexts),
+    Ints(NumberedInts),
+}
+
+/// No number yet.
+const NONE: u32 = u32::MAX;
+
+impl Values {
+    fn new(key: Key) -> Self {
+        let known = match key.kind {
+            DataType::Utf8 => Known::Texts(NumberedTexts::default()),
+            _ => Known::Ints(NumberedInts::default()),
+        };
+        Self { key, known, names: Vec::new() }
+    }
+
+    fn len(&self) -> usize {
+        match &self.known {
+            Known::Texts(texts) => texts.len(),
+            Known::Ints(ints) => ints.len(),
+        }
+    }
+
+    fn byte_count(&self) -> usize {
+        let names = self.names.iter().map(|names| size_of_val(names.numbers.as_slice()));
+        let known = match &self.known {
+            Known::Texts(texts) => texts.byte_count(),
+            Known::Ints(ints) => ints.byte_count(),
+        };
+        known + names.sum::<usize>()
+    }
+
+    /// What is known of the names of a lexicon, to be put back.
+    fn take_names(&mut self, lexicon: u64) -> NumbersOfNames {
+        let place = self.names.iter().position(|names| names.lexicon == lexicon);
+        let new = NumbersOfNames { lexicon, numbers: Vec::new() };
+        place.map_or(new, |place| self.names.swap_remove(place))
+    }
+
+    /// The number of each picked row's value.
+    fn numbers(&mut self, reader: &Reader<'_>, picked: &Picked) -> Result<Vec<u32>> {
+        let column = self.key.column;
+        let (local, schema) = match &self.key.of {
+            KeyOf::Time { width } => {
+                let width = *width;
+                let times = reader.rows(&[column], picked)?;
+                let times = times[0].as_primitive::<TimestampMicrosecondType>();
+                return Ok(self.numbers_of_times(times.values(), width));
+            }
+            KeyOf::Value { local, schema } => (Arc::clone(local), Arc::clone(schema)),
+        };
+        let is_plain = local.is::<ColumnExpr>();
+        let compute = |values: ArrayRef| -> Result<ArrayRef> {
+            if is_plain {
+                return Ok(values);
+            }
+            let count = values.len();
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![values])?;
+            local.evaluate(&batch)?.into_array(count)
+        };
+        let place = column;
+        if let Some(column) = reader.whole(place, picked.len())?
+            && let Column::Coded { codes, values, names } = &*column
+            && values.len() <= picked.len()
+            // What fails for a value that no picked row may have is worked out row by row.
+            && let Ok(keys) = compute(Arc::clone(values))
+        {
+            let names = match (keys.as_string_opt::<i32>(), reader.lexicon(place)) {
+                (Some(texts), Some(lexicon)) if is_plain => {
+                    Some(names.get_or_init(|| lexicon.names(texts)))
+                }
+                _ => None,
+            };
+            let mut of_names = names.map(|names| self.take_names(names.lexicon));
+            let mut numbering = self.numbering(&keys)?;
+            let mut known = vec![NONE; keys.len()];
+            let mut number = |code: usize| {
+                if known[code] == NONE {
+                    known[code] = match (names, &mut of_names) {
+                        (Some(names), Some(of_names)) => {
+                            *of_names.at(names.numbers[code]).get_or_insert_with(|| numbering(code))
+                        }
+                        _ => numbering(code),
+                    };
+                }
+                known[code]
+            };
+            let numbers = each_width!(codes, codes => match picked {
+                Picked::All(_) => codes.iter().map(|code| number(*code as usize)).collect(),
+                Picked::Some(rows) => {
+                    rows.iter().map(|row| number(codes[*row as usize] as usize)).collect()
+                }
+            }, _rows => vec![number(0); picked.len()]);
+            drop(numbering);
+            self.names.extend(of_names);
+            return Ok(numbers);
+        }
+        let rows = reader.rows(&[column], picked)?.remove(0);
+        let keys = compute(rows)?;
+        let mut numbering = self.numbering(&keys)?;
+        Ok((0..keys.len()).map(&mut *numbering).collect())
+    }
+
+    /// What gives the number of the key at a place.
+    fn numbering<'a>(
+        &'a mut self,
+        keys: &'a ArrayRef,
+    ) -> Result<Box<dyn FnMut(usize) -> u32 + 'a>> {
+        Ok(match &mut self.known {
+            Known::Texts(known) => {
+                let texts: &StringArray = keys.as_string();
+                let text = |at: usize| texts.is_valid(at).then(|| texts.value(at));
+                Box::new(move |at| known.number(text(at)))
+            }
+            Known::Ints(known) => {
+                let ints = cast(keys, &DataType::Int64)?;
+                let ints = ints.as_primitive::<Int64Type>().clone();
+                Box::new(move |at| known.number(ints.is_valid(at).then(|| ints.value(at))))
+            }
+        })
+    }
+
+    fn numbers_of_times(&mut self, times: &[i64], width: i64) -> Vec<u32> {
+        let Known::Ints(known) = &mut self.known else { unreachable!("times are numbers") };
+        let (mut start, mut last) = (0, NONE);
+        let number = |ts: &i64| {
+            // A difference below zero is a large one without its sign.
+            let is_past = ts.wrapping_sub(start).cast_unsigned() >= width.cast_unsigned();
+            if is_past || last == NONE {
+                start = ts.wrapping_sub(ts.rem_euclid(width));
+                last = known.number(Some(start));
+            }
+            last
+        };
+        times.iter().map(number).collect()
+    }
+
+    /// The values of some numbers.
+    fn array(&self, numbers: &[u32]) -> Result<ArrayRef> {
+        Ok(match &self.known {
+            Known::Texts(texts) => {
+                Arc::new(numbers.iter().map(|number| texts.get(*number)).collect::<StringArray>())
+            }
+            Known::Ints(ints) => {
+                let ints = numbers.iter().map(|number| ints.get(*number)).collect::<Int64Array>();
+                cast(&ints, &self.key.kind)?
+            }
+        })
+    }
+}
+
+/// The groups found so far.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    values: Vec<Values>,
+    /// Those of the first key and the second, of these and the third, and so on.
+    pairs: Vec<Pairs>,
+}
+
+impl Groups {
+    pub(crate) fn new(keys: &[Key]) -> Self {
+        let pairs = keys.iter().skip(1).map(|_| Pairs::default()).collect();
+        Self { values: keys.iter().cloned().map(Values::new).collect(), pairs }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pairs.last().map_or_else(|| self.values[0].len(), |pairs| pairs.firsts.len())
+    }
+
+    pub(crate) fn byte_count(&self) -> usize {
+        let values = self.values.iter().map(Values::byte_count);
+        values.chain(self.pairs.iter().map(Pairs::byte_count)).sum()
+    }
+
+    /// The group of each picked row.
+    ///
+    /// # Errors
+    /// When a key cannot be computed, or files cannot be read.
+    pub(crate) fn of_rows(&mut self, reader: &Reader<'_>, picked: &Picked) -> Result<Vec<u32>> {
+        let (first, rest) = self.values.split_first_mut().expect("groups have a key");
+        let mut groups = first.numbers(reader, picked)?;
+        for (values, pairs) in rest.iter_mut().zip(&mut self.pairs) {
+            let seconds = values.numbers(reader, picked)?;
+            pairs.reserve(values.len());
+            for (group, second) in groups.iter_mut().zip(seconds) {
+                *group = pairs.number(*group, second);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The keys of all groups.
+    ///
+    /// # Errors
+    /// When values have no form in their type, which would be a bug.
+    pub(crate) fn arrays(&self) -> Result<Vec<ArrayRef>> {
+        let mut numbers: Vec<u32> = (0..u32::try_from(self.len()).unwrap_or(u32::MAX)).collect();
+        let mut arrays = Vec::with_capacity(self.values.len());
+        for (values, pairs) in self.values.iter().skip(1).zip(&self.pairs).rev() {
+            let seconds: Vec<u32> =
+                numbers.iter().map(|number| pairs.seconds[*number as usize]).collect();
+            arrays.push(values.array(&seconds)?);
+            numbers.iter_mut().for_each(|number| *number = pairs.firsts[*number as usize]);
+        }
+        arrays.push(self.values[0].array(&numbers)?);
+        arrays.reverse();
+        Ok(arrays)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_cut_in_any_order() {
+        let values = |width| {
+            let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
+            Values::new(Key { column: 0, of: KeyOf::Time { width }, kind })
+        };
+        let mut values = values(60);
+        let times = [0, 59, 60, -1, -60, -61, 3, 119, 120, 60];
+        assert_eq!(values.numbers_of_times(&times, 60), [0, 0, 1, 2, 2, 3, 0, 1, 4, 1]);
+        let Known::Ints(ints) = &values.known else { unreachable!() };
+        assert_eq!(
+            (0..5).map(|at| ints.get(at).unwrap()).collect::<Vec<_>>(),
+            [0, 60, -60, -120, 120]
+        );
+    }
+}

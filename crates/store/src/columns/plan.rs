@@ -1,0 +1,183 @@
+//! Decides whether a table is scanned by its columns in memory, and lays out what is scanned.
+//!
+//! It is, when all files are on the local disk, the columns that conditions are on (without conditions: all that are
+//! wanted) fit into the cache, and no row group is so large that its columns had better be read in pieces. Otherwise files are read from one end to the other, which keeps nothing.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_optimizer::pruning::PruningPredicate;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use parquet::arrow::arrow_reader::RowSelection;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::statistics::Statistics;
+use weir_tables::TableSpec;
+
+use super::chunk::Footer;
+use super::filter::Picked;
+use super::scan::{ColumnScan, places};
+use super::unit::{Source, Unit};
+use crate::hot::timestamps;
+use crate::manifest::DataFile;
+use crate::table_provider::{FileAccess, Part, kept};
+
+/// With more files than this they are not looked at one by one.
+const FILES_MAX: usize = 1024;
+
+/// What a query wants of a table.
+pub(crate) struct Wanted<'a> {
+    pub(crate) table: &'static TableSpec,
+    pub(crate) hot: Vec<RecordBatch>,
+    pub(crate) parts: &'a [Part],
+    pub(crate) projection: Option<&'a Vec<usize>>,
+    pub(crate) filters: &'a [Expr],
+    pub(crate) pruning: Option<&'a PruningPredicate>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) threads: usize,
+}
+
+/// The scan; `None`: another way is better.
+///
+/// # Errors
+/// When files cannot be read.
+pub(crate) async fn plan(access: &FileAccess, wanted: Wanted<'_>) -> Result<Option<ColumnScan>> {
+    let cache = &access.columns;
+    if cache.limit() == 0 || wanted.parts.len() > FILES_MAX {
+        return Ok(None);
+    }
+    let schema = wanted.table.schema();
+    let all = || (0..schema.fields().len()).collect();
+    let projection = wanted.projection.cloned().unwrap_or_else(all);
+    let named = wanted.filters.iter().flat_map(Expr::column_refs);
+    let mut driving = places(&schema, named.map(|column| column.name.as_str()));
+    let mut needed = [driving.clone(), projection.clone()].concat();
+    needed.sort_unstable();
+    needed.dedup();
+    if driving.is_empty() {
+        driving.clone_from(&needed);
+    }
+    let limit = cache.limit() as u64;
+    let (mut units, mut driving_bytes, mut needed_bytes) = (Vec::new(), 0, 0);
+    for part in wanted.parts {
+        let footer = cache.footer(&part.file, &*access.store, &access.footers).await?;
+        let Some(footer) = footer else { return Ok(None) };
+        for unit in groups(part, &footer, wanted.pruning) {
+            if let Source::Group { group, .. } = &unit.source {
+                let bytes = footer.estimate(*group, &needed);
+                if bytes > limit / 4 {
+                    return Ok(None);
+                }
+                driving_bytes += footer.estimate(*group, &driving);
+                needed_bytes += bytes;
+            }
+            units.push(unit);
+        }
+    }
+    if driving_bytes > limit / 4 * 3 {
+        return Ok(None);
+    }
+    units.sort_by_key(|unit| unit.min_ts);
+    let is_apart = units.is_sorted_by(|one, next| one.max_ts <= next.min_ts);
+    let is_ordered = wanted.table.sort == ["ts"] && wanted.hot.is_empty() && is_apart;
+    units.extend(wanted.hot.into_iter().filter_map(of_memory));
+    let partitions = units.len().clamp(1, wanted.threads.max(1));
+    let blocks = wanted.parts.iter().filter_map(|part| Some(part.rows.as_ref()?.1.clone()));
+    Ok(Some(ColumnScan {
+        table: wanted.table,
+        schema,
+        places: access.places.clone(),
+        cache: Arc::clone(cache),
+        units: Arc::new(units),
+        partitions,
+        filters: Vec::new(),
+        projection,
+        fetch: wanted.limit,
+        newest: None,
+        is_ordered,
+        keeps_all: needed_bytes <= limit / 4 * 3,
+        blocks: blocks.collect(),
+        metrics: ExecutionPlanMetricsSet::new(),
+    }))
+}
+
+fn of_memory(rows: RecordBatch) -> Option<Unit> {
+    let ts = timestamps(&rows);
+    let (min_ts, max_ts) = (*ts.iter().min()?, *ts.iter().max()?);
+    let picked = Picked::All(rows.num_rows());
+    Some(Unit { source: Source::Hot(rows), min_ts, max_ts, picked })
+}
+
+/// The row groups of a file that may matter.
+fn groups(part: &Part, footer: &Arc<Footer>, pruning: Option<&PruningPredicate>) -> Vec<Unit> {
+    let groups = footer.row_groups();
+    let ts = part.file.table.columns.iter().position(|column| column.name == "ts").unwrap_or(0);
+    let rows = |group: &RowGroupMetaData| usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
+    let ends = |group: &RowGroupMetaData| {
+        // Columns before `ts` would have to be nested for this to be another's; tests say that there are none.
+        let known = group.columns().get(ts).and_then(|column| column.statistics());
+        let known = match known {
+            Some(Statistics::Int64(known)) => {
+                known.min_opt().copied().zip(known.max_opt().copied())
+            }
+            _ => None,
+        };
+        known.unwrap_or((part.file.min_ts, part.file.max_ts))
+    };
+    let ranges = groups.iter().map(|group| (ends(group).0, ends(group).1, rows(group) as u64));
+    let keep = kept(pruning, ranges);
+    let mut start = 0;
+    let mut units = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        let picked = picked(part.rows.as_ref().map(|rows| &rows.0), start, rows(group));
+        start += rows(group);
+        if !keep[at] || picked.len() == 0 {
+            continue;
+        }
+        let (min_ts, max_ts) = ends(group);
+        let (file, footer) = (Arc::<DataFile>::clone(&part.file), Arc::clone(footer));
+        units.push(Unit {
+            source: Source::Group { file, footer, group: at },
+            min_ts,
+            max_ts,
+            picked,
+        });
+    }
+    units
+}
+
+/// The rows `start..start + count` of the file that the text index left, from the first of them on.
+fn picked(selection: Option<&RowSelection>, start: usize, count: usize) -> Picked {
+    let Some(selection) = selection else { return Picked::All(count) };
+    let (mut at, mut rows) = (0, Vec::new());
+    for selector in selection.iter() {
+        let end = at + selector.row_count;
+        if !selector.skip {
+            let from = at.max(start).saturating_sub(start);
+            let to = end.min(start + count).saturating_sub(start);
+            rows.extend((from..to).filter_map(|row| u32::try_from(row).ok()));
+        }
+        at = end;
+    }
+    if rows.len() == count { Picked::All(count) } else { Picked::Some(rows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::arrow::arrow_reader::RowSelector;
+
+    use super::*;
+
+    #[test]
+    fn selections_of_files_are_cut_at_row_groups() {
+        let (skip, select) = (RowSelector::skip, RowSelector::select);
+        let selection = RowSelection::from(vec![skip(2), select(4), skip(1), select(3)]);
+        let rows = |start, count| picked(Some(&selection), start, count);
+        assert_eq!(rows(0, 4), Picked::Some(vec![2, 3]));
+        assert_eq!(rows(4, 2), Picked::All(2));
+        assert_eq!(rows(5, 4), Picked::Some(vec![0, 2, 3]));
+        assert_eq!(rows(6, 1), Picked::Some(vec![]));
+        assert_eq!(picked(None, 6, 4), Picked::All(4));
+    }
+}

@@ -1,0 +1,161 @@
+//! Reads of byte ranges of a place, made as queries of the slow tier make them: for measuring.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use tokio::runtime::Runtime;
+
+use super::requests::{Requests, explain, is_missing};
+use crate::error::{ErrorKind, StoreError};
+use crate::options::SlowPlace;
+
+/// A place whose objects are read.
+#[derive(Debug)]
+pub struct RangeReader {
+    name: String,
+    reads: Reads,
+}
+
+#[derive(Debug)]
+enum Reads {
+    Directory(PathBuf),
+    Bucket { requests: Requests, bucket: String, runtime: Option<Runtime> },
+}
+
+impl RangeReader {
+    /// Asks nothing of the place yet.
+    ///
+    /// # Errors
+    /// `Io`: what is wrong with the options.
+    pub fn open(place: &SlowPlace) -> Result<Self, StoreError> {
+        let options = match place {
+            SlowPlace::Directory(root) => {
+                let (name, root) = (root.display().to_string(), root.clone());
+                return Ok(Self { name, reads: Reads::Directory(root) });
+            }
+            SlowPlace::Bucket(options) => options,
+        };
+        let runtime = super::bucket::runtime()?;
+        let requests = Requests::new(options, runtime.handle().clone())?;
+        let bucket = options.bucket.bucket.clone();
+        let name = format!("s3://{bucket}/{}", options.prefix);
+        Ok(Self { name, reads: Reads::Bucket { requests, bucket, runtime: Some(runtime) } })
+    }
+
+    /// Bytes of an object; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Io`: why it cannot be said.
+    pub async fn size(&self, object: &str) -> Result<Option<u64>, StoreError> {
+        match &self.reads {
+            Reads::Directory(root) => match tokio::fs::metadata(root.join(object)).await {
+                Ok(found) => Ok(Some(found.len())),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(StoreError::io("read", &root.join(object), &error)),
+            },
+            Reads::Bucket { requests, .. } => match requests.head(&Path::from(object)).await {
+                Ok(found) => Ok(Some(found.size)),
+                Err(error) if is_missing(&error) => Ok(None),
+                Err(error) => Err(self.told("ask", &error)),
+            },
+        }
+    }
+
+    /// Writes an object.
+    ///
+    /// # Errors
+    /// `Io`: why it was not written.
+    pub async fn write(&self, object: &str, bytes: Bytes) -> Result<(), StoreError> {
+        match &self.reads {
+            Reads::Directory(root) => {
+                let path = root.join(object);
+                let fail = |error| StoreError::io("write", &path, &error);
+                if let Some(parent) = path.parent() {
+                    tokio::fs::create_dir_all(parent).await.map_err(fail)?;
+                }
+                tokio::fs::write(&path, &bytes).await.map_err(fail)
+            }
+            Reads::Bucket { requests, .. } => {
+                let put = requests.put(&Path::from(object), bytes).await;
+                put.map_err(|error| self.told("write to", &error))
+            }
+        }
+    }
+
+    /// Removes an object, if it is there.
+    ///
+    /// # Errors
+    /// `Io`: why it was not removed.
+    pub async fn delete(&self, object: &str) -> Result<(), StoreError> {
+        match &self.reads {
+            Reads::Directory(root) => match tokio::fs::remove_file(root.join(object)).await {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(StoreError::io("remove", &root.join(object), &error))
+                }
+                _ => Ok(()),
+            },
+            Reads::Bucket { requests, .. } => {
+                let delete = requests.delete(&Path::from(object)).await;
+                delete.map_err(|error| self.told("delete from", &error))
+            }
+        }
+    }
+
+    /// Reads a range of an object; gives how many bytes came.
+    ///
+    /// # Errors
+    /// `Io`: why not, after all tries.
+    pub async fn read(&self, object: &str, range: Range<u64>) -> Result<usize, StoreError> {
+        match &self.reads {
+            Reads::Directory(root) => {
+                let path = root.join(object);
+                let told = path.clone();
+                let read = tokio::task::spawn_blocking(move || read_file(&path, range)).await;
+                let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                read.map_err(|error| StoreError::io("read", &told, &error))
+            }
+            Reads::Bucket { requests, .. } => {
+                let read = requests.get_range(&Path::from(object), range).await;
+                read.map(|bytes| bytes.len()).map_err(|error| self.told("read", &error))
+            }
+        }
+    }
+
+    /// Tries that failed so far: cut off, refused, or without an answer in time.
+    pub fn failed(&self) -> u64 {
+        match &self.reads {
+            Reads::Directory(_) => 0,
+            Reads::Bucket { requests, .. } => requests.stats().failed,
+        }
+    }
+
+    fn told(&self, what: &str, error: &object_store::Error) -> StoreError {
+        let bucket = match &self.reads {
+            Reads::Directory(_) => "",
+            Reads::Bucket { bucket, .. } => bucket,
+        };
+        let text = format!("cannot {what} `{}`: {}", self.name, explain(error, bucket));
+        StoreError::new(ErrorKind::Io, text)
+    }
+}
+
+/// A runtime may not be waited for inside another one.
+impl Drop for RangeReader {
+    fn drop(&mut self) {
+        if let Reads::Bucket { runtime, .. } = &mut self.reads
+            && let Some(runtime) = runtime.take()
+        {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn read_file(path: &std::path::Path, range: Range<u64>) -> std::io::Result<usize> {
+    use std::os::unix::fs::FileExt;
+    let length = usize::try_from(range.end - range.start).map_err(std::io::Error::other)?;
+    let mut bytes = vec![0; length];
+    std::fs::File::open(path)?.read_exact_at(&mut bytes, range.start)?;
+    Ok(length)
+}

@@ -1,0 +1,219 @@
+//! Writes a column of texts as Parquet, as far as it can as a dictionary.
+//!
+//! Rows of logs repeat their texts. Each is looked up once, where it lies, and is a number from then on: for the
+//! dictionary, the pages, the statistics, and the text index. Parquet's own writer would copy each text into the new
+//! order first, and compare and hash it again for each of these.
+
+mod distinct;
+mod pages;
+mod runs;
+mod texts;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::Encoding;
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::Result;
+use parquet::schema::types::ColumnDescPtr;
+
+pub(crate) use distinct::Distinct;
+pub(crate) use pages::Packer;
+use pages::Pages;
+use runs::push_runs;
+pub(crate) use texts::{Texts, parts};
+
+/// Rows of a data page.
+const PAGE_ROWS: usize = crate::data_file::PAGE_ROWS;
+/// A page of whole texts ends at this many bytes.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+/// When its texts take more than this, those that follow are written as they are: who reads a few rows reads the whole
+/// dictionary.
+const DICTIONARY_BYTES_MAX: usize = 1 << 20;
+/// At this many it ends amid a block.
+const DICTIONARY_BYTES_END: usize = 16 << 20;
+/// When the dictionary is full after so few rows, the next row group has none.
+const NUMBERED_MIN: usize = 4 * PAGE_ROWS;
+/// In place of a number.
+const NULL: u32 = u32::MAX;
+
+/// A column of the row group under way.
+pub(crate) struct TextColumn {
+    column: ColumnDescPtr,
+    state: State,
+}
+
+enum State {
+    /// A number for each row.
+    Numbers { distinct: Distinct, rows: Vec<u32> },
+    /// After so many rows there were too many texts.
+    Whole { numbered: usize, pages: Pages, page: Page },
+}
+
+/// A data page of whole texts under way.
+#[derive(Default)]
+struct Page {
+    /// 1, or 0 for NULL.
+    has_text: Vec<u32>,
+    /// Each behind its length.
+    texts: Vec<u8>,
+}
+
+impl TextColumn {
+    /// Without rows; `repeats` is whether its texts are expected to.
+    pub(crate) fn new(column: ColumnDescPtr, repeats: bool) -> Self {
+        let state = if repeats {
+            State::Numbers { distinct: Distinct::default(), rows: Vec::new() }
+        } else {
+            State::Whole { numbered: 0, pages: Pages::new(), page: Page::default() }
+        };
+        Self { column, state }
+    }
+
+    /// Whether numbers were worth it.
+    pub(crate) fn repeats(&self) -> bool {
+        match &self.state {
+            State::Numbers { .. } => true,
+            State::Whole { numbered, .. } => *numbered > NUMBERED_MIN,
+        }
+    }
+
+    /// Takes rows of one block; gives their numbers and what they stand for, NULL left out, or `None` when the texts
+    /// are not numbered.
+    pub(crate) fn push(
+        &mut self,
+        texts: &Texts<'_>,
+        packer: &mut Packer,
+    ) -> Result<Option<(&Distinct, impl Iterator<Item = u32> + Clone)>> {
+        self.give_up_numbers(packer)?;
+        match &mut self.state {
+            State::Numbers { distinct, rows } => {
+                let start = rows.len();
+                texts.each(|text| rows.push(text.map_or(NULL, |text| distinct.number(text))));
+                let new = rows[start..].iter().copied().filter(|number| *number != NULL);
+                Ok(Some((distinct, new)))
+            }
+            State::Whole { pages, page, .. } => {
+                let mut outcome = Ok(());
+                texts.each(|text| {
+                    if outcome.is_ok() {
+                        outcome = page.push(text, pages, &self.column, packer);
+                    }
+                });
+                outcome.map(|()| None)
+            }
+        }
+    }
+
+    /// From here on texts are written as they are, when there are too many.
+    fn give_up_numbers(&mut self, packer: &mut Packer) -> Result<()> {
+        let State::Numbers { distinct, rows } = &self.state else { return Ok(()) };
+        let (bytes, is_between) = (distinct.page().len(), rows.len().is_multiple_of(PAGE_ROWS));
+        if bytes > DICTIONARY_BYTES_END || bytes > DICTIONARY_BYTES_MAX && is_between {
+            let numbered = rows.len();
+            let pages = self.numbered_pages(distinct, rows, packer)?;
+            self.state = State::Whole { numbered, pages, page: Page::default() };
+        }
+        Ok(())
+    }
+
+    fn numbered_pages(
+        &self,
+        distinct: &Distinct,
+        rows: &[u32],
+        packer: &mut Packer,
+    ) -> Result<Pages> {
+        let (mut pages, is_nullable) = (Pages::new(), is_nullable(&self.column));
+        if distinct.len() == 0 {
+            for rows in rows.chunks(PAGE_ROWS) {
+                let has_text = vec![0; rows.len()];
+                pages.push_data(&has_text, is_nullable, Encoding::PLAIN, |_| {}, packer)?;
+            }
+            return Ok(pages);
+        }
+        pages.push_dictionary(distinct.page(), distinct.len(), packer)?;
+        for rows in rows.chunks(PAGE_ROWS) {
+            push_numbers(rows, &mut pages, is_nullable, packer)?;
+        }
+        Ok(pages)
+    }
+
+    /// The chunk's bytes, and what the row group says of them.
+    pub(crate) fn finish(mut self, packer: &mut Packer) -> Result<(Bytes, ColumnCloseResult)> {
+        let column = Arc::clone(&self.column);
+        match &mut self.state {
+            State::Numbers { distinct, rows } => {
+                let (distinct, rows) = (std::mem::take(distinct), std::mem::take(rows));
+                let pages = self.numbered_pages(&distinct, &rows, packer)?;
+                pages.finish(column, distinct.range(), packer)
+            }
+            State::Whole { pages, page, .. } => {
+                page.end(pages, &column, packer)?;
+                std::mem::replace(pages, Pages::new()).finish(column, None, packer)
+            }
+        }
+    }
+}
+
+impl Page {
+    fn push(
+        &mut self,
+        text: Option<&[u8]>,
+        pages: &mut Pages,
+        column: &ColumnDescPtr,
+        packer: &mut Packer,
+    ) -> Result<()> {
+        self.has_text.push(u32::from(text.is_some()));
+        if let Some(text) = text {
+            self.texts.extend_from_slice(&u32::try_from(text.len())?.to_le_bytes());
+            self.texts.extend_from_slice(text);
+        }
+        if self.has_text.len() == PAGE_ROWS || self.texts.len() >= PAGE_BYTES_MAX {
+            self.end(pages, column, packer)?;
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        pages: &mut Pages,
+        column: &ColumnDescPtr,
+        packer: &mut Packer,
+    ) -> Result<()> {
+        if !self.has_text.is_empty() {
+            let push_texts = |out: &mut Vec<u8>| out.extend_from_slice(&self.texts);
+            let is_nullable = is_nullable(column);
+            pages.push_data(&self.has_text, is_nullable, Encoding::PLAIN, push_texts, packer)?;
+            self.has_text.clear();
+            self.texts.clear();
+        }
+        Ok(())
+    }
+}
+
+fn push_numbers(
+    rows: &[u32],
+    pages: &mut Pages,
+    is_nullable: bool,
+    packer: &mut Packer,
+) -> Result<()> {
+    let has_text: Vec<u32> = rows.iter().map(|number| u32::from(*number != NULL)).collect();
+    let numbers = || rows.iter().copied().filter(|number| *number != NULL);
+    let greatest = numbers().max().unwrap_or_default();
+    // One bit at least: some readers do not know numbers without any.
+    let bits = (u32::BITS - greatest.leading_zeros()).max(1);
+    let push_texts = |out: &mut Vec<u8>| {
+        out.extend_from_slice(&bits.to_le_bytes()[..1]);
+        if has_text.contains(&0) {
+            push_runs(&numbers().collect::<Vec<_>>(), bits, out);
+        } else {
+            push_runs(rows, bits, out);
+        }
+    };
+    pages.push_data(&has_text, is_nullable, Encoding::RLE_DICTIONARY, push_texts, packer)
+}
+
+/// A column in which NULL can occur has a level for each row.
+fn is_nullable(column: &ColumnDescPtr) -> bool {
+    column.max_def_level() > 0
+}

@@ -1,0 +1,241 @@
+//! The pages of one column chunk, packed, and what a row group has to know of them.
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, EncodingMask, PageType, ZstdLevel};
+use parquet::column::page::{CompressedPage, Page, PageWriter};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::ByteArray;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder, PageEncodingStats};
+use parquet::file::statistics::{Statistics, ValueStatistics};
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
+use zstd::bulk::Compressor;
+
+use super::runs::push_runs;
+
+/// Makes data smaller; its tables are large, so that it is made once per file.
+pub(crate) struct Packer {
+    level: ZstdLevel,
+    compressor: Compressor<'static>,
+    /// Little is gained on numbers of few bits, and this takes half the time.
+    fast: Compressor<'static>,
+    /// A page before it is packed.
+    scratch: Vec<u8>,
+}
+
+impl Packer {
+    pub(crate) fn new(level: ZstdLevel) -> std::io::Result<Self> {
+        let compressor = Compressor::new(level.compression_level())?;
+        Ok(Self { level, compressor, fast: Compressor::new(1)?, scratch: Vec::new() })
+    }
+
+    fn packed(&mut self, is_fast: bool) -> Result<Bytes> {
+        let compressor = if is_fast { &mut self.fast } else { &mut self.compressor };
+        let packed = compressor.compress(&self.scratch);
+        packed.map(Bytes::from).map_err(|error| ParquetError::External(Box::new(error)))
+    }
+}
+
+/// Pages of a chunk that begins at byte 0.
+pub(crate) struct Pages {
+    sink: TrackedWrite<Vec<u8>>,
+    offsets: OffsetIndexBuilder,
+    has_dictionary: bool,
+    first_data_page: i64,
+    /// Data pages of numbers, and of whole texts behind them.
+    data_pages: [i32; 2],
+    rows: u64,
+    nulls: u64,
+    /// With their heads, before they were packed.
+    unpacked_bytes: i64,
+}
+
+impl Pages {
+    /// Without pages.
+    pub(crate) fn new() -> Self {
+        Self {
+            sink: TrackedWrite::new(Vec::new()),
+            offsets: OffsetIndexBuilder::new(),
+            has_dictionary: false,
+            first_data_page: 0,
+            data_pages: [0; 2],
+            rows: 0,
+            nulls: 0,
+            unpacked_bytes: 0,
+        }
+    }
+
+    /// The dictionary comes before all data pages.
+    pub(crate) fn push_dictionary(
+        &mut self,
+        texts: &[u8],
+        count: usize,
+        packer: &mut Packer,
+    ) -> Result<()> {
+        packer.scratch.clear();
+        packer.scratch.extend_from_slice(texts);
+        let page = Page::DictionaryPage {
+            buf: packer.packed(false)?,
+            num_values: u32::try_from(count)?,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        };
+        self.has_dictionary = true;
+        self.write(page, texts.len())?;
+        self.first_data_page = i64::try_from(self.sink.bytes_written())?;
+        Ok(())
+    }
+
+    /// A data page of as many rows as `has_text` says; of a column without NULL all have one, and no levels are
+    /// written. `push_texts` appends what the rows have: numbers, or whole texts.
+    pub(crate) fn push_data(
+        &mut self,
+        has_text: &[u32],
+        is_nullable: bool,
+        encoding: Encoding,
+        push_texts: impl FnOnce(&mut Vec<u8>),
+        packer: &mut Packer,
+    ) -> Result<()> {
+        packer.scratch.clear();
+        if is_nullable {
+            packer.scratch.extend_from_slice(&[0; 4]);
+            push_runs(has_text, 1, &mut packer.scratch);
+            let length = u32::try_from(packer.scratch.len() - 4)?;
+            packer.scratch[..4].copy_from_slice(&length.to_le_bytes());
+        }
+        push_texts(&mut packer.scratch);
+        let page = Page::DataPage {
+            buf: packer.packed(encoding == Encoding::RLE_DICTIONARY)?,
+            num_values: u32::try_from(has_text.len())?,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        let (offset, length) = self.write(page, packer.scratch.len())?;
+        self.offsets.append_row_count(i64::try_from(has_text.len())?);
+        self.offsets.append_offset_and_size(offset, i32::try_from(length)?);
+        self.data_pages[usize::from(encoding == Encoding::PLAIN)] += 1;
+        self.rows += has_text.len() as u64;
+        self.nulls += has_text.iter().filter(|has| **has == 0).count() as u64;
+        Ok(())
+    }
+
+    /// Where the page begins, and its length with its head.
+    fn write(&mut self, page: Page, unpacked: usize) -> Result<(i64, usize)> {
+        let page = CompressedPage::new(page, unpacked);
+        let written = SerializedPageWriter::new(&mut self.sink).write_page(page)?;
+        self.unpacked_bytes += i64::try_from(written.uncompressed_size)?;
+        Ok((i64::try_from(written.offset)?, written.compressed_size))
+    }
+
+    /// The bytes of the chunk, and what the row group says of them; `range` is the least and the greatest text.
+    pub(crate) fn finish(
+        self,
+        column: ColumnDescPtr,
+        range: Option<(&[u8], &[u8])>,
+        packer: &Packer,
+    ) -> Result<(Bytes, ColumnCloseResult)> {
+        let bytes = Bytes::from(self.sink.into_inner()?);
+        let [numbered, whole] = self.data_pages;
+        let of = |page_type, encoding, count| PageEncodingStats { page_type, encoding, count };
+        let pages = [
+            of(PageType::DICTIONARY_PAGE, Encoding::PLAIN, i32::from(self.has_dictionary)),
+            of(PageType::DATA_PAGE, Encoding::RLE_DICTIONARY, numbered),
+            of(PageType::DATA_PAGE, Encoding::PLAIN, whole),
+        ];
+        let pages: Vec<_> = pages.into_iter().filter(|pages| pages.count > 0).collect();
+        let encodings = pages.iter().map(|pages| &pages.encoding).chain([&Encoding::RLE]);
+        let metadata = ColumnChunkMetaData::builder(column)
+            .set_compression(Compression::ZSTD(packer.level))
+            .set_encodings_mask(EncodingMask::new_from_encodings(encodings))
+            .set_page_encoding_stats(pages.clone())
+            .set_total_compressed_size(i64::try_from(bytes.len())?)
+            .set_total_uncompressed_size(self.unpacked_bytes)
+            .set_num_values(i64::try_from(self.rows)?)
+            .set_data_page_offset(self.first_data_page)
+            .set_dictionary_page_offset(self.has_dictionary.then_some(0))
+            .set_statistics(statistics(range, self.nulls))
+            .build()?;
+        let close = ColumnCloseResult {
+            bytes_written: bytes.len() as u64,
+            rows_written: self.rows,
+            metadata,
+            bloom_filter: None,
+            column_index: None,
+            offset_index: Some(self.offsets.build()),
+        };
+        Ok((bytes, close))
+    }
+}
+
+/// Longer texts are cut: a footer is read often.
+const BOUND_BYTES_MAX: usize = 64;
+
+fn statistics(range: Option<(&[u8], &[u8])>, nulls: u64) -> Statistics {
+    let least = range.map(|(least, _)| lower_bound(least));
+    let greatest = range.and_then(|(_, greatest)| upper_bound(greatest));
+    let is_whole = |text: &[u8]| text.len() <= BOUND_BYTES_MAX;
+    let statistics = ValueStatistics::new(
+        least.map(ByteArray::from),
+        greatest.map(ByteArray::from),
+        None,
+        Some(nulls),
+        false,
+    );
+    let statistics = statistics
+        .with_min_is_exact(range.is_some_and(|(least, _)| is_whole(least)))
+        .with_max_is_exact(range.is_some_and(|(_, greatest)| is_whole(greatest)));
+    Statistics::ByteArray(statistics)
+}
+
+/// No text is less.
+fn lower_bound(least: &[u8]) -> Vec<u8> {
+    let mut end = least.len().min(BOUND_BYTES_MAX);
+    // Not amid a character.
+    while end < least.len() && least[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    least[..end].to_vec()
+}
+
+/// No text is greater; `None` where a short text cannot say so.
+fn upper_bound(greatest: &[u8]) -> Option<Vec<u8>> {
+    if greatest.len() <= BOUND_BYTES_MAX {
+        return Some(greatest.to_vec());
+    }
+    let last = greatest[..BOUND_BYTES_MAX].iter().rposition(|byte| *byte < 0x7f)?;
+    let mut bound = greatest[..=last].to_vec();
+    bound[last] += 1;
+    Some(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BOUND_BYTES_MAX, lower_bound, upper_bound};
+
+    #[test]
+    fn bounds_are_short_texts_that_hold_what_they_say() {
+        arbtest::arbtest(|u| {
+            let character = |u: &mut arbtest::arbitrary::Unstructured<'_>| {
+                u.choose(&['a', '\u{7f}', '\u{e4}', '\u{20ac}', '\u{1f600}']).copied()
+            };
+            let mut text = String::new();
+            for _ in 0..u.int_in_range(0..=100)? {
+                text.push(character(u)?);
+            }
+            let lower = lower_bound(text.as_bytes());
+            assert!(lower.as_slice() <= text.as_bytes() && lower.len() <= BOUND_BYTES_MAX);
+            assert!(std::str::from_utf8(&lower).is_ok());
+            match upper_bound(text.as_bytes()) {
+                Some(upper) => {
+                    assert!(upper.as_slice() >= text.as_bytes() && upper.len() <= BOUND_BYTES_MAX);
+                    assert!(std::str::from_utf8(&upper).is_ok());
+                }
+                None => assert!(!text.as_bytes()[..BOUND_BYTES_MAX].contains(&b'a')),
+            }
+            Ok(())
+        });
+    }
+}

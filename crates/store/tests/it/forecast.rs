@@ -1,0 +1,114 @@
+//! What a query will read: what is said before against what is read then.
+
+use std::path::Path;
+use std::time::Duration;
+
+use weir_store::{Forecast, QueryLimits, Store, StoreOptions};
+use weir_tables::Parcel;
+
+use crate::bucket::{is_moved, moving, reached, tier};
+use crate::s3::{Line, Service};
+use crate::text_index::{batch, id};
+use crate::tool::{NOON, ask, options};
+
+/// Two row groups and a bit in one file.
+const ROWS: u64 = 280_000;
+
+fn options_told(dir: &Path) -> StoreOptions {
+    StoreOptions { slow_query: Duration::ZERO, ..options(dir) }
+}
+
+async fn fill(store: &Store) {
+    store.append(Parcel { range: None, batches: vec![batch(0..ROWS)] }).await.unwrap();
+    store.flush().await.unwrap();
+}
+
+fn questions() -> Vec<(&'static str, String)> {
+    let after = NOON.0 + 270_000 * 1000;
+    vec![
+        ("needle", format!("select * from request where request_id = '{}'", id(123_456))),
+        ("absent", "select * from request where request_id = 'no'".into()),
+        ("column", "select sum(http_response_status_code) from request".into()),
+        ("all", "select * from request order by url_path limit 3".into()),
+        (
+            "times",
+            format!("select max(url_path) from request where ts > to_timestamp_micros({after})"),
+        ),
+        ("count", "select count(*) from request".into()),
+    ]
+}
+
+async fn forecast(store: &Store, sql: &str) -> Forecast {
+    store.forecast(sql, QueryLimits::default()).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_said_is_what_is_read_from_files_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options_told(dir.path())).unwrap();
+    fill(&store).await;
+    for (name, sql) in questions() {
+        let said = forecast(&store, &sql).await;
+        assert_eq!((said.slow, &said.slow_place), (Default::default(), &None), "{name}");
+        store.take_ended_queries();
+        assert!(!ask(&store, &sql).await.contains("Bad"), "{name}");
+        let read = store.take_ended_queries().0.pop().expect("every query is kept").read_bytes;
+        // Beside the pages, what the index is asked while the query is planned.
+        assert!(read <= said.fast.bytes + 64_000, "{name}: {read} of {said:?}");
+        // Where conditions hold for few rows, the other columns are read at fewer places than could be.
+        // What a sort has found bounds what it still asks for.
+        let least = if ["needle", "all"].contains(&name) { 0 } else { said.fast.bytes / 2 };
+        assert!(read >= least, "{name}: {read} of {said:?}");
+        let is_all = |part: u64| said.fast.bytes * part >= store.stats().file_bytes;
+        match name {
+            "all" => assert!(is_all(4) && said.fast.files == 1, "{said:?}"),
+            "absent" | "count" => assert_eq!(said, Forecast::default(), "{name}"),
+            _ => assert!(!is_all(4) && said.fast.files == 1, "{name}: {said:?}"),
+        }
+    }
+    let wrong = store.forecast("select nothing from request", QueryLimits::default()).await;
+    assert!(wrong.unwrap_err().message.contains("there is no column `nothing`"));
+    let late = NOON.0 + 400_000_000_000;
+    let none = format!("select * from request where ts > to_timestamp_micros({late})");
+    assert_eq!(forecast(&store, &none).await, Forecast::default());
+}
+
+#[tokio::test]
+async fn requests_that_are_said_are_those_that_a_bucket_gets() {
+    let Some(service) = Service::start() else { return };
+    service.make_bucket("rows").await;
+    let line = Line::to(service.port);
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    fill(&store).await;
+    store.close().await.unwrap();
+    let slow = tier(reached(line.port), 1 << 30);
+    let store = Store::open(moving(dir.path(), slow.clone())).unwrap();
+    is_moved(dir.path()).await;
+    assert!(store.stats().slow_file_bytes > 5 << 20, "it went in parts");
+    store.close().await.unwrap();
+    let store = Store::open(StoreOptions { slow: Some(slow), ..options(dir.path()) }).unwrap();
+    for (name, sql) in questions() {
+        let said = forecast(&store, &sql).await;
+        assert!(said.is_slow_far && said.fast.bytes == 0, "{name}: {said:?}");
+        let (seen, before) = (line.gets(), store.stats().bucket.unwrap());
+        assert!(!ask(&store, &sql).await.contains("Bad"), "{name}");
+        let after = store.stats().bucket.unwrap();
+        let (hedged, bytes) = (after.hedged - before.hedged, after.bytes - before.bytes);
+        // What is asked twice, since the first answer is late, nobody can say before.
+        let gets = line.gets() - seen - hedged;
+        // Neighbours that are not asked for at the same moment are not joined.
+        assert!(gets <= said.slow.reads * 2 + 1, "{name}: {gets} of {said:?}");
+        if hedged > 0 {
+            continue;
+        }
+        assert!(bytes <= said.slow.bytes + 64_000, "{name}: {bytes} of {said:?}");
+        let is_sharp = !["needle", "all"].contains(&name);
+        assert!(!is_sharp || gets * 3 >= said.slow.reads, "{name}: {gets} of {said:?}");
+        assert!(!is_sharp || bytes * 2 >= said.slow.bytes, "{name}: {bytes} of {said:?}");
+        if name == "needle" {
+            assert!(gets >= 1 && bytes * 8 < store.stats().slow_file_bytes, "{bytes} {said:?}");
+        }
+    }
+    store.close().await.unwrap();
+}

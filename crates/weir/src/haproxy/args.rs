@@ -1,0 +1,80 @@
+//! Flags and commands of `weir haproxy`.
+
+use clap::{Args, Subcommand};
+
+use crate::edge::args::EdgeFormat;
+
+/// Ask and drive an HAProxy that is there already: drain servers, weigh them, take them out and back.
+///
+/// It goes over HAProxy's runtime socket, which must be of `level admin` for changes. They hold until HAProxy is restarted or
+/// reloaded; what shall stay belongs into haproxy.cfg.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir haproxy show                              servers, states, weights, what waits
+  weir haproxy drain app/web1                    no new clients; those that are there go on
+  weir haproxy weight app/web1 50 --dry-run      what would change; changes nothing
+  weir haproxy ready app/web1                    full service again
+  weir haproxy show --socket 10.0.0.2:9999       a socket over TCP")]
+pub(crate) struct HaproxyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: HaproxyAction,
+}
+
+/// What can be asked and ordered.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HaproxyAction {
+    /// Show servers as they are at this moment.
+    Show {
+        /// How to print it.
+        #[arg(long, value_enum, default_value = "text")]
+        format: EdgeFormat,
+        #[command(flatten)]
+        target: Socket,
+    },
+    /// Give a server another weight, from 0 to 256.
+    Weight {
+        /// BACKEND/SERVER.
+        #[arg(value_name = "SERVER")]
+        server: String,
+        /// From 0 to 256; with 0 only clients that have its cookie come.
+        #[arg(value_name = "WEIGHT")]
+        weight: u32,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Let a server have no new clients.
+    Drain(Order),
+    /// Take a server out, checks and all.
+    Maint(Order),
+    /// Let a server have clients again.
+    Ready(Order),
+}
+
+/// A server and how it is told.
+#[derive(Args, Debug)]
+pub(crate) struct Order {
+    /// BACKEND/SERVER.
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// Which HAProxy is told, and whether it is.
+#[derive(Args, Debug)]
+pub(crate) struct How {
+    /// Print how the server is and what it would be told, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) target: Socket,
+}
+
+/// Which HAProxy is meant.
+#[derive(Args, Debug)]
+pub(crate) struct Socket {
+    /// Its runtime socket; otherwise `haproxy.sockets`.
+    #[arg(long, value_name = "PATH|HOST:PORT")]
+    pub(crate) socket: Option<String>,
+}

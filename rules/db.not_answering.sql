@@ -1,0 +1,57 @@
+/*---
+id = "db.not_answering"
+title = "A database server that answered does not answer any more"
+tier = "db"
+class = "page"
+for = "0s"
+every = "5s"
+clear = "20s"
+key = ["server_address"]
+explained_by = ["mem.oom_kill", "disk.stuck", "wire.host_unreachable"]
+needs = ["db_server"]
+when = "select 1 from db_server where error is not null and ts > $now - interval '25 seconds' and ts <= $now limit 1"
+subject = "{system} at {server_address}"
+summary = "{system} at {server_address} has not answered {failures} looks in a row, the last after {duration_seconds:duration}: {error}. It answered {answered_text}"
+why = "Every application that needs it waits or fails by now. A server that takes the connection and says nothing is worse than one that is gone: those who ask wait for the whole of their time limit, so all workers of the application are soon taken."
+look_at = "Is its process there, and in which state (`ps -o pid,stat,wchan:30,cmd -C postgres,mariadbd,redis-server`): T is stopped, D waits for its disk (disk.stuck), gone: its log's last lines and `dmesg` (mem.oom_kill). \"connection refused\": nobody listens on that port. \"no answer within 2 s\": it is stopped, or a long command blocks it (Redis: `SLOWLOG GET` later), or the way drops packets."
+silent_when = "Fewer than 2 looks in a row without an answer (they are 5 s apart), or a server that did not answer once in the last hour: then weir's own entry in `[[databases]]` is wrong. A refused login is an answer: the server is there. A restart that takes less than two looks stays silent."
+fix = "Bring {server_address} back: `systemctl status` and the server's own log say why it went; start it, or continue it (`kill -CONT PID`) when it was stopped, or fail over to the replica when its disk or host is ill. In the applications: time limits for connecting and for each question below the proxy's, so that they fail quickly the next time. Check: db_server has rows without an error again."
+source = "fault lab F23 (Redis stopped by SIGSTOP: its clients wait); kernel signal(7)"
+[chart]
+title = "Time until the answer"
+unit = "s"
+sql = """
+select ts, duration_seconds from db_server
+where host = {host} and server_address = {server_address} and ts > $now - interval '15 minutes' and ts <= $now order by ts"""
+---*/
+with looks as (
+  select host, system, server_address, ts, error, duration_seconds,
+    -- A login that is refused is an answer.
+    error is not null and (error like '%: no answer within%' or error like '%: connection re%' or error like '%: no route%'
+      or error like '%: network is unreachable%' or error like '%: no such file%' or error like '%: failed to fill%'
+      or error like '%: broken pipe%' or error like '%timed out%') as is_silent,
+    row_number() over (partition by host, server_address order by ts desc) as place
+  from db_server
+  where ts > $now - interval '25 seconds' and ts <= $now
+),
+silent as (
+  select host, server_address, max(system) as system, count(*) as looks,
+    count(*) filter (where is_silent) as failures,
+    max(error) filter (where place = 1) as error, max(duration_seconds) filter (where place = 1) as duration_seconds
+  from looks
+  where place <= 4
+  group by host, server_address
+  having count(*) filter (where place <= 2 and is_silent) = 2
+),
+past as (
+  select host, server_address, max(ts) as answered
+  from db_server
+  where error is null and ts > $now - interval '1 hour' and ts <= $now
+  group by host, server_address
+)
+select s.host, s.server_address, s.system, s.failures, s.error, s.duration_seconds,
+  case when p.answered is null then 'not once in the last hour'
+       else concat('last ', cast(round(date_part('epoch', $now) - date_part('epoch', p.answered)) as bigint), ' s ago') end as answered_text,
+  p.answered is not null as opens
+from silent s
+left join past p on p.host = s.host and p.server_address = s.server_address

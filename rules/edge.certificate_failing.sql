@@ -1,0 +1,45 @@
+/*---
+id = "edge.certificate_failing"
+title = "The edge cannot obtain or renew a certificate"
+tier = "edge"
+class = "note"
+for = "0s"
+every = "10s"
+clear = "2m"
+key = ["names"]
+needs = ["edge_certificate"]
+when = "select 1 from edge_certificate where failures > 0 and ts > $now - interval '150 seconds' and ts <= $now limit 1"
+subject = "certificate of {names} at {host}"
+summary = "{host} cannot obtain a certificate for {names} from {authority}: {failure}; {attempts} failed, {ends_text}"
+why = "The authority wants to see that each name leads to this edge. While it does not, the certificate that is there goes on being served; when that ends, or when there is none, browsers refuse the site."
+look_at = "What the authority says above. `dig +short NAME`: does each name lead to this edge, or to a balancer that passes port 80 (http-01) and port 443 (tls-alpn-01) on to it? From outside: `curl -v http://NAME/.well-known/acme-challenge/x` must be answered by this edge (its row in request). `weir edge show` on {host} has the last reason and the next attempt."
+silent_when = "The last attempt worked, or none was made yet. It is a note while more than 14 days are left (a short-lived certificate: a third of its life), a mail after that and when there is none at all after two attempts, a page in the last two days (a tenth). The edge reports every minute and after each attempt."
+fix = "Make the names lead here, or take those that do not out of `edge.acme_names`; then SIGHUP, which tries again at once. When the authority limits how often (rateLimited), try settings out with `edge.acme_directory = \"letsencrypt-staging\"`. Check: state of the table edge_certificate is valid."
+source = "RFC 8555 §6.7, §7.1.6; letsencrypt.org/docs/rate-limits"
+---*/
+with newest as (
+  select *, row_number() over (partition by host, names order by ts desc) as place
+  from edge_certificate
+  where ts > $now - interval '150 seconds' and ts <= $now
+),
+timed as (
+  select *,
+    (date_part('epoch', not_after) - date_part('epoch', $now)) / 86400 as left_days,
+    (date_part('epoch', not_after) - date_part('epoch', not_before)) / 86400 as life_days
+  from newest where place = 1 and failures > 0
+)
+select host, names, authority, failure, failures, not_after, next_attempt_ts, path,
+  case when failures = 1 then 'one attempt' else concat(cast(failures as varchar), ' attempts') end as attempts,
+  case
+    when left_days is null then 'there is none'
+    when left_days <= 0 then concat('the one that is served ended ', cast(round(-left_days * 10) / 10 as varchar), ' days ago')
+    when left_days < 2 then concat('the one that is served ends in ', cast(round(left_days * 24) as bigint), ' hours')
+    else concat('the one that is served ends in ', cast(floor(left_days) as bigint), ' days')
+  end as ends_text,
+  case
+    when left_days < least(2, life_days / 10) then 'page'
+    when left_days is null and failures > 1 then 'mail'
+    when left_days < least(14, life_days / 3) then 'mail'
+    else 'note'
+  end as class
+from timed
