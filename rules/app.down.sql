@@ -10,7 +10,8 @@ key = ["upstream"]
 needs = ["log", "request", "listener", "config_directive"]
 when = """
 select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
-union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now limit 1"""
+union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
+union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explained_by = ["mem.oom_kill", "app.crash_loop", "app.segfault"]
 subject = "{upstream}"
 summary = "connections of {program} on {host} to {upstream} are refused ({refusals_text}){listen_text}; {errors} requests were answered with 502 or 503"
@@ -24,7 +25,7 @@ title = "Requests answered with 502 or 503"
 unit = ""
 sql = """
 select date_bin(interval '5 seconds', ts) as ts, count(*) filter (where http_response_status_code in (502, 503)) as errors, count(*) as requests
-from request where tier = 'proxy' and host = {host} and ts > $now - interval '10 minutes' and ts <= $now group by 1 order by 1"""
+from request where tier in ('proxy', 'edge') and host = {host} and ts > $now - interval '10 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
 with lines as (
   select host, ts,
@@ -59,11 +60,17 @@ refused as (
   from checks
   where place = 1 and upstream is not null and body like '%is DOWN%' and body like '%onnection refused%'
     and not exists (select 1 from revived v where v.host = checks.host and v.server = checks.upstream and v.last_ts > checks.ts + interval '2 seconds')
+  union all
+  select host, 'weir edge' as program, upstream_address as upstream, count(*) as refusals
+  from request
+  where tier = 'edge' and failure = 'connect_refused' and upstream_address is not null and ts > $now - interval '20 seconds' and ts <= $now
+  group by host, upstream_address
+  having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
 ),
 answers as (
   select host, count(*) filter (where http_response_status_code in (502, 503)) as errors
   from request
-  where tier = 'proxy' and ts > $now - interval '20 seconds' and ts <= $now
+  where tier in ('proxy', 'edge') and ts > $now - interval '20 seconds' and ts <= $now
   group by host
 ),
 listening as (
@@ -79,7 +86,7 @@ config as (
   where directive in ('server', 'proxy_pass') and ts > $now - interval '2 hours' and ts <= $now
 )
 select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as errors, l.process_name,
-  case when r.program = 'nginx' then concat(r.refusals, ' times in 20 s') else 'by its health check' end as refusals_text,
+  case when r.program in ('nginx', 'weir edge') then concat(r.refusals, ' times in 20 s') else 'by its health check' end as refusals_text,
   case when l.process_name is null then ''
        when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port for IPv4: write 127.0.0.1 instead of localhost')
        when l.last_ts > $now - interval '5 seconds' then concat(', though ', l.process_name, ' listens there again')

@@ -24,7 +24,7 @@ sql = """
 select date_bin(interval '10 seconds', ts) as ts,
   count(*) filter (where upstream_status_code >= 500 and coalesce(proxy_server, upstream_address) = {member}) as member,
   count(*) filter (where upstream_status_code >= 500) as all_members
-from request where tier = 'proxy' and host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
+from request where tier in ('proxy', 'edge') and host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
 with config as (
   select host, directive, context,
@@ -46,7 +46,7 @@ counted as (
   select host, coalesce(nullif(proxy_backend, ''), '') as backend, coalesce(server_address, 'any name') as server, upstream_address,
     coalesce(nullif(proxy_server, ''), upstream_address) as member, count(*) as requests, count(*) filter (where upstream_status_code >= 500) as errors
   from request
-  where ts > $now - interval '2 minutes' and ts <= $now and tier = 'proxy' and coalesce(nullif(proxy_server, ''), upstream_address) is not null and upstream_status_code is not null
+  where ts > $now - interval '2 minutes' and ts <= $now and tier in ('proxy', 'edge') and coalesce(nullif(proxy_server, ''), upstream_address) is not null and upstream_status_code is not null
   group by 1, 2, 3, 4, 5
 ),
 members as (

@@ -13,7 +13,7 @@ when = [
   """
 select 1 from request
 where ts > $now - interval '15 seconds' and ts <= $now
-  and tier = 'proxy' and upstream_response_seconds is not null
+  and tier in ('proxy', 'edge') and upstream_response_seconds is not null
 group by host, proxy_backend, upstream_address
 having count(*) filter (where coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= $threshold) >= 0.04 * count(*)
 limit 1""",
@@ -34,7 +34,7 @@ select date_bin(interval '5 seconds', ts) as ts,
   approx_percentile_cont(upstream_header_seconds - upstream_connect_seconds, 0.5) as p50,
   approx_percentile_cont(upstream_header_seconds - upstream_connect_seconds, 0.95) as p95
 from request
-where tier = 'proxy' and host = {host} and coalesce(nullif(proxy_backend, ''), upstream_address) = {upstream}
+where tier in ('proxy', 'edge') and host = {host} and coalesce(nullif(proxy_backend, ''), upstream_address) = {upstream}
   and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
 [threshold]
@@ -48,7 +48,7 @@ from (
     approx_percentile_cont(greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0), 0.95) as p95
   from request
   where ts >= $from and ts < $to
-    and tier = 'proxy' and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
+    and tier in ('proxy', 'edge') and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
   group by 1, 2, 3
   having count(*) >= 20
 ) slices
@@ -62,7 +62,7 @@ with recent as (
     coalesce(upstream_connect_seconds, 0.0) as connect
   from request
   where ts > $now - interval '15 seconds' and ts <= $now
-    and tier = 'proxy' and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
+    and tier in ('proxy', 'edge') and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
 ),
 now_ as (
   select host, upstream, count(*) as requests,
@@ -86,22 +86,22 @@ past_rows as (
   select 1 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
   from request
   where ts > $now - interval '75 seconds' and ts <= $now - interval '60 seconds'
-    and tier = 'proxy' and upstream_header_seconds is not null
+    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
   union all
   select 2 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
   from request
   where ts > $now - interval '315 seconds' and ts <= $now - interval '300 seconds'
-    and tier = 'proxy' and upstream_header_seconds is not null
+    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
   union all
   select 3 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
   from request
   where ts > $now - interval '915 seconds' and ts <= $now - interval '900 seconds'
-    and tier = 'proxy' and upstream_header_seconds is not null
+    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
   union all
   select 4 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
   from request
   where ts > $now - interval '3555 seconds' and ts <= $now - interval '3540 seconds'
-    and tier = 'proxy' and upstream_header_seconds is not null
+    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
 ),
 slices as (
   select slice, host, upstream, approx_percentile_cont(app, 0.95) as p95, count(*) as n
@@ -112,6 +112,17 @@ past as (
   select host, upstream, min(p95) as past_p95, sum(n) as past_requests
   from slices where n >= 20
   group by host, upstream
+),
+-- Proxies behind proxies: while what the inner one waits for is slow, the outer one's wait for the inner one is the same time.
+fronts as (
+  select distinct server_port from listener
+  where tier in ('proxy', 'edge') and ts > $now - interval '10 seconds' and ts <= $now
+),
+outer_hops as (
+  select distinct n.host, n.upstream
+  from now_ n
+  join fronts f on f.server_port = cast((regexp_match(n.upstream, ':([0-9]+)$'))[1] as bigint)
+  join now_ inner_hop on inner_hop.upstream <> n.upstream and inner_hop.app_p95 >= 0.5 * n.app_p95
 )
 select n.host, n.upstream, n.requests, n.errors, n.app_p95, n.app_p50, n.connect_p95, n.app_share,
   p.past_p95, coalesce(s.url_path, 'unknown') as slowest_path, s.app_mean as slowest_path_mean,
@@ -123,4 +134,5 @@ select n.host, n.upstream, n.requests, n.errors, n.app_p95, n.app_p50, n.connect
 from now_ n
 left join past p on p.host = n.host and p.upstream = n.upstream
 left join paths s on s.host = n.host and s.upstream = n.upstream and s.place = 1
-where n.app_share >= 0.8
+left join outer_hops o on o.host = n.host and o.upstream = n.upstream
+where n.app_share >= 0.8 and o.upstream is null

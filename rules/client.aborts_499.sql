@@ -12,22 +12,22 @@ needs = ["request"]
 when = [
   """
 select 1 from request
-where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy'
-  and (http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%'))
+where ts > $now - interval '60 seconds' and ts <= $now and tier in ('proxy', 'edge')
+  and (http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%'))
 group by host, server_address, proxy_frontend
 having count(*) >= 10
 limit 1""",
   """
 select 1 from request
-where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy'
+where ts > $now - interval '60 seconds' and ts <= $now and tier in ('proxy', 'edge')
 group by host, coalesce(server_address, proxy_frontend, 'any name')
 having count(*) >= 100
-  and count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) > $threshold * count(*)
+  and count(*) filter (where http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%')) > $threshold * count(*)
 limit 1""",
 ]
 subject = "clients of {server}"
 summary = "clients of {server} on {host} closed {aborts} of {requests} requests in the last minute before the answer ({abort_ratio:%}), half of them within {patience_seconds:duration}; {past_text}"
-why = "nginx writes 499 and HAProxy C… when the client closes first: it is the client's patience, not an error of ours. Either answers have become slower than people wait, or the clients changed: an app's own time-out, a health check, a page that cancels its requests."
+why = "nginx writes 499, HAProxy C… and weir's edge client_closed when the client closes first: it is the client's patience, not an error of ours. Either answers have become slower than people wait, or the clients changed: an app's own time-out, a health check, a page that cancels its requests."
 look_at = "Were those requests slow (`approx_percentile_cont(duration_seconds, 0.5)` of status 499)? If all end at the same second, it is a time-out of the client or of the balancer before. `select user_agent_original, url_path, count(*) … where http_response_status_code = 499 group by 1, 2`: one application or one path?"
 silent_when = "Fewer than 10 in a minute, at most the threshold (5 %, unless one was mined) of at least 100 requests, or less than 3 times the share of 10 and 60 minutes ago. A reload of the page and beacons sent while a page closes end so too. While the application is slow or down, that finding is the cause. The 5 % is a default: `weir thresholds client.aborts_499` says what it should be here."
 fix = "Look below first: when app.slow or app.down is there, mend that. When the answers are as quick as before, find the client that is impatient: its time-out must be longer than the slowest good answer; a health check that closes early wants an answer of its own (nginx `location = /health { return 200; }`). Work for clients that are gone can be ended: it is nginx's default (`proxy_ignore_client_abort off;`), HAProxy `option abortonclose`. Check: the share falls. Do not count 499 as errors of the site."
@@ -37,8 +37,8 @@ title = "Requests, and those that clients closed"
 unit = ""
 sql = """
 select date_bin(interval '10 seconds', ts) as ts, count(*) as requests,
-  count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) as closed
-from request where tier = 'proxy' and host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
+  count(*) filter (where http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%')) as closed
+from request where tier in ('proxy', 'edge') and host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
 [threshold]
 value = 0.05
 unit = "ratio"
@@ -47,9 +47,9 @@ series = """
 select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
 from (
   select date_bin(interval '1 minute', ts) as slice, host, coalesce(server_address, proxy_frontend, 'any name') as subject,
-    cast(count(*) filter (where (http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%'))) as double) / count(*) as value
+    cast(count(*) filter (where (http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%'))) as double) / count(*) as value
   from request
-  where ts >= $from and ts < $to and tier = 'proxy'
+  where ts >= $from and ts < $to and tier in ('proxy', 'edge')
   group by 1, 2, 3
   having count(*) >= 100
 ) slices
@@ -57,24 +57,24 @@ group by 1, 2, 3"""
 ---*/
 with recent as (
   select host, coalesce(server_address, proxy_frontend, 'any name') as server, count(*) as requests,
-    count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) as aborts,
-    approx_percentile_cont(case when http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%') then duration_seconds end, 0.5) as patience_seconds
+    count(*) filter (where http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%')) as aborts,
+    approx_percentile_cont(case when http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%') then duration_seconds end, 0.5) as patience_seconds
   from request
-  where tier = 'proxy' and ts > $now - interval '60 seconds' and ts <= $now
+  where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by 1, 2
 ),
 past_rows as (
-  select host, coalesce(server_address, proxy_frontend, 'any name') as server, http_response_status_code, termination_state
+  select host, coalesce(server_address, proxy_frontend, 'any name') as server, http_response_status_code, failure, termination_state
   from request
-  where tier = 'proxy' and ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds'
+  where tier in ('proxy', 'edge') and ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds'
   union all
-  select host, coalesce(server_address, proxy_frontend, 'any name') as server, http_response_status_code, termination_state
+  select host, coalesce(server_address, proxy_frontend, 'any name') as server, http_response_status_code, failure, termination_state
   from request
-  where tier = 'proxy' and ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds'
+  where tier in ('proxy', 'edge') and ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds'
 ),
 past as (
   select host, server,
-    cast(count(*) filter (where http_response_status_code = 499 or (termination_state like 'C%' and termination_state not like 'CR%')) as double) / count(*) as past_ratio
+    cast(count(*) filter (where http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%')) as double) / count(*) as past_ratio
   from past_rows
   group by host, server
   having count(*) >= 50

@@ -13,7 +13,7 @@ when = [
   "select 1 from request where duration_seconds - coalesce(upstream_response_seconds, 0.0) >= $threshold and ts > $now - interval '30 seconds' and ts <= $now limit 1",
   """
 select 1 from request
-where ts > $now - interval '30 seconds' and ts <= $now and tier = 'proxy'
+where ts > $now - interval '30 seconds' and ts <= $now and tier in ('proxy', 'edge')
   and duration_seconds >= $threshold and duration_seconds - coalesce(upstream_response_seconds, 0.0) >= $threshold
   and (upstream_response_seconds is not null or response_bytes >= 65536)
 group by host, server_address, server_port
@@ -35,7 +35,7 @@ select date_bin(interval '5 seconds', ts) as ts,
   approx_percentile_cont(duration_seconds - coalesce(upstream_response_seconds, 0.0), 0.95) as client,
   approx_percentile_cont(coalesce(upstream_response_seconds, 0.0), 0.95) as application
 from request
-where tier = 'proxy' and host = {host} and coalesce(server_address, 'any name') = {server}
+where tier in ('proxy', 'edge') and host = {host} and coalesce(server_address, 'any name') = {server}
   and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
 [threshold]
@@ -48,7 +48,7 @@ from (
   select date_bin(interval '30 seconds', ts) as slice, host, concat(coalesce(server_address, 'any name'), ':', coalesce(server_port, 0)) as subject,
     approx_percentile_cont(greatest(duration_seconds - coalesce(upstream_response_seconds, 0.0) - coalesce(request_read_seconds, 0.0) - coalesce(queue_seconds, 0.0), 0.0), 0.95) as value
   from request
-  where ts >= $from and ts < $to and tier = 'proxy' and duration_seconds is not null and coalesce(program, '') <> 'haproxy'
+  where ts >= $from and ts < $to and tier in ('proxy', 'edge') and duration_seconds is not null and coalesce(program, '') <> 'haproxy'
     and (upstream_response_seconds is not null or coalesce(response_bytes, 0) >= 65536)
   group by 1, 2, 3
   having count(*) >= 20
@@ -62,7 +62,7 @@ with times as (
     greatest(duration_seconds - coalesce(upstream_response_seconds, 0.0) - coalesce(request_read_seconds, 0.0) - coalesce(queue_seconds, 0.0), 0.0) as client
   from request
   where ts > $now - interval '30 seconds' and ts <= $now
-    and tier = 'proxy' and duration_seconds is not null
+    and tier in ('proxy', 'edge') and duration_seconds is not null
     and coalesce(program, '') <> 'haproxy'
     and (upstream_response_seconds is not null or coalesce(response_bytes, 0) >= 65536)
 )

@@ -60,15 +60,15 @@ owners as (
 latency as (
   select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n
   from request
-  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
+  where tier in ('proxy', 'edge') and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
   group by host
 ),
 past_rows as (
   select 1 as slice, host, duration_seconds from request
-  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds'
+  where tier in ('proxy', 'edge') and duration_seconds is not null and ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds'
   union all
   select 2 as slice, host, duration_seconds from request
-  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
+  where tier in ('proxy', 'edge') and duration_seconds is not null and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
 ),
 past_slices as (
   select slice, host, approx_percentile_cont(duration_seconds, 0.95) as p95 from past_rows group by slice, host having count(*) >= 20

@@ -57,19 +57,19 @@ latency as (
     approx_percentile_cont(duration_seconds, 0.95) as p95,
     count(*) as n
   from request
-  where tier = 'proxy' and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
+  where tier in ('proxy', 'edge') and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
   group by host
 ),
 past_rows as (
   select host, duration_seconds from request
-  where tier = 'proxy' and ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds'
+  where tier in ('proxy', 'edge') and ts > $now - interval '200 seconds' and ts <= $now - interval '180 seconds'
   union all
   select host, duration_seconds from request
-  where tier = 'proxy' and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
+  where tier in ('proxy', 'edge') and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
   union all
   select r.host, r.duration_seconds from request r
   join began b on b.host = r.host and b.is_young and r.ts between b.ts + interval '2 seconds' and b.ts + interval '15 seconds'
-  where r.tier = 'proxy' and r.ts > $now - interval '4 minutes' and r.ts <= $now
+  where r.tier in ('proxy', 'edge') and r.ts > $now - interval '4 minutes' and r.ts <= $now
 ),
 past_latency as (
   select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n

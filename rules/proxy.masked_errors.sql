@@ -27,7 +27,7 @@ from (
   select date_bin(interval '2 minutes', ts) as slice, host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as subject,
     cast(count(*) filter (where upstream_tries > 1 and http_response_status_code < 500) as double) / count(*) as value
   from request
-  where ts >= $from and ts < $to and tier = 'proxy' and upstream_tries > 0
+  where ts >= $from and ts < $to and tier in ('proxy', 'edge') and upstream_tries > 0
   group by 1, 2, 3
   having count(*) >= 100
 ) slices
@@ -39,7 +39,7 @@ with recent as (
     count(*) filter (where upstream_tries > 1 and http_response_status_code < 500) as saved,
     count(*) filter (where http_response_status_code >= 500) as errors
   from request
-  where ts > $now - interval '2 minutes' and ts <= $now and tier = 'proxy' and upstream_tries > 0
+  where ts > $now - interval '2 minutes' and ts <= $now and tier in ('proxy', 'edge') and upstream_tries > 0
   group by 1, 2
 ),
 masked as (
@@ -49,10 +49,10 @@ masked as (
 ),
 past_rows as (
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries, http_response_status_code from request
-  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and tier = 'proxy' and upstream_tries > 0
+  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and tier in ('proxy', 'edge') and upstream_tries > 0
   union all
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries, http_response_status_code from request
-  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and tier = 'proxy' and upstream_tries > 0
+  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and tier in ('proxy', 'edge') and upstream_tries > 0
 ),
 past as (
   select host, upstream, cast(count(*) filter (where upstream_tries > 1 and http_response_status_code < 500) as double) / count(*) as past_ratio

@@ -137,6 +137,7 @@ worded as (
         place_text, 'bind ',
         coalesce(trim(regexp_replace(arguments, ' *backlog +[0-9]+', '')), concat(':', server_port)), ' backlog 16384')
       when process_name in ('apache2', 'httpd') then concat(place_text, 'ListenBackLog 16384')
+      when process_name = 'weir' then 'backlog = 16384 in the section [edge] of weir.toml'
       else 'pass 16384 as backlog to listen() (gunicorn --backlog, uvicorn --backlog, Node server.listen({ backlog }), Tomcat acceptCount)'
     end as listen_line,
     case when somaxconn is null or somaxconn < 16384

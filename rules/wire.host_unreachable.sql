@@ -35,7 +35,7 @@ failed as (
 answers as (
   select host, count(*) filter (where http_response_status_code in (502, 503, 504)) as errors
   from request
-  where tier = 'proxy' and ts > $now - interval '30 seconds' and ts <= $now
+  where tier in ('proxy', 'edge') and ts > $now - interval '30 seconds' and ts <= $now
   group by host
 )
 select f.host, f.upstream, f.reason, f.failures, coalesce(a.errors, 0) as errors

@@ -66,6 +66,9 @@ export async function runSql(sql, { limit = 1000, signal } = {}) {
   }
 }
 
+/** Times of two sets of requests. @param {{a: string, b: string, measure?: string}} question @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const compareTimes = async (question, signal) => (await postJson('/api/compare', question, signal)).json();
+
 /** What a query would read. @param {string} sql @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const forecastSql = async (sql, signal) => (await postJson('/api/sql/forecast', { sql }, signal)).json();
 

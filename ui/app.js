@@ -9,6 +9,7 @@ import { Icon } from './parts/icon.js';
 import { Problem } from './parts/panel.js';
 import { Help } from './views/help.js';
 import { Overview } from './views/overview.js';
+import { Compare } from './views/compare.js';
 import { Edge } from './views/edge.js';
 import { Findings } from './views/findings.js';
 import { Host } from './views/host.js';
@@ -25,6 +26,7 @@ const VIEWS = [
   { id: 'edge', key: 'e', title: 'Edge', view: Edge },
   { id: 'wire', key: 'w', title: 'Wire', view: Wire },
   { id: 'sql', key: 's', title: 'SQL', view: Sql },
+  { id: 'compare', key: 'c', title: 'Compare', view: Compare },
   { id: 'parse', key: 'p', title: 'Parse', view: Parse },
 ];
 // Reached from another view, and shown under it.

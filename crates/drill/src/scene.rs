@@ -348,6 +348,13 @@ http {{
         Ok(())
     }
 
+    /// The number of a process of the scene.
+    pub(crate) fn id(&self, what: &str) -> Result<u32> {
+        let named = self.processes.iter().find(|(name, _)| *name == what);
+        let named = named.map(|(_, child)| child.id());
+        named.ok_or_else(|| DrillError::new(format!("the scene has no process `{what}`")))
+    }
+
     /// Sends a signal to the children of a process of the scene, such as nginx' workers.
     pub(crate) fn signal_children(&self, what: &str, signal: Signal) -> Result<()> {
         for (_, child) in self.processes.iter().filter(|(name, _)| *name == what) {

@@ -1,5 +1,7 @@
 //! Faults of the way between hosts: packets that are lost, dropped by a firewall, too large, forged, or not read in time.
 
+use std::time::Duration;
+
 use crate::error::{DrillError, Result};
 use crate::fault::{Fault, of};
 use crate::scene::{CLIENT, SERVER, Scene, run};
@@ -83,6 +85,31 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
         inject: |scene| {
             flood(scene, 8080, &[])?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "requests come in bursts",
+        rules: &[&["wire.jagged_arrivals"]],
+        parameters: &[
+            of("visitors", 20, 40, "visitors"),
+            of("millis", 800, 1600, "milliseconds of each pause"),
+        ],
+        tools: &["nginx"],
+        set: |scene| {
+            scene.config =
+                format!("[wire]\ninterfaces = [\"{}/veth\"]\nports = [80]\n", scene.server);
+            scene.app(256, &[])?;
+            scene.nginx(PROXIED)?;
+            let visitors = scene.draw("visitors");
+            scene.visitors(visitors, &[])
+        },
+        inject: |scene| {
+            let pause = format!("{:.3}", Duration::from_millis(scene.draw("millis")).as_secs_f64());
+            let (netns, id) = (scene.client.clone(), scene.id("visitors")?.to_string());
+            let bursts =
+                "while kill -STOP \"$1\"; do sleep \"$2\"; kill -CONT \"$1\"; sleep 0.25; done";
+            scene.start("pauses", &netns, "sh", &["-c", bursts, "sh", &id, &pause])?;
             Ok(None)
         },
     },

@@ -11,6 +11,7 @@ pub(crate) use crate::edge::args::{EdgeAction, EdgeArgs};
 
 use crate::bench_store::BenchArgs;
 use crate::capture::CaptureArgs;
+use crate::compare::args::CompareArgs;
 use crate::drill::args::DrillArgs;
 use crate::haproxy::args::HaproxyArgs;
 use crate::store_command::StoreArgs;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Parse(ParseArgs),
     Query(QueryArgs),
+    Compare(CompareArgs),
     Audit(AuditArgs),
     Tables(TablesArgs),
     Rules(RulesArgs),

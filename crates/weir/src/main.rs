@@ -12,6 +12,7 @@ mod cells;
 mod cli;
 mod client;
 mod clock;
+mod compare;
 mod config;
 mod doctor;
 mod drill;
@@ -135,6 +136,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Parse(args) => parse_command::run(&args, &load()?)?,
         Command::Query(args) => ask::run(&args)?,
+        Command::Compare(args) => compare::run(&args)?,
         Command::Audit(args) => return audit::run(&args, &load()?.values),
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules_command::run(&args)?,
@@ -142,10 +144,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             return store_command::run(&on(args.action.data())?.values, &args.action);
         }
         Command::Backup(args) => return backup_command::run(&on(args.dir())?.values, &args),
-        Command::Bench(args) => {
-            let bench_store::BenchAction::Store(args) = &args.action;
-            return bench_store::run(&load()?.values, args);
-        }
+        Command::Bench(args) => return bench_store::run(&load()?.values, &args),
         Command::Restore(args) => backup_command::bring_back(&on(args.dir())?.values, &args)?,
         Command::Thresholds(args) => thresholds::command::run(&args)?,
         Command::Findings(args) => findings_command::run(&args)?,

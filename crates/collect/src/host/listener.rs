@@ -179,6 +179,7 @@ fn tier(process_name: &str) -> &'static str {
         | "squid" => "proxy",
         "postgres" | "mysqld" | "mariadbd" | "redis-server" | "valkey-server" | "mongod"
         | "memcached" => "db",
+        "weir" => "edge",
         _ => "app",
     }
 }

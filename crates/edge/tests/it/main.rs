@@ -4,6 +4,7 @@ mod acme;
 mod attacks;
 mod backends;
 mod beacons;
+mod canary;
 mod changes;
 mod failures;
 mod half_close;

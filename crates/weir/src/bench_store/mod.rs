@@ -96,7 +96,8 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(values: &Values, args: &BenchStoreArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(values: &Values, args: &BenchArgs) -> Result<ExitCode, Failure> {
+    let BenchAction::Store(args) = &args.action;
     let place = slow_tier::place(&values.store, &args.place)?;
     if args.node {
         return node::run(&place).map(|()| ExitCode::SUCCESS);

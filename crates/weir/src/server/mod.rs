@@ -2,6 +2,7 @@
 
 mod answer;
 mod caller;
+mod compare;
 mod connection;
 mod edge;
 mod findings;
@@ -142,6 +143,7 @@ fn router(app: Shared) -> Router {
     Router::new()
         .route("/api/sql", post(sql::post).get(sql::get))
         .route("/api/sql/forecast", post(forecast::post))
+        .route("/api/compare", post(compare::post))
         .route("/api/parse", post(parse::post))
         .route("/api/findings", get(findings::list))
         .route("/api/findings/{finding_id}", get(findings::one))

@@ -38,6 +38,7 @@ const FILES: &[(&str, &[u8])] = files! {
     "vendor/preact-htm.js"
     "vendor/uPlot.esm.js"
     "vendor/uPlot.min.css"
+    "views/compare.js"
     "views/edge.js"
     "views/edge_certificates.js"
     "views/edge_haproxy.js"

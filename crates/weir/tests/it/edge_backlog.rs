@@ -1,0 +1,105 @@
+//! The field note about listen queues, at weir's own edge: a backlog of 511 under a burst, named by another weir.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::edge::{address_of, edge};
+use super::faults::ONE_AT_A_TIME;
+use super::harness::{Weir, can_run, is_root, serve, wait_for};
+use super::netns::Netns;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More than the queue of 511 holds, and fewer than a process may have descriptors.
+const BURST: &str = "900";
+
+/// A process that stands still until dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(weir: &Weir) -> Self {
+        let id = Pid::from_raw(i32::try_from(weir.id()).expect("a pid")).expect("not 0");
+        kill_process(id, Signal::STOP).expect("it runs");
+        Self(id)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Ended when dropped.
+struct Burst(Child);
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_backlog_of_511_under_a_burst_names_the_edges_own_listener_and_setting() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let has_wrk = Path::new("/usr/bin/wrk").exists();
+    let netns = if is_root() && has_wrk { Netns::make("backlog") } else { None };
+    if !can_run("edge backlog", "root, wrk and iproute2", netns.is_some()) {
+        return;
+    }
+    let netns = netns.expect("it was made");
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["--listen", "127.0.0.1:8080", "--beacon", "/ping"];
+    let plain = edge(&dir.path().join("edge"), &args);
+    // `ip netns exec` becomes the program, so that its process is the edge's own.
+    let mut inside = netns.command(&plain.get_program().to_string_lossy());
+    inside.args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        inside.env(name, value.unwrap_or_default());
+    }
+    inside.env("WEIR_EDGE_BACKLOG", "511").env("WEIR_EDGE_THREADS", "1");
+    let server = Weir::start(inside);
+    assert_eq!(address_of(&server), "127.0.0.1:8080");
+    let watcher = Weir::start(serve("up", &dir.path().join("data")));
+    let seen = |what: &str, sql: String| {
+        wait_for(what, PATIENCE, || (watcher.number(&sql) > 0).then_some(()));
+    };
+    let name = &netns.name;
+    seen(
+        "the edge's listener",
+        format!(
+            "select count(*) from listener where netns = '{name}' and server_port = 8080 and tier = 'edge' and accept_queue_limit = 511"
+        ),
+    );
+    seen(
+        "the namespace's somaxconn",
+        format!(
+            "select count(*) from sysctl where netns = '{name}' and name = 'net.core.somaxconn'"
+        ),
+    );
+
+    let stopped = Stopped::new(&server);
+    let mut burst = netns.command("wrk");
+    burst.args(["-t1", "-c", BURST, "-d60s", "--timeout", "60s", "http://127.0.0.1:8080/ping"]);
+    let burst = Burst(burst.stdout(Stdio::null()).spawn().expect("it is installed"));
+    let ours = |rule: &str| {
+        let found = watcher.findings(rule).into_iter();
+        let is_ours = |finding: &Value| {
+            finding["state"] == "firing" && finding["summary"].to_string().contains(name.as_str())
+        };
+        found.into_iter().find(is_ours)
+    };
+    let finding = wait_for("tcp.listen_overflow", PATIENCE, || ours("tcp.listen_overflow"));
+    assert_eq!(finding["subject"], "weir on 127.0.0.1:8080", "{finding}");
+    assert_eq!(finding["tier"], "edge", "{finding}");
+    let words = |of: &str| finding[of].as_str().unwrap_or_default().to_owned();
+    assert!(words("summary").contains("the process asked for 511 in listen()"), "{finding}");
+    assert!(words("fix").contains("backlog = 16384 in the section [edge]"), "{finding}");
+    drop(stopped);
+    drop(burst);
+    wait_for("it resolves", PATIENCE, || ours("tcp.listen_overflow").is_none().then_some(()));
+}
