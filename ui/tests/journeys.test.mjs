@@ -59,6 +59,33 @@ test('a_line_written_to_a_tailed_file_appears_live', { skip }, async () => {
   });
 });
 
+test('a_balancer_in_front_is_no_gain_and_what_can_be_compared_is_offered', { skip }, async () => {
+  const line = (path, address, seconds) => JSON.stringify({
+    time_iso8601: new Date().toISOString(), remote_addr: address, request: `GET ${path} HTTP/1.1`, status: '200', request_time: String(seconds),
+    upstream_addr: '127.0.0.1:9001', upstream_status: '200', upstream_connect_time: '0.001', upstream_header_time: '0.020', upstream_response_time: '0.020',
+  });
+  const lines = Array.from({ length: 60 }, (_, i) => [line('/before', `10.1.0.${i}`, 0.2), line('/after', '10.9.9.9', 0.03)]).flat();
+  await appendFile(join(server.logs, 'nginx.log'), `${lines.join('\n')}\n`);
+  await withPage(server.url, async page => {
+    await page.goto('/#/compare');
+    await page.getByLabel('A', { exact: true }).fill("url_path = '/before'");
+    await page.getByLabel('B', { exact: true }).fill("url_path = '/after'");
+    const refused = page.getByRole('region', { name: 'not compared' });
+    for (let tries = 0; tries < 30 && !(await refused.getByText('answering 60 peers').count()); tries += 1) {
+      await page.getByLabel('B', { exact: true }).press('Enter'); // until all lines are read
+      await page.waitForTimeout(500);
+    }
+    await refused.getByText('something was put in front').waitFor();
+    await page.getByRole('region', { name: 'offered' }).getByText('upstream_header_seconds').first().waitFor();
+    await shot(page, 'compare');
+    await page.getByRole('button', { name: 'Compare upstream_header_seconds' }).click();
+    await page.getByRole('heading', { name: 'Measured at the same place' }).waitFor();
+    await page.getByLabel('A', { exact: true }).fill("url_path = '/nowhere'");
+    await page.getByLabel('A', { exact: true }).press('Enter');
+    await page.getByRole('alert').getByText('A has no request').waitFor();
+  }, { allows: /status of 400/ });
+});
+
 test('a_query_gives_a_table_a_chart_and_a_file', { skip }, async () => {
   await withPage(server.url, async page => {
     await page.goto('/#/sql');
@@ -104,6 +131,7 @@ test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, asy
       await page.locator('[data-path] li.is-root', { hasText: /tcp\.(listen_overflow|accept_queue_high)/ }).waitFor();
       const charts = page.locator('[data-all-tiers] .u-over');
       await charts.nth(1).waitFor();
+      await page.mouse.move(1, 1);
       await charts.nth(0).scrollIntoViewIfNeeded();
       const isOff = n => page.locator('[data-all-tiers] .u-cursor-x').nth(n).evaluate(e => e.classList.contains('u-off'));
       assert.equal(await isOff(1), true, 'no cursor before the mouse is over a chart');

@@ -83,7 +83,7 @@ test('the_page_is_usable_by_keyboard', { skip }, async () => {
   server.state = 'empty';
   await withPage(server.url, async page => {
     await page.getByText('Nothing hurts.').waitFor();
-    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'], ['o', 'overview']]) {
+    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'], ['c', 'compare'], ['o', 'overview']]) {
       await page.keyboard.press('g');
       await page.keyboard.press(key);
       await page.waitForFunction(name => location.hash.startsWith(`#/${name}`), view);
@@ -106,7 +106,7 @@ test('nothing_overflows_sideways_from_a_phone_to_a_wide_screen', { skip }, async
   server.state = 'empty';
   for (const width of [360, 1024, 1920]) {
     await withPage(server.url, async page => {
-      for (const view of ['overview', 'findings', 'logs', 'edge', 'wire', 'sql']) {
+      for (const view of ['overview', 'findings', 'logs', 'edge', 'wire', 'sql', 'compare']) {
         await page.goto(`/#/${view}`);
         await page.locator('main .panel').first().waitFor();
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
