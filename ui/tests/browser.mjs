@@ -27,7 +27,7 @@ export async function withPage(url, journey, { allows, colorScheme = 'light', lo
     const context = await browser.newContext({ viewport, colorScheme, httpCredentials: login, baseURL: url, permissions: ['clipboard-read', 'clipboard-write'] });
     await context.addInitScript(() => addEventListener('securitypolicyviolation', e => { throw new Error(`policy: ${e.violatedDirective} ${e.blockedURI}`); }));
     const page = await context.newPage();
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(30_000);
     page.on('console', m => { if (m.type() === 'error' && !allows?.test(m.text())) complaints.push(`console: ${m.text()}`); });
     page.on('pageerror', e => complaints.push(`page: ${e.stack ?? e}`));
     const answer = await page.goto('/');

@@ -71,7 +71,7 @@ test('a_balancer_in_front_is_no_gain_and_what_can_be_compared_is_offered', { ski
     await page.getByLabel('A', { exact: true }).fill("url_path = '/before'");
     await page.getByLabel('B', { exact: true }).fill("url_path = '/after'");
     const refused = page.getByRole('region', { name: 'not compared' });
-    for (let tries = 0; tries < 30 && !(await refused.getByText('answering 60 peers').count()); tries += 1) {
+    for (let tries = 0; tries < 60 && !(await refused.getByText('answering 60 peers').count()); tries += 1) {
       await page.getByLabel('B', { exact: true }).press('Enter'); // until all lines are read
       await page.waitForTimeout(500);
     }
