@@ -57,6 +57,29 @@ export function useLoad(key, load, every) {
   return { data: state.data, error: state.error, isLoading: state.isLoading || state.key !== key, at: state.at, reload };
 }
 
+/**
+ * What somebody asks by a button: the newest question counts, the one before is given up.
+ * @param {(question: any, signal: AbortSignal) => Promise<any>} ask
+ * @returns {{result: {question: any, answer?: any, error?: any} | null, isRunning: boolean, run: (question: any) => Promise<void>, stop: () => void}}
+ */
+export function useQuestion(ask) {
+  const [result, setResult] = useState(/** @type {any} */ (null));
+  const [isRunning, setRunning] = useState(false);
+  const abort = useRef(/** @type {AbortController | null} */ (null));
+  const run = async question => {
+    abort.current?.abort();
+    const mine = abort.current = new AbortController();
+    setRunning(true);
+    const next = await ask(question, mine.signal).then(answer => ({ answer }), error => ({ error }));
+    if (mine.signal.aborted) return;
+    setResult({ ...next, question });
+    setRunning(false);
+  };
+  const stop = () => { abort.current?.abort(); setRunning(false); };
+  useEffect(() => () => abort.current?.abort(), []);
+  return { result, isRunning, run, stop };
+}
+
 /** One query, asked again every `every` ms. @param {string | null} sql @param {{every?: number, limit?: number}} [options] */
 export const useSql = (sql, { every = 0, limit = 1000 } = {}) =>
   useLoad(sql, signal => runSql(sql ?? '', { limit, signal }), every);

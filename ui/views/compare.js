@@ -1,7 +1,8 @@
 // @ts-check
 // Compare: times of two sets of requests, where both were measured at the same place; why the rest is not compared.
-import { html, useEffect, useRef, useState } from '../vendor/preact-htm.js';
+import { html, useEffect, useState } from '../vendor/preact-htm.js';
 import { compareTimes } from '../api.js';
+import { useQuestion } from '../hooks.js';
 import { setParams, useRoute } from '../router.js';
 import { Icon } from '../parts/icon.js';
 import { Grid } from '../parts/grid.js';
@@ -17,18 +18,7 @@ export function Compare() {
   const [a, setA] = useState(params.a ?? START.a);
   const [b, setB] = useState(params.b ?? START.b);
   const [measure, setMeasure] = useState(params.measure || MEASURES[0][0]);
-  const [result, setResult] = useState(/** @type {any} */ (null));
-  const [isRunning, setRunning] = useState(false);
-  const abort = useRef(/** @type {AbortController | null} */ (null));
-  const run = async question => {
-    abort.current?.abort();
-    const mine = abort.current = new AbortController();
-    setRunning(true);
-    const next = await compareTimes(question, mine.signal).then(answer => ({ answer }), error => ({ error }));
-    if (mine.signal.aborted) return;
-    setResult(next);
-    setRunning(false);
-  };
+  const { result, isRunning, run } = useQuestion(compareTimes);
   useEffect(() => {
     if (params.a === undefined || params.b === undefined) return;
     const asked = { a: params.a, b: params.b, measure: params.measure || MEASURES[0][0] };
@@ -37,7 +27,6 @@ export function Compare() {
     setMeasure(asked.measure);
     run(asked);
   }, [params.a, params.b, params.measure]);
-  useEffect(() => () => abort.current?.abort(), []);
   const ask = column => { if (a === params.a && b === params.b && column === params.measure) run({ a, b, measure: column }); else setParams({ a, b, measure: column }); };
   const keys = event => { if (event.key === 'Enter') { event.preventDefault(); ask(measure); } };
   const side = (label, text, set) => html`<label class="parse-field">${label}: which requests, as a condition in SQL

@@ -1,8 +1,9 @@
 // @ts-check
 // Parse: what lines become, how far a pattern or a pipeline fits them, and a pattern to start from. Stores nothing.
-import { html, useEffect, useRef, useState } from '../vendor/preact-htm.js';
+import { html, useEffect, useState } from '../vendor/preact-htm.js';
 import { parseLines } from '../api.js';
 import { count, duration } from '../format.js';
+import { useQuestion } from '../hooks.js';
 import { setParams, useRoute } from '../router.js';
 import { Icon } from '../parts/icon.js';
 import { CopyButton, Empty, Problem, Skeleton } from '../parts/panel.js';
@@ -15,26 +16,14 @@ export function Parse() {
   const { params } = useRoute();
   const [lines, setLines] = useState(params.lines ?? SAMPLE);
   const [rule, setRule] = useState(params.rule ?? '');
-  const [result, setResult] = useState(/** @type {any} */ (null));
-  const [isRunning, setRunning] = useState(false);
-  const abort = useRef(/** @type {AbortController | null} */ (null));
-  const run = async (text, how) => {
-    abort.current?.abort();
-    const mine = abort.current = new AbortController();
-    setRunning(true);
-    const next = await parseLines(questionOf(text, how), mine.signal).then(answer => ({ answer }), error => ({ error }));
-    if (mine.signal.aborted) return;
-    setResult(next);
-    setRunning(false);
-  };
+  const { result, isRunning, run } = useQuestion(([text, how], signal) => parseLines(questionOf(text, how), signal));
   useEffect(() => {
     if (params.lines === undefined) return;
     setLines(params.lines);
     setRule(params.rule ?? '');
-    run(params.lines, params.rule ?? '');
+    run([params.lines, params.rule ?? '']);
   }, [params.lines, params.rule]);
-  useEffect(() => () => abort.current?.abort(), []);
-  const submit = () => { if (lines === params.lines && rule === (params.rule ?? '')) run(lines, rule); else setParams({ lines, rule }); };
+  const submit = () => { if (lines === params.lines && rule === (params.rule ?? '')) run([lines, rule]); else setParams({ lines, rule }); };
   const take = pattern => { setRule(pattern); setParams({ lines, rule: pattern }); };
   const keys = event => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); submit(); } };
   return html`

@@ -1,8 +1,8 @@
 // @ts-check
 // SQL: an editor, the tables with their docs, the answer as table, chart or CSV.
-import { html, useEffect, useRef, useState } from '../vendor/preact-htm.js';
+import { html, useEffect, useState } from '../vendor/preact-htm.js';
 import { forecastSql, runCsv, runSql } from '../api.js';
-import { useApi } from '../hooks.js';
+import { useApi, useQuestion } from '../hooks.js';
 import { count, duration, size } from '../format.js';
 import { setParams, useRoute } from '../router.js';
 import { Icon } from '../parts/icon.js';
@@ -20,28 +20,18 @@ const HISTORY_AT_MOST = 50;
 export function Sql() {
   const { params } = useRoute();
   const [text, setText] = useState(params.q ?? START);
-  const [result, setResult] = useState(/** @type {any} */ (null));
-  const [isRunning, setRunning] = useState(false);
-  const abort = useRef(/** @type {AbortController | null} */ (null));
-  const run = async sql => {
+  const { result, isRunning, run: ask, stop } = useQuestion((sql, signal) => runSql(sql, { limit: LIMIT, signal }));
+  const run = sql => {
     if (!sql.trim()) return;
-    abort.current?.abort();
-    const mine = abort.current = new AbortController();
-    setRunning(true);
     remember(sql);
-    const next = await runSql(sql, { limit: LIMIT, signal: mine.signal }).then(answer => ({ answer }), error => ({ error }));
-    if (mine.signal.aborted) return;
-    setResult({ ...next, sql });
-    setRunning(false);
+    ask(sql);
   };
   useEffect(() => {
     if (params.q === undefined) return;
     setText(params.q);
     run(params.q);
   }, [params.q]);
-  useEffect(() => () => abort.current?.abort(), []);
   const submit = () => { if (text === params.q) run(text); else setParams({ q: text, chart: params.chart }); };
-  const stop = () => { abort.current?.abort(); setRunning(false); };
   const insert = word => setText(old => (old.trim() ? `${old}${/\s$/.test(old) ? '' : ' '}${word}` : `select * from ${word}\norder by ts desc limit 100`));
   return html`
     <div class="sql">
@@ -84,7 +74,7 @@ function Result({ result, isRunning, isChart }) {
   const [csvError, setCsvError] = useState(/** @type {any} */ (null));
   if (!result) return isRunning ? html`<section class="panel"><${Skeleton} lines=${8} /></section>` : html`<section class="panel"><${Empty}>Run a query, or pick a table on the left. All times are UTC.<//></section>`;
   if (result.error) return html`<section class="panel"><${Problem} error=${result.error} title="cannot run the query" /></section>`;
-  const { answer, sql } = result;
+  const { answer, question: sql } = result;
   const hasChart = canChart(answer);
   const download = () => runCsv(sql).then(save, setCsvError);
   return html`

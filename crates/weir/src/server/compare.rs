@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
 use super::answer::Refusal;
-use super::sql::require_json;
+use super::sql::read_json;
 use super::{Shared, objects};
 use crate::compare::{Comparison, MEASURES, Seen, compare, measure, question, seen};
 use crate::nearest::nearest;
@@ -30,11 +30,8 @@ pub(crate) async fn post(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Comparison>, Refusal> {
-    require_json(&headers)?;
-    let asked: Question = serde_json::from_slice(&body).map_err(|error| {
-        Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
-            .hint("send {\"a\": \"host = 'web1'\", \"b\": \"host = 'web2'\"}")
-    })?;
+    let example = r#"{"a": "host = 'web1'", "b": "host = 'web2'"}"#;
+    let asked: Question = read_json(&headers, &body, example)?;
     let column = asked.measure.as_deref().unwrap_or(MEASURES[0].column);
     let measure = measure(column).ok_or_else(|| {
         let names = MEASURES.map(|measure| measure.column);

@@ -3,14 +3,14 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_store::{Forecast, Reading};
 
 use super::Shared;
 use super::answer::Refusal;
-use super::sql::require_json;
+use super::sql::read_json;
 
 /// What reading from a bucket costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,11 +42,8 @@ pub(crate) async fn post(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    require_json(&headers)?;
-    let question: Question = serde_json::from_slice(&body).map_err(|error| {
-        Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
-            .hint("send {\"sql\": \"select count(*) from request\"}")
-    })?;
+    let example = r#"{"sql": "select count(*) from request"}"#;
+    let question: Question = read_json(&headers, &body, example)?;
     let _turn = app.turn().await?;
     let forecast = app.store.forecast(&question.sql, app.query_limits).await?;
     Ok(Json(told(&forecast, &app.read_prices)))

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::Refusal;
-use super::sql::require_json;
+use super::sql::read_json;
 use crate::explain::Reading;
 
 /// Lines of one request; explaining one costs some milliseconds.
@@ -42,11 +42,8 @@ pub(crate) async fn post(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    require_json(&headers)?;
-    let question: Question = serde_json::from_slice(&body).map_err(|error| {
-        Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
-            .hint("send {\"lines\": \"…\", \"pattern\": \"%{IP:client_address} …\"}")
-    })?;
+    let example = r#"{"lines": "…", "pattern": "%{IP:client_address} …"}"#;
+    let question: Question = read_json(&headers, &body, example)?;
     // Patterns are compiled here, so at most as many as queries at a time.
     let _turn = app.turn().await?;
     let of_task = Arc::clone(&app);

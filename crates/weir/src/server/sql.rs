@@ -5,6 +5,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use weir_store::QueryResult;
 use weir_tables::unit_of;
@@ -39,11 +40,8 @@ pub(crate) async fn post(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
-    require_json(&headers)?;
-    let question: Question = serde_json::from_slice(&body).map_err(|error| {
-        Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
-            .hint("send {\"sql\": \"select 1\", \"limit\": 100}")
-    })?;
+    let example = r#"{"sql": "select 1", "limit": 100}"#;
+    let question: Question = read_json(&headers, &body, example)?;
     answer(&app, &question.sql, question.limit, options.format.as_deref()).await
 }
 
@@ -57,6 +55,19 @@ pub(crate) async fn get(
             .hint("/api/sql?q=select%201"));
     };
     answer(&app, sql, options.limit, options.format.as_deref()).await
+}
+
+/// A body in JSON; the hint shows what it should look like.
+pub(super) fn read_json<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: &[u8],
+    example: &str,
+) -> Result<T, Refusal> {
+    require_json(headers)?;
+    serde_json::from_slice(body).map_err(|error| {
+        Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
+            .hint(format!("send {example}"))
+    })
 }
 
 /// Only this type makes a browser ask first whether another site may send it.

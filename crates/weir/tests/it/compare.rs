@@ -3,13 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use serde_json::Value;
 
-use super::harness::{Weir, can_run, is_root, pause, quiet, serve, text, wait_for, weir};
+use super::harness::{Ended, Weir, can_run, is_root, pause, quiet, serve, text, wait_for, weir};
 use super::netns::{Manner, Netns, Nginx, application};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,25 +17,15 @@ const VISITORS: u8 = 40;
 /// Between the first byte of a request and the rest, as on a slow way.
 const SLOW_WAY: Duration = Duration::from_millis(60);
 
-/// Ended when dropped.
-struct Haproxy(Child);
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// HAProxy on port 8090 in front of nginx.
-fn balancer(netns: &Netns, dir: &Path) -> Haproxy {
+fn balancer(netns: &Netns, dir: &Path) -> Ended {
     let config = dir.join("haproxy.cfg");
     let text = "defaults\n  mode http\n  timeout connect 2s\n  timeout client 5s\n  timeout server 5s\n\n\
         listen shop\n  bind 127.0.0.1:8090\n  server web1 127.0.0.1:8080\n";
     std::fs::write(&config, text).expect("there is room");
     let mut command = netns.command("haproxy");
     command.args(["-db", "-f"]).arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
-    Haproxy(command.spawn().expect("it is installed"))
+    Ended(command.spawn().expect("it is installed"))
 }
 
 /// One request by a visitor with an address of their own.

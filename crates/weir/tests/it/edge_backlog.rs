@@ -1,7 +1,7 @@
 //! The field note about listen queues, at weir's own edge: a backlog of 511 under a burst, named by another weir.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::edge::{address_of, edge};
 use super::faults::ONE_AT_A_TIME;
-use super::harness::{Weir, can_run, is_root, serve, wait_for};
+use super::harness::{Ended, Weir, can_run, is_root, serve, wait_for};
 use super::netns::Netns;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,16 +30,6 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         let _ = kill_process(self.0, Signal::CONT);
-    }
-}
-
-/// Ended when dropped.
-struct Burst(Child);
-
-impl Drop for Burst {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -85,7 +75,7 @@ fn a_backlog_of_511_under_a_burst_names_the_edges_own_listener_and_setting() {
     let stopped = Stopped::new(&server);
     let mut burst = netns.command("wrk");
     burst.args(["-t1", "-c", BURST, "-d60s", "--timeout", "60s", "http://127.0.0.1:8080/ping"]);
-    let burst = Burst(burst.stdout(Stdio::null()).spawn().expect("it is installed"));
+    let burst = Ended(burst.stdout(Stdio::null()).spawn().expect("it is installed"));
     let ours = |rule: &str| {
         let found = watcher.findings(rule).into_iter();
         let is_ours = |finding: &Value| {

@@ -3,23 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::fleet::free_address;
-use super::harness::{Weir, can_run, serve, wait_for};
+use super::harness::{Ended, Weir, can_run, serve, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Ended when dropped.
-struct Haproxy(Child);
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// What a syslog daemon does: datagrams to lines of a file.
 fn write_log(socket: &UdpSocket, log: &Path) {
@@ -78,7 +68,7 @@ fn tcp_sessions_of_a_real_haproxy_are_found_and_have_columns() {
     std::fs::write(&config, text).expect("there is room");
     let mut command = Command::new("/usr/sbin/haproxy");
     command.args(["-db", "-f"]).arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
-    let _haproxy = Haproxy(command.spawn().expect("it is installed"));
+    let _haproxy = Ended(command.spawn().expect("it is installed"));
     let mut command = serve("up", &dir.path().join("data"));
     command.env("WEIR_COLLECT_ROOT", &root).env("WEIR_COLLECT_SAMPLE_HOST", "false");
     let weir = Weir::start(command);

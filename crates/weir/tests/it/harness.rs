@@ -127,6 +127,16 @@ impl Drop for Weir {
     }
 }
 
+/// Another program; killed when dropped.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The rows of a query, or what went wrong.
 pub(crate) fn try_rows(url: &str, sql: &str) -> Result<Vec<Vec<Value>>, String> {
     let body = serde_json::json!({"sql": sql, "limit": 100_000}).to_string();

@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use super::harness::{Weir, can_run, quiet, request, serve, text, try_rows, wait_for};
+use super::harness::{Ended, Weir, can_run, quiet, request, serve, text, try_rows, wait_for};
 
 /// How long a shipper may take until everything is there, on a loaded machine.
 const ARRIVAL: Duration = Duration::from_secs(120);
@@ -43,16 +43,6 @@ impl Hub {
         quiet(&mut command);
         command.envs(self.settings.iter().map(|(key, value)| (key, value)));
         Weir::start(command)
-    }
-}
-
-/// A program that is ended when the test is over.
-struct Shipper(Child);
-
-impl Drop for Shipper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -131,7 +121,7 @@ fn lines_posted_by_curl_are_rows_and_known_after_a_kill() {
 /// Runs a sender that prints a line for each of its 40 batches, and kills the hub after 8, 16 and 24 of them.
 fn over_three_kills(hub: &Hub, mut sender: Command) -> Weir {
     let mut running = hub.start();
-    let mut sender = Shipper(sender.spawn().expect("it starts"));
+    let mut sender = Ended(sender.spawn().expect("it starts"));
     let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
     for _ in 0..3 {
         for _ in 0..8 {
@@ -166,13 +156,13 @@ fn write_lines(file: &Path, from: u32, to: u32) {
     }
 }
 
-fn rsyslog(dir: &Path, config: &str) -> Shipper {
+fn rsyslog(dir: &Path, config: &str) -> Ended {
     let file = dir.join("rsyslog.conf");
     std::fs::write(&file, config).expect("it can be written");
     let mut command = Command::new("/usr/sbin/rsyslogd");
     command.arg("-n").arg("-f").arg(&file).arg("-i").arg(dir.join("rsyslog.pid"));
     command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    Shipper(command.spawn().expect("rsyslogd starts"))
+    Ended(command.spawn().expect("rsyslogd starts"))
 }
 
 #[test]
@@ -311,7 +301,7 @@ fn opentelemetrys_own_sdk_is_understood_over_http_and_grpc() {
     for protocol in ["http", "grpc"] {
         let address = format!("127.0.0.1:{port}");
         let sender = script("otlp.py", &[protocol, &address, "600"]).spawn();
-        let mut sender = Shipper(sender.expect("it starts"));
+        let mut sender = Ended(sender.expect("it starts"));
         let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
         assert_eq!(lines.next().expect("it gets there").expect("text"), "half");
         assert_eq!(running.terminate(), Some(0));
@@ -361,7 +351,7 @@ fn prometheus_writes_every_sample_over_an_end_of_the_hub() {
     command.arg(format!("--storage.tsdb.path={}", hub.path("tsdb").display()));
     command.arg(format!("--web.listen-address={own}")).arg("--log.level=error");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _prometheus = Shipper(command.spawn().expect("prometheus starts"));
+    let _prometheus = Ended(command.spawn().expect("prometheus starts"));
     let ups = "select count(*), count(distinct ts) from metric where name = 'up' and host = '127.0.0.1' \
         and source = 'remote_write' and labels['job'] = 'own' and value is not null";
     let samples = |hub: &Weir| {
@@ -410,7 +400,7 @@ fn fluentds_own_logger_is_understood_over_an_end_of_the_hub() {
     let sql = "select count(*), count(distinct body) from log where host = 'fluenthost' and source = 'fluent:app.web' \
         and severity = 'warn'";
     let sender = script("fluent_events.py", &[&port.to_string(), "2000"]).spawn();
-    let mut sender = Shipper(sender.expect("it starts"));
+    let mut sender = Ended(sender.expect("it starts"));
     let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
     assert_eq!(lines.next().expect("it gets there").expect("text"), "half");
     arrived(&running, sql, 1000);
@@ -431,7 +421,7 @@ fn clients_of_gelf_statsd_and_graphite_are_understood() {
     let graphite = hub.take("graphite_tcp");
     let running = hub.start();
     let sender = script("small.py", &[&ports[0], &ports[1], &ports[2], "100"]).spawn();
-    assert!(Shipper(sender.expect("it starts")).0.wait().expect("it ends").success());
+    assert!(Ended(sender.expect("it starts")).0.wait().expect("it ends").success());
     for source in ["gelf_udp", "gelf_tcp"] {
         let sql = format!(
             "select count(*), count(distinct body) from log where source = '{source}' and host = 'gelfhost' \

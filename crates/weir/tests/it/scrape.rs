@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::harness::{Weir, can_run, quiet, serve, text, try_rows, wait_for};
+use super::harness::{Ended, Weir, can_run, quiet, serve, text, try_rows, wait_for};
 
 const ARRIVAL: Duration = Duration::from_secs(60);
 
@@ -21,16 +21,6 @@ fn hub(dir: &std::path::Path, config: &str) -> Command {
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()
-}
-
-/// A program that is ended when the test is over.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Waits until `sql` answers true.
@@ -51,7 +41,7 @@ fn an_exporters_figures_are_those_that_it_serves_and_its_end_is_seen() {
     let mut command = Command::new("prometheus-node-exporter");
     command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let exporter = Program(command.spawn().expect("it starts"));
+    let exporter = Ended(command.spawn().expect("it starts"));
     let config = format!(
         "[[scrape]]\nname = \"node\"\nurl = \"http://127.0.0.1:{port}/metrics\"\ninterval_seconds = 1\nlabels = {{ host = \"web7\", zone = \"a\" }}\n"
     );
