@@ -3,12 +3,12 @@ id = "disk.slow"
 title = "A disk takes much longer for each operation than it used to"
 tier = "disk"
 class = "mail"
-for = "5s"
+for = "3s"
 every = "5s"
 clear = "30s"
 key = ["device"]
 needs = ["disk_stat"]
-explained_by = ["disk.stuck", "disk.member_outlier"]
+explained_by = ["disk.stuck", "disk.member_outlier", "mem.thrash"]
 when = "select 1 from disk_stat where in_flight > 0 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 subject = "disk {device} of {host}"
 summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times its own {past_await_seconds:duration}, with {queue:.1} operations waiting on average, {utilisation:%} busy, at {operations_per_second:.0} operations a second (before: {past_operations_per_second:.0})"

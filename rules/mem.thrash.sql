@@ -3,17 +3,17 @@ id = "mem.thrash"
 title = "Memory is too small for what is in use: the same pages are read from disk again and again"
 tier = "host"
 class = "mail"
-for = "10s"
-every = "10s"
+for = "4s"
+every = "4s"
 clear = "60s"
 key = []
 needs = ["mem_stat", "pressure", "cgroup_stat"]
 when = "select 1 from pressure where resource = 'memory' and some_avg10_ratio > 0.05 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "memory of {host}"
-summary = "{host}: work waits for memory {waiting_ratio:%} of the time{where_text}; {refaults_per_second:.0} pages a second are read again soon after they were thrown out (before: {past_refaults_per_second:.0}), {swap_ins_per_second:.0} are swapped in, {read_bytes_per_second:bytes} a second come from disk"
+summary = "{host}: work waits for memory {waiting_ratio:%} of the time{where_text}; {refaults_per_second:.0} pages a second are read again soon after they were thrown out{past_text}, {swap_ins_per_second:.0} are swapped in, {read_bytes_per_second:bytes} a second come from disk"
 why = "More pages are in use than fit, so each that is needed throws another out that is needed next. The disk looks guilty, since it is busy with reading, but memory is: of the host, or of one control group whose limit is below what it works on."
 look_at = "A group at its limit: `select cgroup, memory_used_bytes, memory_limit_bytes, memory_limit_hits_total from cgroup_stat …`. The whole host: mem_stat.available_bytes, and who grew. What began when this did: a backup or a report that reads everything once also throws pages out, but does not wait for memory."
-silent_when = "Waiting for memory at most 5 % in the last 30 s; or refaults below 500 a second or less than 10 times those of 5 and 60 minutes ago, and less than 200 pages a second both swapped in and out. Pages that were swapped out once and stay there are no fault. Without a past (the first 5 minutes) only swapping in both directions counts."
+silent_when = "Waiting for memory at most 5 % in the last 30 s; or refaults below 500 a second or less than 10 times those of 5 and 60 minutes ago (without a past, in the first 5 minutes: no control group that hits its limit), and less than 200 pages a second both swapped in and out. Pages that were swapped out once and stay there are no fault."
 fix = "{advice} Check: some_avg10_ratio of memory in `pressure` below 0.05, refaults as before. Do not set vm.swappiness=0 or turn swap off while it happens: then the kernel can only throw file pages out, and kills sooner. Do not buy a faster disk for it."
 source = "fault lab F46 (limit 40 MB, working set 96 MB: 1.5 million refaults, 6 GB read); kernel Documentation/accounting/psi.rst; mm/workingset.c"
 [chart]
@@ -77,7 +77,8 @@ select w.host, w.waiting_ratio, w.cgroup as waiting_cgroup, l.cgroup as limited_
   case when l.cgroup is not null
     then concat('The control group ', l.cgroup, ' needs a higher limit (systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`) or less work in it; the host may have memory to spare.')
     else 'Make what is in use smaller: fewer workers, smaller caches (database buffers, JVM heap), batch jobs in a group with `MemoryHigh=`; or more memory.' end as advice,
-  (h.refaults >= 500 and h.refaults >= 10 * h.past_refaults) or (h.swap_ins >= 200 and h.swap_outs >= 200) as opens
+  case when h.past_refaults is not null then concat(' (before: ', cast(round(h.past_refaults) as bigint), ')') else '' end as past_text,
+  (h.refaults >= 500 and coalesce(h.refaults >= 10 * h.past_refaults, l.cgroup is not null)) or (h.swap_ins >= 200 and h.swap_outs >= 200) as opens
 from waiting w
 join hosts h on h.host = w.host
 left join limited_host l on l.host = w.host

@@ -25,7 +25,7 @@ pub(crate) fn build(shell: &Shell, is_release: bool) -> Result<PathBuf> {
     setup::ensure(shell, &[setup::C_COMPILER])?;
     let weir = target_dir()?.join(if is_release { "release" } else { "debug" }).join("weir");
     if !weir.exists() {
-        let minutes = if is_release { "25" } else { "10" };
+        let minutes = if is_release { "45" } else { "10" };
         println!("building weir; the first time takes about {minutes} minutes on two cores");
     }
     // `--workspace` and any test, so that features resolve as in `cargo test --workspace`: tests switch on features of

@@ -5,7 +5,7 @@ use std::fs::File;
 
 use crate::error::{DrillError, Result};
 use crate::scene::Scene;
-use crate::{balance, cascades, faults, hops, limits, lines, pairs, stores, way};
+use crate::{balance, cascades, disks, faults, hops, limits, lines, pairs, stores, way};
 
 /// A fault: how it is made, with which parameters, and what it must be called.
 pub struct Fault {
@@ -44,8 +44,12 @@ pub(crate) const fn of(name: &'static str, from: u64, to: u64, doc: &'static str
 /// All of them, pairs and what is no fault last. A fault's place in the list is a part of the seed of the lab's runs.
 pub fn all() -> impl Iterator<Item = &'static Fault> {
     let single = faults::FAULTS.iter().chain(limits::FAULTS).chain(hops::FAULTS);
-    let single =
-        single.chain(way::FAULTS).chain(balance::FAULTS).chain(stores::FAULTS).chain(lines::FAULTS);
+    let single = single
+        .chain(way::FAULTS)
+        .chain(balance::FAULTS)
+        .chain(stores::FAULTS)
+        .chain(disks::FAULTS)
+        .chain(lines::FAULTS);
     let several = pairs::FAULTS.iter().chain(cascades::FAULTS);
     single.chain(several).chain(faults::NONE).chain(cascades::NONE)
 }

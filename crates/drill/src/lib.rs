@@ -8,6 +8,7 @@
 mod app;
 mod balance;
 mod cascades;
+mod disks;
 mod error;
 mod fault;
 mod faults;

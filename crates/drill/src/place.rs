@@ -128,6 +128,7 @@ pub fn clean() -> Result<Vec<String>> {
 pub(crate) fn remove(name: &str, dir: &Path) -> Result<()> {
     undo_noted(dir)?;
     let sides = ["s", "c"].map(|side| format!("{name}{side}"));
+    lift_throttles(&sides[0])?;
     for side in &sides {
         end_inside(side)?;
     }
@@ -239,22 +240,41 @@ fn mounts_below(dir: &Path) -> Vec<String> {
 }
 
 /// Removes the control groups of that name, of both versions.
-fn remove_groups(name: &str) -> Result<()> {
+/// Where a control group of that name may be: below each controller of version 1, and in version 2.
+fn groups(name: &str) -> impl Iterator<Item = PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let controllers = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-    for group in controllers.chain([root.to_owned()]).map(|base| base.join(name)) {
-        if group.is_dir() {
-            // Its processes are gone; the kernel may need a moment to see that.
-            let removed = (0..LOOKS).any(|_| {
-                let removed = fs::remove_dir(&group).is_ok() || !group.exists();
-                if !removed {
-                    pause(Duration::from_millis(50));
-                }
-                removed
-            });
-            if !removed {
-                return Err(DrillError::new(format!("cannot remove `{}`", group.display())));
+    controllers
+        .chain([root.to_owned()])
+        .map(move |base| base.join(name))
+        .filter(|group| group.is_dir())
+}
+
+/// What waits for a throttled disk cannot be ended before it is served.
+fn lift_throttles(name: &str) -> Result<()> {
+    for group in groups(name) {
+        for (file, none) in [("blkio.throttle.write_iops_device", "0"), ("io.max", "wiops=max")] {
+            let limits = fs::read_to_string(group.join(file)).unwrap_or_default();
+            for device in limits.lines().filter_map(|line| line.split_whitespace().next()) {
+                fs::write(group.join(file), format!("{device} {none}"))?;
             }
+        }
+    }
+    Ok(())
+}
+
+fn remove_groups(name: &str) -> Result<()> {
+    for group in groups(name) {
+        // Its processes are gone; the kernel may need a moment to see that.
+        let removed = (0..LOOKS).any(|_| {
+            let removed = fs::remove_dir(&group).is_ok() || !group.exists();
+            if !removed {
+                pause(Duration::from_millis(50));
+            }
+            removed
+        });
+        if !removed {
+            return Err(DrillError::new(format!("cannot remove `{}`", group.display())));
         }
     }
     Ok(())

@@ -109,33 +109,6 @@ pub(crate) const FAULTS: &[Fault] = &[
             Ok(None)
         },
     },
-    Fault {
-        name: "one of several disks slow",
-        rules: &[&["disk.member_outlier", "disk.slow"]],
-        parameters: &[
-            of("disks", 4, 6, "disks that do the same"),
-            of("operations", 8, 16, "operations a second that one of them still does"),
-        ],
-        tools: &["mkfs.ext4", "mount", "losetup"],
-        set: |scene| {
-            let (disks, netns) = (scene.draw("disks"), scene.server.clone());
-            for number in 1..=disks {
-                let disk = scene.direct_disk(&format!("disk{number}"), 24)?;
-                let journal = disk.join("journal").display().to_string();
-                let what = if number == 2 { "second" } else { "store" };
-                let address = format!("127.0.0.{number}:9101");
-                scene.named_app(what, &netns, &address, 64, &["--journal", &journal])?;
-                scene.inner_visitors_at(&address, 3, &["--patience-millis", "20000"])?;
-            }
-            scene.calm_seconds = 45;
-            Ok(())
-        },
-        inject: |scene| {
-            let operations = scene.draw("operations");
-            scene.throttle_disk("second", operations)?;
-            Ok(None)
-        },
-    },
 ];
 
 /// A Redis that weir is told of.

@@ -21,10 +21,15 @@ use turn::Turn;
 /// Beyond this (or three times `every`) between two answers, nobody knows what was in between.
 const GAP_SECONDS: f64 = 30.0;
 
-/// A rule may take one part in so many of the time; one that takes longer runs less often,
+/// A rule may take one part in so many of the time (more while something begins); one that takes longer runs less often,
 const TIME_PARTS: f64 = 200.0;
+const QUICK_TIME_PARTS: f64 = 40.0;
 /// but never less often than after this many times `every`, which is below what counts as a gap.
 const STRETCH_MAX: f64 = 2.5;
+/// For so long after a rule's condition became true, and while a finding is pending, it runs this often, when that is more
+/// often than `every`.
+const QUICK_FOR_SECONDS: f64 = 30.0;
+const QUICK_SECONDS: f64 = 1.0;
 
 /// What a finding of a rule is about: host and key columns as JSON.
 pub(crate) type Subject = (String, String);
@@ -62,12 +67,23 @@ impl Precision {
 #[derive(Debug, Default)]
 pub(crate) struct RuleState {
     pub(crate) last_run: Option<Micros>,
+    /// When its condition became true, if that was seen.
+    pub(crate) stirred: Option<Micros>,
     pub(crate) last_answer: Option<Micros>,
     /// How long its queries took the last time.
     pub(crate) seconds: Option<f64>,
     pub(crate) error: Option<String>,
     pub(crate) uncounted: usize,
     pub(crate) open: BTreeMap<Subject, OpenFinding>,
+}
+
+impl RuleState {
+    /// Whether something begins, or may.
+    fn is_quick(&self, now: Micros) -> bool {
+        let is_stirred = |at: Micros| now >= at && now.seconds_since(at) < QUICK_FOR_SECONDS;
+        self.stirred.is_some_and(is_stirred)
+            || self.open.values().any(|finding| finding.state == State::Pending)
+    }
 }
 
 /// How one rule fares, for the API.
@@ -102,10 +118,21 @@ impl Engine {
         let state = self.states.get(&rule.id);
         let Some(last) = state.and_then(|state| state.last_run) else { return true };
         let every = span(rule.every_seconds);
+        let is_quick = state.is_some_and(|state| state.is_quick(now));
+        let (least, parts) = if is_quick {
+            (every.min(QUICK_SECONDS), QUICK_TIME_PARTS)
+        } else {
+            (every, TIME_PARTS)
+        };
         let took = state.and_then(|state| state.seconds).unwrap_or_default();
-        let pause = (took * TIME_PARTS).clamp(every, every * STRETCH_MAX);
+        let pause = (took * parts).clamp(least, every * STRETCH_MAX);
         // A tenth of a second of slack: a timer of 2 s that comes early must not skip a turn.
         now < last || now.seconds_since(last) + 0.1 >= pause
+    }
+
+    /// Says that a rule's condition, which was false, became true: the rule is looked at more closely for a while.
+    pub fn stir(&mut self, rule: &Rule, now: Micros) {
+        self.states.entry(rule.id.clone()).or_default().stirred = Some(now);
     }
 
     /// Takes in how long a rule's queries took.

@@ -3,8 +3,8 @@
 //! What weir thought is a table like any other, so a finding is appended through the same path as a log line, and the
 //! engine is restored from that table at start. Rows that the store cannot take now are kept and tried again.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -34,6 +34,8 @@ pub(crate) struct Judge {
     asked_addresses: Mutex<Option<Micros>>,
     /// By id, the conditions of each rule that the store watches.
     watched: Mutex<BTreeMap<String, Arc<Vec<Option<Recent>>>>>,
+    /// Rules of which the store knew, when they ran last, that a condition has no row.
+    calm: Mutex<BTreeSet<String>>,
     /// Rule files that could not be loaded.
     pub(crate) broken: Vec<RuleError>,
     /// The rules.
@@ -45,13 +47,13 @@ impl Judge {
     pub(crate) fn new(files: &[(String, String)]) -> Self {
         let (rules, broken) = RuleSet::with_directory(files);
         let engine = Mutex::new(Engine::new(&rules));
-        let (asked_addresses, watched) = (Mutex::default(), Mutex::default());
-        Self { engine, asked_addresses, watched, broken, rules }
+        let (asked_addresses, watched, calm) = <_>::default();
+        Self { engine, asked_addresses, watched, calm, broken, rules }
     }
 
     /// Looks at the engine.
     pub(crate) fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
-        look(&mut self.engine.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut held(&self.engine))
     }
 
     /// Takes over the findings that were open when weir ended.
@@ -72,6 +74,7 @@ impl Judge {
     /// Runs every rule that is due once, as of `now`.
     pub(crate) async fn round(&self, store: &Store, now: Micros) -> Vec<Transition> {
         self.learn_addresses(store, now).await;
+        self.stir(store, now).await;
         let due = self.with_engine(|engine| engine.due(now));
         let mut transitions = Vec::new();
         for rule in due {
@@ -95,10 +98,9 @@ impl Judge {
     /// Tells the engine once a minute what was judged of rules, and which host has which address; an address that several
     /// hosts have is nobody's.
     async fn learn_addresses(&self, store: &Store, now: Micros) {
-        let asked =
-            self.asked_addresses.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+        let asked = held(&self.asked_addresses).replace(now);
         if asked.is_some_and(|at| (0.0..ADDRESSES_SECONDS).contains(&now.seconds_since(at))) {
-            *self.asked_addresses.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+            *held(&self.asked_addresses) = asked;
             return;
         }
         precision::learn(self, store, now).await;
@@ -122,11 +124,25 @@ impl Judge {
         self.with_engine(|engine| engine.set_hosts(hosts.collect()));
     }
 
+    /// Tells the engine which conditions became true since their rules ran, so that these run now and not when they are due.
+    async fn stir(&self, store: &Store, now: Micros) {
+        let calm = held(&self.calm).clone();
+        let rules = self.with_engine(|engine| {
+            let rules = engine.rules().iter().filter(|rule| calm.contains(&rule.id));
+            rules.cloned().collect::<Vec<Arc<Rule>>>()
+        });
+        for rule in rules {
+            if !self.queries(store, &rule, now).await.is_empty() {
+                self.with_engine(|engine| engine.stir(&rule, now));
+            }
+        }
+    }
+
     /// The rule's queries that have to be asked at `now`, which they name `$now`: none when the store knows that a condition has no row, and not
     /// those of conditions that it knows to have one.
     async fn queries<'a>(&self, store: &Store, rule: &'a Rule, now: Micros) -> Vec<&'a str> {
         let watched = {
-            let mut all = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = held(&self.watched);
             let of_rule = all.entry(rule.id.clone()).or_insert_with(|| {
                 Arc::new(rule.when.iter().map(|sql| store.watch(sql)).collect())
             });
@@ -137,12 +153,16 @@ impl Judge {
         for (place, recent) in watched.iter().enumerate() {
             let Some(recent) = recent else { continue };
             match store.may_have(recent, now).await {
-                Ok(false) => return Vec::new(),
+                Ok(false) => {
+                    held(&self.calm).insert(rule.id.clone());
+                    return Vec::new();
+                }
                 Ok(true) if recent.says_all() => known.push(place),
                 // What goes wrong here goes wrong in the query as well, which says so.
                 Ok(true) | Err(_) => {}
             }
         }
+        held(&self.calm).remove(&rule.id);
         for place in known.into_iter().rev() {
             queries.remove(place);
         }
@@ -164,6 +184,11 @@ impl Judge {
             }
         })
     }
+}
+
+/// What a thread that panicked held is as it was.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The answer at `now` of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.

@@ -2,8 +2,10 @@
 //!
 //! statvfs of a file system whose server is gone never returns, not even for a kill. So network and FUSE file systems
 //! are not asked, nor is anything mounted below one.
+//!
+//! Asking is cheap and rows are kept for a year: each is asked every two seconds, and has a row when that says something new.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, stat, statvfs};
@@ -42,15 +44,22 @@ const SMALLEST_BYTES: i64 = 1 << 20;
 /// Most file systems.
 const FILESYSTEM_LIMIT: usize = 512;
 
+/// A row is due after this,
+const ROW_SECONDS: f64 = 9.5;
+/// or when the room that is left changed by this share of the whole.
+const NEWS_SHARE: i64 = 100;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct FilesystemCollector {
     rows: FilesystemRows,
+    /// What the last row of each device said.
+    told: HashMap<u64, (Micros, Room)>,
 }
 
 impl FilesystemCollector {
     pub(super) fn new(_view: &View) -> Self {
-        Self { rows: FilesystemRows::default() }
+        Self { rows: FilesystemRows::default(), told: HashMap::new() }
     }
 }
 
@@ -60,7 +69,7 @@ impl Collector for FilesystemCollector {
     }
 
     fn every_seconds(&self) -> f64 {
-        10.0
+        2.0
     }
 
     fn collect(
@@ -76,7 +85,7 @@ impl Collector for FilesystemCollector {
             let path = view.path(&mount.point.to_string_lossy());
             match measure(&path) {
                 Ok(room) if seen.insert(room.device_number) => {
-                    self.push(&mount, &room, &view.host, now);
+                    self.tell(&mount, room, &view.host, now);
                 }
                 Ok(_) => {}
                 // Others' private mounts, such as a user's run-time directory, are listed but closed to weir.
@@ -84,12 +93,23 @@ impl Collector for FilesystemCollector {
                 Err(error) => result = Err(CollectError::reading(&path, &error.into())),
             }
         }
+        self.told.retain(|device, _| seen.contains(device));
         take(&mut self.rows, out);
         result
     }
 }
 
 impl FilesystemCollector {
+    fn tell(&mut self, mount: &Mount, room: Room, host: &str, now: Micros) {
+        let is_known = self.told.get(&room.device_number).is_some_and(|(at, told)| {
+            *at <= now && now.seconds_since(*at) < ROW_SECONDS && !room.is_news(told)
+        });
+        if !is_known {
+            self.push(mount, &room, host, now);
+            self.told.insert(room.device_number, (now, room));
+        }
+    }
+
     fn push(&mut self, mount: &Mount, room: &Room, host: &str, now: Micros) {
         let is_memory = matches!(mount.kind.as_str(), "tmpfs" | "ramfs");
         if room.size_bytes == 0 || is_memory && room.size_bytes < SMALLEST_BYTES {
@@ -120,6 +140,16 @@ struct Room {
     available_bytes: i64,
     inodes_total: i64,
     inodes_free: i64,
+}
+
+impl Room {
+    fn is_news(&self, told: &Self) -> bool {
+        let moved = |now: i64, then: i64, whole: i64| (now - then).abs() > whole / NEWS_SHARE;
+        self.is_read_only != told.is_read_only
+            || self.size_bytes != told.size_bytes
+            || moved(self.available_bytes, told.available_bytes, self.size_bytes)
+            || moved(self.inodes_free, told.inodes_free, self.inodes_total)
+    }
 }
 
 fn measure(path: &Path) -> rustix::io::Result<Room> {
@@ -159,6 +189,8 @@ fn local(mounts: Vec<Mount>) -> Vec<Mount> {
 
 #[cfg(test)]
 mod tests {
+    use weir_tables::Rows;
+
     use super::*;
 
     fn mount(point: &str, kind: &str) -> Mount {
@@ -191,6 +223,33 @@ mod tests {
         assert_eq!(kept, []);
         let kept = local(vec![mount("/data", "ext4"), mount("/data", "xfs")]);
         assert_eq!(kept[0].kind, "xfs");
+    }
+
+    #[test]
+    fn a_row_is_due_after_ten_seconds_and_when_the_room_moved() {
+        let room = |available_bytes: i64, inodes_free: i64, is_read_only: bool| Room {
+            device_number: 7,
+            is_read_only,
+            size_bytes: 1000,
+            free_bytes: 900,
+            available_bytes,
+            inodes_total: 1000,
+            inodes_free,
+        };
+        let mut collector =
+            FilesystemCollector { rows: FilesystemRows::default(), told: HashMap::new() };
+        let mut rows = |second: i64, room: Room| {
+            collector.tell(&mount("/data", "ext4"), room, "web1", Micros(second * 1_000_000));
+            collector.rows.len()
+        };
+        assert_eq!(rows(0, room(500, 500, false)), 1);
+        assert_eq!(rows(2, room(495, 505, false)), 1, "hardly moved");
+        assert_eq!(rows(4, room(485, 500, false)), 2, "bytes");
+        assert_eq!(rows(6, room(485, 480, false)), 3, "inodes");
+        assert_eq!(rows(8, room(485, 480, true)), 4, "read only");
+        assert_eq!(rows(16, room(485, 480, true)), 4);
+        assert_eq!(rows(18, room(485, 480, true)), 5, "ten seconds");
+        assert_eq!(rows(3, room(485, 480, true)), 6, "the clock went back");
     }
 
     #[test]

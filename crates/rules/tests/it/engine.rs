@@ -9,12 +9,15 @@ use weir_tables::{Finding, FindingRows, Micros, Rows};
 
 /// A rule `test.NAME` with these lines in its head.
 fn rule(name: &str, head: &str) -> Rule {
-    let text = format!(
+    Rule::parse("test", &text(name, head)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn text(name: &str, head: &str) -> String {
+    format!(
         "/*---\nid = \"test.{name}\"\ntitle = \"t\"\ntier = \"kernel\"\nclass = \"mail\"\nkey = [\"netns\"]\n\
          subject = \"{{netns}}\"\nsummary = \"{{n}} drops in {{netns}}\"\nwhy = \"w\"\nlook_at = \"l\"\n\
          silent_when = \"s\"\nfix = \"f\"\nsource = \"x\"\n{head}\n---*/\nselect $now"
-    );
-    Rule::parse("test", &text).unwrap_or_else(|error| panic!("{error}"))
+    )
 }
 
 fn plain() -> Rule {
@@ -238,6 +241,33 @@ fn a_rule_that_takes_long_runs_less_often() {
         (0..60).find(is_due)
     };
     assert_eq!([0.001, 0.01, 0.02, 9.0].map(&mut runs_every), [2, 2, 4, 5].map(Some));
+}
+
+#[test]
+fn a_rule_runs_each_second_while_something_begins() {
+    let file = ("test.slow.sql".to_owned(), text("slow", "for = \"4s\"\nevery = \"10s\""));
+    let (set, _) = RuleSet::with_directory(&[file]);
+    let rule = Arc::clone(set.get("test.slow").expect("it is there"));
+    let mut engine = Engine::new(&set);
+    let runs = |engine: &Engine, from: i64| {
+        let is_due = |second: &i64| engine.due(at(*second)).iter().any(|due| due.id == rule.id);
+        (from..).find(is_due)
+    };
+    engine.observe(&rule, at(0), &[]);
+    assert_eq!(runs(&engine, 0), Some(10));
+    engine.stir(&rule, at(3));
+    assert_eq!(runs(&engine, 3), Some(3), "its condition became true");
+    engine.observe(&rule, at(3), &[]);
+    assert_eq!(runs(&engine, 3), Some(4));
+    engine.observe(&rule, at(32), &[]);
+    assert_eq!(runs(&engine, 32), Some(42), "nothing came of it within 30 s");
+    engine.observe(&rule, at(42), &yes());
+    assert_eq!(runs(&engine, 42), Some(43), "a finding is pending");
+    engine.took(&rule, 0.1);
+    assert_eq!(runs(&engine, 42), Some(46), "what takes long runs less often nevertheless");
+    engine.observe(&rule, at(46), &yes());
+    engine.took(&rule, 0.01);
+    assert_eq!(runs(&engine, 46), Some(56), "it fires");
 }
 
 #[test]

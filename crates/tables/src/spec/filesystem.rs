@@ -3,7 +3,7 @@
 table! {
     /// Room left on every file system that holds data, in bytes and inodes.
     Filesystem, FilesystemRows = "filesystem";
-    grain: "one row per mounted file system every 10 s";
+    grain: "one row per mounted file system every 10 s, and when the room that is left moved by a hundredth of the whole (looked at every 2 s)";
     source: "/proc/self/mounts, statvfs";
     sort: [host, mount_point, ts];
     1 ts: Time = "When the sample was taken.";

@@ -260,7 +260,7 @@ keys! {
         /// A directory with rule files (`*.sql`); one with the id of a built-in rule replaces that.
         dir: Option<PathBuf> = None, "";
         /// How often the rules that are due are run. Findings appear at most this much later than their cause shows.
-        every_seconds: u64 = 2, "s";
+        every_seconds: u64 = 1, "s";
     }
     /// How a hub takes what agents send (`docs/formats/link.md`): TLS 1.3 with certificates on both sides.
     link: Link {

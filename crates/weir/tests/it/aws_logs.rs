@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::databases::free_port;
-use super::harness::{Seeded, Weir, pause, quiet, request, serve, wait_for};
+use super::harness::{Ended, Seeded, WEIR, Weir, pause, quiet, request, serve, wait_for};
 use super::outputs::moto;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -73,25 +73,37 @@ fn start(data: &Path, config: &Path) -> Weir {
     Weir::start(command)
 }
 
-#[test]
-fn lines_of_a_bucket_come_once_over_kills_and_while_objects_come() {
+/// moto with an empty bucket `logs`, and where it is.
+fn service() -> Option<(Ended, String)> {
     let port = free_port();
     let service = format!("http://127.0.0.1:{port}");
-    let Some(_moto) = moto(port) else { return };
+    let moto = moto(port)?;
     wait_for("moto", PATIENCE, || {
         (request(&service, "PUT", "/logs", &[], "").0 == 200).then_some(())
     });
-    let dir = tempfile::tempdir().expect("a directory");
-    let (secret, config) = (dir.path().join("secret"), dir.path().join("weir.toml"));
+    Some((moto, service))
+}
+
+fn configuration(dir: &Path, service: &str, buckets: &[&str]) -> PathBuf {
+    let (secret, config) = (dir.join("secret"), dir.join("weir.toml"));
     std::fs::write(&secret, "secret\n").expect("it can be written");
-    let bucket = |name: &str| {
+    let bucket = |name: &&str| {
         format!(
             "[[buckets]]\nurl = \"s3://{name}/AWSLogs/123456789012/elasticloadbalancing/us-east-2/%Y/%m/%d/\"\nendpoint = \"{service}\"\n\
              region = \"us-east-1\"\nuser = \"key\"\npassword_file = \"{}\"\ninterval_seconds = 1\n",
             secret.display()
         )
     };
-    std::fs::write(&config, bucket("logs") + &bucket("gone")).expect("it can be written");
+    let buckets: String = buckets.iter().map(bucket).collect();
+    std::fs::write(&config, buckets).expect("it can be written");
+    config
+}
+
+#[test]
+fn lines_of_a_bucket_come_once_over_kills_and_while_objects_come() {
+    let Some((_moto, service)) = service() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = configuration(dir.path(), &service, &["logs", "gone"]);
     (0..30).for_each(|number| put_object(&service, number));
     let data = dir.path().join("data");
     let mut random = Seeded::new();
@@ -122,4 +134,40 @@ fn lines_of_a_bucket_come_once_over_kills_and_while_objects_come() {
     let weir = start(&data, &config);
     pause(Duration::from_secs(3));
     assert_eq!(weir.number(count), expected);
+}
+
+/// Two agents name the same bucket; one of them cuts objects into smaller chunks and is killed again and again.
+#[test]
+fn lines_of_a_bucket_that_two_agents_read_come_once() {
+    let Some((_moto, service)) = service() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = configuration(dir.path(), &service, &["logs"]);
+    let mut command = serve("hub", &dir.path().join("data"));
+    quiet(&mut command);
+    let hub = Weir::start(command);
+    let agent = |host: &str, memory: &str| {
+        let mut command = Command::new(WEIR);
+        command.args(["agent", "--hub", &hub.url, "--host", host]).arg("--config").arg(&config);
+        quiet(&mut command);
+        command.env("WEIR_AGENT_MEMORY_BYTES", memory).stdin(Stdio::null());
+        Ended(command.spawn().expect("weir can be started"))
+    };
+    (0..30).for_each(|number| put_object(&service, number));
+    let _steady = agent("steady", "268435456");
+    let mut random = Seeded::new();
+    for round in 0..5 {
+        let killed = agent("killed", "33554432");
+        put_object(&service, 30 + round);
+        pause(Duration::from_millis(600 + random.below(1500)));
+        drop(killed);
+    }
+    let _killed = agent("killed", "33554432");
+    let expected = i64::try_from(35 * LINES).expect("a few");
+    let count = "select count(*) from request where program = 'alb'";
+    wait_for("all lines", PATIENCE, || (hub.number(count) >= expected).then_some(()));
+    pause(Duration::from_secs(3));
+    assert_eq!(hub.number(count), expected);
+    assert_eq!(hub.number("select count(distinct request_id) from request"), expected);
+    let parts = "select host, count(*) from request where program = 'alb' group by 1 order by 1";
+    println!("{:?}", hub.rows(parts));
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::harness::{can_run, pause, text, wait_for};
-use super::outputs::{ARRIVAL, Hub, Server, copied, free_port, waits_for_its_target};
+use super::harness::{Ended, can_run, pause, text, wait_for};
+use super::outputs::{ARRIVAL, Hub, copied, free_port, waits_for_its_target};
 
 /// The directory of Kafka's jars as a class path.
 fn kafka_jars() -> String {
@@ -95,9 +95,9 @@ impl Kafka {
         self.dir.path().join("server.properties").display().to_string()
     }
 
-    fn start(&self) -> Server {
+    fn start(&self) -> Ended {
         let mut command = java("kafka.Kafka", &[&self.settings()]);
-        let server = Server(command.stdout(Stdio::null()).spawn().expect("java runs"));
+        let server = Ended(command.stdout(Stdio::null()).spawn().expect("java runs"));
         wait_for("Kafka", ARRIVAL, || TcpStream::connect(("127.0.0.1", self.port)).ok());
         server
     }
@@ -188,7 +188,7 @@ fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
     // All of the first may have been copied before the kill.
     hub.post(1500, 2000);
     wait_for("more rows", ARRIVAL, || (copied(&running, "bus") > 200).then_some(()));
-    broker.kill();
+    drop(broker);
     hub.post(2000, 3000);
     pause(Duration::from_millis(300));
     let _broker = kafka.start();
@@ -263,7 +263,7 @@ impl Elasticsearch {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join("elasticsearch/libs/elasticsearch-8.17.3")
     }
 
-    fn start(&self) -> Server {
+    fn start(&self) -> Ended {
         let java = std::fs::canonicalize("/usr/bin/java").expect("java is there");
         let java_home = java.ancestors().nth(2).expect("bin/java in a home");
         // Its script's process is the parent of the node: in a process namespace both end together.
@@ -274,7 +274,7 @@ impl Elasticsearch {
         command.env("ES_PATH_CONF", self.dir.path().join("config"));
         command.env("ES_JAVA_HOME", java_home).env("ES_JAVA_OPTS", "-Xms256m -Xmx256m");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Server(command.spawn().expect("it starts"));
+        let server = Ended(command.spawn().expect("it starts"));
         wait_for("Elasticsearch", ARRIVAL, || {
             let address = self.url.strip_prefix("http://").expect("it begins so");
             TcpStream::connect(address).ok()?;
@@ -329,7 +329,7 @@ fn elasticsearch_has_every_row_once_over_kills_of_both() {
     let running = hub.start(&outputs);
     hub.post(1500, 2500);
     wait_for("more rows", ARRIVAL, || (copied(&running, "search") > 300).then_some(()));
-    node.kill();
+    drop(node);
     hub.post(2500, 3000);
     // What does not fit the mapping can never be taken, and must not keep the others back.
     let odd: String =

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::harness::{Weir, can_run, quiet, request, serve, text, try_rows, wait_for, weir};
+use super::harness::{Ended, Weir, can_run, quiet, request, serve, text, try_rows, wait_for, weir};
 
 /// How long rows may take to be copied, on a loaded machine.
 pub(super) const ARRIVAL: Duration = Duration::from_secs(120);
@@ -64,23 +64,6 @@ impl Hub {
         let path = "/intake/jsonl?source=app";
         let (status, _, answer) = request(&url, "POST", path, &[], body);
         assert_eq!(status, 200, "{answer}");
-    }
-}
-
-/// A program that is ended when the test is over.
-pub(super) struct Server(pub(super) Child);
-
-impl Server {
-    pub(super) fn kill(mut self) {
-        self.0.kill().expect("it runs");
-        self.0.wait().expect("it was killed");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -235,7 +218,7 @@ fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
 }
 
 /// A service that speaks S3.
-pub(super) fn moto(port: u16) -> Option<Server> {
+pub(super) fn moto(port: u16) -> Option<Ended> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python/bin/moto_server");
     if !can_run("objects", "moto (cargo xtask setup)", program.is_file()) {
         return None;
@@ -243,7 +226,7 @@ pub(super) fn moto(port: u16) -> Option<Server> {
     let mut command = Command::new(program);
     command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Some(Server(command.spawn().expect("moto starts")))
+    Some(Ended(command.spawn().expect("moto starts")))
 }
 
 /// Names of all objects of the bucket that end so.
