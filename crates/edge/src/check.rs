@@ -1,22 +1,28 @@
-//! Asking each backend whether it is well: a whole HTTP request, since a process that hangs still accepts connections.
+//! Asking each backend whether it is well. A whole HTTP request tells more than a connection, since a process that hangs
+//! still accepts those.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::header::{HOST, USER_AGENT};
+use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request};
+use http_body::Body;
+use hyper::body::Incoming;
 
 use crate::backend::Backend;
 use crate::body::RequestBody;
-use crate::headers;
 use crate::pool::Pool;
-use crate::settings::CheckSettings;
+use crate::settings::{CheckKind, CheckSettings};
 use crate::time::now_ns;
 use crate::upstream::Upstream;
 use crate::worker::{Live, Worker};
+use crate::{digest, headers};
 
+/// Most of an answer that is looked at.
+const DIGEST_BYTES_MAX: usize = 64 << 10;
 /// How soon a configuration that has begun to ask for checks is followed.
 const NO_CHECK: Duration = Duration::from_millis(500);
 
@@ -38,7 +44,7 @@ pub(crate) async fn check_always(worker: Rc<Worker>) {
 }
 
 async fn check_one(live: Rc<Live>, pool: Arc<Pool>, backend: Arc<Backend>, check: CheckSettings) {
-    let asked = ask(&live, &pool, &backend, &check.path);
+    let asked = ask(&live, &pool, &backend, &check.kind);
     let asked = tokio::time::timeout(check.within, asked).await;
     let result = asked.unwrap_or_else(|_| Err("no answer in time".into()));
     if backend.checked(now_ns(), result.is_ok(), check.rise, check.fall) {
@@ -49,13 +55,19 @@ async fn check_one(live: Rc<Live>, pool: Arc<Pool>, backend: Arc<Backend>, check
     }
 }
 
-async fn ask(live: &Live, pool: &Pool, backend: &Arc<Backend>, path: &str) -> Result<(), String> {
+async fn ask(
+    live: &Live,
+    pool: &Pool,
+    backend: &Arc<Backend>,
+    kind: &CheckKind,
+) -> Result<(), String> {
     let limits = &live.settings.limits;
     let mut upstream =
         Upstream::connect(backend, pool, limits, Vec::new()).await.map_err(|(_, text)| text)?;
+    let CheckKind::Ask(path) = kind else { return Ok(()) };
     let mut request = Request::new(RequestBody::Empty);
     *request.method_mut() = Method::GET;
-    *request.uri_mut() = path.try_into().map_err(|_| format!("`{path}` is not a path"))?;
+    *request.uri_mut() = path.as_str().try_into().map_err(|_| format!("`{path}` is not a path"))?;
     let host = HeaderValue::try_from(backend.name.as_str()).map_err(|error| error.to_string())?;
     request.headers_mut().insert(HOST, host);
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("weir-edge-check"));
@@ -74,5 +86,35 @@ async fn ask(live: &Live, pool: &Pool, backend: &Arc<Backend>, path: &str) -> Re
     })
     .await?;
     let status = response.status().as_u16();
-    if status < 400 { Ok(()) } else { Err(format!("it answers {status}")) }
+    if status >= 400 {
+        return Err(format!("it answers {status}"));
+    }
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.contains("json")) {
+        return Ok(());
+    }
+    match read(&mut upstream, response.into_body()).await? {
+        Some(body) => digest::judge(&body),
+        None => Ok(()),
+    }
+}
+
+/// The whole body, if it is no longer than a digest may be.
+async fn read(upstream: &mut Upstream, mut body: Incoming) -> Result<Option<Vec<u8>>, String> {
+    let mut bytes = Vec::new();
+    while bytes.len() <= DIGEST_BYTES_MAX {
+        let frame = std::future::poll_fn(|cx| {
+            let is_over = upstream.drive(cx);
+            match Pin::new(&mut body).poll_frame(cx) {
+                Poll::Pending if is_over => Poll::Ready(None),
+                other => other,
+            }
+        })
+        .await;
+        let Some(frame) = frame else { return Ok(Some(bytes)) };
+        if let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(None)
 }

@@ -17,6 +17,7 @@ mod check;
 mod conn;
 mod connection;
 mod destination;
+mod digest;
 mod edge;
 mod error;
 mod haproxy;
@@ -50,8 +51,8 @@ pub use error::EdgeError;
 pub use haproxy::{Haproxy, HaproxyChange, HaproxyOrder, HaproxyServer};
 pub use record::Sink;
 pub use settings::{
-    BackendTlsSettings, Balance, CertificateFiles, CheckSettings, Limits, ListenerSettings,
-    ProxyHeader, Settings, UpstreamSettings,
+    BackendTlsSettings, Balance, CertificateFiles, CheckKind, CheckSettings, Limits,
+    ListenerSettings, ProxyHeader, Settings, UpstreamSettings,
 };
 pub use state::{BackendState, CertificateState, EdgeState, Learnt, LearntBackend, ListenerState};
 pub use tickets::TicketKey;

@@ -1,10 +1,12 @@
 //! What happened to a request, and the columns that it becomes: no text is made in between.
 
 use std::collections::HashMap;
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use http::{HeaderValue, Method, Uri, Version};
+use rustc_hash::FxHasher;
 use weir_tables::{
     Batch, Beacon, BeaconRows, Clock, EdgeRefusal, EdgeRefusalRows, Micros, Request, RequestRows,
     Rows,
@@ -89,6 +91,16 @@ pub(crate) struct Record {
     pub(crate) is_beacon: bool,
 }
 
+impl Record {
+    /// By the request's id, so that other tiers that choose in this way choose the same; what has none is always chosen.
+    fn is_chosen(&self, one_of: u32) -> bool {
+        let Some(id) = &self.request_id else { return true };
+        let mut hasher = FxHasher::default();
+        hasher.write(id.as_bytes());
+        hasher.finish() % u64::from(one_of) == 0
+    }
+}
+
 /// The part of a record that needs a backend.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamRecord {
@@ -170,11 +182,14 @@ impl Recorder {
         Micros(self.anchor.0.0 + int(now.saturating_sub(self.anchor.1) / 1000))
     }
 
-    /// The request is over.
-    pub(crate) fn finished(&mut self, record: &Record, now: u64) {
-        let ts = self.at(now);
+    /// The request is over. One of `one_of` gets a row.
+    pub(crate) fn finished(&mut self, record: &Record, now: u64, one_of: u32) {
         let (conn, is_beacon) = (&record.conn, record.is_beacon);
         conn.listener.totals.requests.fetch_add(1, Relaxed);
+        if one_of > 1 && !record.is_chosen(one_of) {
+            return;
+        }
+        let ts = self.at(now);
         let upstream = record.upstream.as_ref();
         let spent = |ns: Option<u64>| ns.map(|ns| seconds(0, ns));
         // Streams of one HTTP/2 connection share its bytes.
@@ -218,6 +233,7 @@ impl Recorder {
             connection_requests: Some(record.order.into()),
             failure: record.failure.map(Failure::as_str),
             tls_handshake_seconds: spent(record.tls_handshake_ns),
+            sampled_ratio: (one_of > 1).then(|| 1.0 / f64::from(one_of)),
             ..Request::default()
         });
         if self.requests.len() >= ROWS_MAX {

@@ -146,7 +146,8 @@ impl Serving {
     }
 
     fn write(&self, record: &Record, now: u64) {
-        self.worker.recorder.borrow_mut().finished(record, now);
+        let one_of = self.worker.live().settings.record_one_of;
+        self.worker.recorder.borrow_mut().finished(record, now, one_of);
         self.counted.set(self.conn.received.load(Relaxed));
     }
 

@@ -46,6 +46,8 @@ pub struct Settings {
     pub check: Option<CheckSettings>,
     /// The path that takes beacons.
     pub beacon: Option<String>,
+    /// One request of so many gets a row, chosen by its id; 1 for all.
+    pub record_one_of: u32,
 }
 
 /// An address that clients connect to.
@@ -167,11 +169,11 @@ pub enum ProxyHeader {
     V2,
 }
 
-/// A request that tells whether a backend is well.
+/// What tells whether a backend is well, besides what happens to requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSettings {
-    /// Path that is asked for; every status below 400 is well.
-    pub path: String,
+    /// What is done.
+    pub kind: CheckKind,
     /// Pause between checks.
     pub every: Duration,
     /// How long an answer may take.
@@ -180,6 +182,32 @@ pub struct CheckSettings {
     pub rise: u32,
     /// Bad ones in a row until it is ill.
     pub fall: u32,
+}
+
+/// What a check does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckKind {
+    /// Connects, with TLS where the backend has it; nothing is asked.
+    Connect,
+    /// Asks for a path. Every status below 400 is well, unless the answer is a digest that says otherwise (docs/edge.md).
+    Ask(String),
+}
+
+impl CheckKind {
+    /// Reads `connect` or a path.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn parse(text: &str) -> Result<Self, EdgeError> {
+        if text == "connect" {
+            Ok(Self::Connect)
+        } else if text.starts_with('/') {
+            Ok(Self::Ask(text.to_owned()))
+        } else {
+            let what = format!("cannot use the check `{text}`: neither a path nor `connect`");
+            Err(EdgeError::new(what).hint("write it as /health, or connect to ask for nothing"))
+        }
+    }
 }
 
 impl Default for Settings {
@@ -200,6 +228,7 @@ impl Default for Settings {
             pool_idle: Vec::new(),
             check: None,
             beacon: None,
+            record_one_of: 1,
         }
     }
 }
@@ -396,6 +425,7 @@ impl Settings {
         one(&mut lines, "zone", &self.zone, &new.zone);
         one(&mut lines, "beacon", &self.beacon, &new.beacon);
         one(&mut lines, "check", &self.check, &new.check);
+        one(&mut lines, "one request recorded of", &self.record_one_of, &new.record_one_of);
         one(&mut lines, "limits", &self.limits, &new.limits);
         one(&mut lines, "upstream", &self.upstream, &new.upstream);
         one(&mut lines, "keep-alive of pools", &self.pool_idle, &new.pool_idle);

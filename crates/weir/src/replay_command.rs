@@ -97,7 +97,10 @@ impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
             let answer = self.answer(at)?;
             if step == every {
                 self.take(at, &answer);
-            } else if rows(&answer) > 0 {
+                at = at + self.pace();
+                continue;
+            }
+            if rows(&answer) > 0 {
                 // What begins within the step before is walked through from its begin.
                 let begin = at - Duration::from_secs(step - every);
                 at = self.closely(if begin > from { begin } else { from }, at, to)?;
@@ -123,8 +126,15 @@ impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
             if is_over || at >= to || self.close_looks >= CLOSE_LOOKS {
                 return Ok(at);
             }
-            at = at + Duration::from_secs(self.rule.every_seconds);
+            at = at + self.pace();
         }
+    }
+
+    /// Until the next look: `every`, or less when a pending finding fires before.
+    fn pace(&self) -> Duration {
+        let (every, most) = (self.rule.every_seconds, self.rule.for_seconds);
+        let is_pending = self.engine.open().any(|finding| finding.state == State::Pending);
+        Duration::from_secs(if is_pending { every.min(most).max(1) } else { every })
     }
 
     fn take(&mut self, at: Micros, answer: &[RecordBatch]) {

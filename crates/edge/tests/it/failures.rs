@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_edge::{BackendSettings, Settings};
+use weir_edge::{BackendSettings, CheckKind, CheckSettings, Settings};
 
 use crate::lab::{Asked, Lab, Row, backend, nobody, read_answer, settings, wait_until};
 
@@ -216,13 +216,7 @@ fn a_backend_that_fails_its_checks_gets_nothing_until_it_passes() {
     });
     let well = || backend(|asked| asked.ok("well"));
     let mut settings = settings(&[ill, well(), well()]);
-    settings.check = Some(weir_edge::CheckSettings {
-        path: "/health".into(),
-        every: Duration::from_millis(100),
-        within: Duration::from_secs(5),
-        rise: 2,
-        fall: 2,
-    });
+    settings.check = check(CheckKind::Ask("/health".into()));
     let lab = Lab::start(settings);
     wait_until("the failed check", || {
         lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "check_failed")
@@ -232,6 +226,69 @@ fn a_backend_that_fails_its_checks_gets_nothing_until_it_passes() {
     }
     is_ill.store(false, Ordering::Relaxed);
     wait_until("its return", || lab.get("/").ends_with("ill"));
+}
+
+/// A check every 0.1 s.
+fn check(kind: CheckKind) -> Option<CheckSettings> {
+    let (every, within) = (Duration::from_millis(100), Duration::from_secs(5));
+    Some(CheckSettings { kind, every, within, rise: 2, fall: 2 })
+}
+
+#[test]
+fn a_backend_whose_digest_says_no_gets_nothing() {
+    let is_ill = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&is_ill);
+    let ill = backend(move |asked| {
+        if !asked.head.starts_with("GET /health ") {
+            return asked.ok("ill");
+        }
+        let digest = format!(
+            "{{\"checks\": [{{\"name\": \"feed\", \"ok\": {}}}]}}",
+            !flag.load(Ordering::Relaxed)
+        );
+        asked.answer(&format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/health+json\r\nContent-Length: {}\r\n\r\n{digest}",
+            digest.len()
+        ));
+        true
+    });
+    let well = || backend(|asked| asked.ok("well"));
+    let mut settings = settings(&[ill, well(), well()]);
+    settings.check = check(CheckKind::Ask("/health".into()));
+    let lab = Lab::start(settings);
+    wait_until("the failed check", || {
+        lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "check_failed")
+    });
+    for _ in 0..20 {
+        assert!(lab.get("/").ends_with("well"));
+    }
+    is_ill.store(false, Ordering::Relaxed);
+    wait_until("its return", || lab.get("/").ends_with("ill"));
+}
+
+#[test]
+fn a_check_that_only_connects_asks_for_nothing() {
+    let was_asked = Arc::new(AtomicBool::new(false));
+    let well = || {
+        let flag = Arc::clone(&was_asked);
+        backend(move |asked| {
+            flag.fetch_or(asked.head.contains("weir-edge-check"), Ordering::Relaxed);
+            asked.ok("well")
+        })
+    };
+    let mut settings = settings(&[nobody(), well(), well()]);
+    settings.check = check(CheckKind::parse("connect").expect("it is one"));
+    let lab = Lab::start(settings);
+    wait_until("the failed check", || {
+        lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "check_failed")
+    });
+    for _ in 0..20 {
+        assert!(lab.get("/").ends_with("well"));
+    }
+    let rows = lab.end("request");
+    assert!(rows.iter().all(|row| row["upstream_tries"] == "1"), "{rows:#?}");
+    assert!(!was_asked.load(Ordering::Relaxed));
+    assert!(CheckKind::parse("health").is_err());
 }
 
 #[test]

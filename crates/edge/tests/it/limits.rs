@@ -103,3 +103,16 @@ fn a_connection_carries_so_many_requests() {
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 2, "{answer}");
     assert_eq!(answer.matches("connection: close").count(), 1, "{answer}");
 }
+
+#[test]
+fn one_request_of_so_many_has_a_row_that_says_so() {
+    let app = backend(|asked| asked.ok("x"));
+    let mut settings = settings(&[app]);
+    settings.record_one_of = 4;
+    let lab = Lab::start(settings);
+    (0..400).for_each(|_| assert!(lab.get("/").ends_with('x')));
+    let rows = lab.end("request");
+    // Chosen by random ids: 100, with a deviation of 9.
+    assert!((55..145).contains(&rows.len()), "{}", rows.len());
+    assert!(rows.iter().all(|row| row["sampled_ratio"] == "0.25"), "{rows:#?}");
+}

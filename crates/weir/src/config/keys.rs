@@ -520,7 +520,8 @@ keys! {
         slow_start_seconds: u64 = 10, "s";
         /// When more of the backends than that look ill, none is believed to be, and all get requests.
         panic_percent: u64 = 50, "%";
-        /// A path that each backend is asked for; a status below 400 is well. Empty asks nothing: then only requests tell.
+        /// A path that each backend is asked for: a status below 400 is well, unless the answer is a digest that says otherwise
+        /// (docs/edge.md#checks). `connect` only connects, with TLS where the backend has it. Empty does nothing: then only requests tell.
         check: String = String::new(), "";
         /// Pause between two checks.
         check_milliseconds: u64 = 1000, "ms";
@@ -530,6 +531,10 @@ keys! {
         check_fall: u64 = 2, "checks";
         /// The PROXY protocol header that is sent to backends: off, v1 or v2. With one, each request has a connection of its own.
         send_proxy_header: String = "off".into(), "";
+        /// One request of so many gets a row of `request`, chosen by its id; `sampled_ratio` says so. `edge_listener` counts all of them.
+        record_one_of: u64 = 1, "requests";
+        /// A file that gets a line of JSON for each row of `request`. It is opened anew for each batch, so rename it to rotate it.
+        log_file: Option<PathBuf> = None, "";
     }
     /// HAProxys that are there already (docs/edge.md#an-haproxy-that-is-there-already).
     haproxy: Haproxy {

@@ -34,7 +34,7 @@ pub(crate) struct EdgeArgs {
     /// The path that takes beacons.
     #[arg(long, value_name = "PATH")]
     pub(crate) beacon: Option<String>,
-    /// The path that each backend is asked for to see whether it is well.
+    /// The path that each backend is asked for to see whether it is well; `connect` only connects.
     #[arg(long, value_name = "PATH")]
     pub(crate) check: Option<String>,
     /// Send rows to this hub instead of keeping them; `weir agent join` must have been done. http://… is for a hub on this host.

@@ -14,6 +14,7 @@ mod handover;
 mod leaving;
 mod settings;
 mod socket;
+mod text_log;
 mod upgrade;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ pub(crate) use command::run as command;
 pub(crate) use control::Control;
 pub(crate) use handover::take_over;
 pub(crate) use settings::{is_wanted, settings};
+use text_log::TextLog;
 
 /// Batches of up to a thousand rows that may wait for the destination; more are dropped and counted.
 const BATCHES_WAITING: usize = 256;
@@ -152,9 +154,10 @@ impl Running {
         };
         let Early { edge, batches } = early;
         let destination = Arc::clone(destination);
+        let mut log = values.edge.log_file.clone().map(TextLog::new);
         let rows = std::thread::Builder::new()
             .name("weir-edge-rows".into())
-            .spawn(move || deliver_always(&batches, &*destination))
+            .spawn(move || deliver_always(&batches, &*destination, log.as_mut()))
             .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
         let backends = settings(values)?.backends.len();
         let line =
@@ -208,11 +211,18 @@ pub(crate) async fn replaced(edge: Option<&Running>) {
 }
 
 /// The edge's threads must not wait for a disk: a thread of its own encodes and hands over.
-fn deliver_always(waiting: &Receiver<Vec<Batch>>, destination: &dyn Destination) {
+fn deliver_always(
+    waiting: &Receiver<Vec<Batch>>,
+    destination: &dyn Destination,
+    mut log: Option<&mut TextLog>,
+) {
     while let Ok(mut batches) = waiting.recv() {
         for _ in 1..BATCHES_TOGETHER {
             let Ok(more) = waiting.try_recv() else { break };
             batches.extend(more);
+        }
+        if let Some(log) = &mut log {
+            log.write(&batches);
         }
         destination.send_sample(batches);
     }

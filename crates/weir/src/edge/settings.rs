@@ -4,8 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use weir_edge::{
-    AcmeSettings, BackendSettings, BackendTlsSettings, CertificateFiles, CheckSettings, EdgeError,
-    Limits, ListenerSettings, RouteSettings, Settings, UpstreamSettings,
+    AcmeSettings, BackendSettings, BackendTlsSettings, CertificateFiles, CheckKind, CheckSettings,
+    EdgeError, Limits, ListenerSettings, RouteSettings, Settings, UpstreamSettings,
 };
 
 use crate::config::Values;
@@ -48,8 +48,9 @@ pub(crate) fn settings(values: &Values) -> Result<Settings, Failure> {
         limits: limits(values)?,
         upstream: upstream(values)?,
         pool_idle: pool_idle(values)?,
-        check: check(values),
+        check: check(values)?,
         beacon: Some(edge.beacon.clone()).filter(|path| !path.is_empty()),
+        record_one_of: small(edge.record_one_of.max(1)),
     };
     settings.check()?;
     Ok(settings)
@@ -220,14 +221,17 @@ fn upstream(values: &Values) -> Result<UpstreamSettings, Failure> {
     })
 }
 
-fn check(values: &Values) -> Option<CheckSettings> {
+fn check(values: &Values) -> Result<Option<CheckSettings>, Failure> {
     let edge = &values.edge;
+    if edge.check.is_empty() {
+        return Ok(None);
+    }
     let every = Duration::from_millis(edge.check_milliseconds.max(100));
-    (!edge.check.is_empty()).then(|| CheckSettings {
-        path: edge.check.clone(),
+    Ok(Some(CheckSettings {
+        kind: CheckKind::parse(&edge.check)?,
         every,
         within: every,
         rise: small(edge.check_rise.max(1)),
         fall: small(edge.check_fall.max(1)),
-    })
+    }))
 }

@@ -236,3 +236,39 @@ fn an_edge_that_cannot_work_says_why_and_what_to_do() {
         "{said}"
     );
 }
+
+#[test]
+fn a_text_log_has_a_line_of_json_for_each_request_and_may_be_renamed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let backends = Backends::start(dir.path(), 1);
+    if !can_run("edge", "nginx", backends.is_some()) {
+        return;
+    }
+    let backends = backends.expect("nginx runs");
+    let log = dir.path().join("edge.log");
+    let backend = format!("127.0.0.1:{}", backends.ports[0]);
+    let mut command =
+        edge(&dir.path().join("data"), &["--listen", "127.0.0.1:0", "--backend", &backend]);
+    command.env("WEIR_EDGE_LOG_FILE", &log);
+    let weir = Weir::start(command);
+    let url = format!("http://{}", address_of(&weir));
+    let line = |path: &str| {
+        assert_eq!(request(&url, "GET", path, &[], "").0, 200);
+        let line = wait_for("its line", PATIENCE, || {
+            let text = std::fs::read_to_string(&log).ok()?;
+            text.lines().find(|line| line.contains(path)).map(str::to_owned)
+        });
+        serde_json::from_str::<serde_json::Value>(&line).expect("JSON")
+    };
+    let first = line("/first");
+    assert_eq!(first["tier"], "edge");
+    assert_eq!(first["url_path"], "/first");
+    assert_eq!(first["http_response_status_code"], 200);
+    assert_eq!(first["upstream_address"], backend.as_str());
+    assert!(first["ts"].as_str().is_some_and(|ts| ts.ends_with('Z')), "{first}");
+    assert!(first.get("failure").is_none(), "{first}");
+    std::fs::rename(&log, dir.path().join("edge.log.1")).expect("it is there");
+    line("/second");
+    let fresh = std::fs::read_to_string(&log).expect("it is there again");
+    assert!(!fresh.contains("/first"), "{fresh}");
+}
