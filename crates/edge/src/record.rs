@@ -97,7 +97,7 @@ impl Record {
         let Some(id) = &self.request_id else { return true };
         let mut hasher = FxHasher::default();
         hasher.write(id.as_bytes());
-        hasher.finish() % u64::from(one_of) == 0
+        hasher.finish().is_multiple_of(u64::from(one_of))
     }
 }
 
