@@ -1,7 +1,9 @@
 //! Faults of disks that are slow or do nothing, and of memory that makes a disk look so.
 
+use crate::error::Result;
 use crate::fault::{Fault, of};
 use crate::ground::fill;
+use crate::scene::Scene;
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -13,16 +15,10 @@ pub(crate) const FAULTS: &[Fault] = &[
         ],
         tools: &["mkfs.ext4", "mount", "losetup"],
         set: |scene| {
-            let (disks, netns) = (scene.draw("disks"), scene.server.clone());
-            for number in 1..=disks {
-                let disk = scene.direct_disk(&format!("disk{number}"), 24)?;
-                let journal = disk.join("journal").display().to_string();
+            for number in 1..=scene.draw("disks") {
                 let what = if number == 2 { "second" } else { "store" };
-                let address = format!("127.0.0.{number}:9101");
-                scene.named_app(what, &netns, &address, 64, &["--journal", &journal])?;
-                scene.inner_visitors_at(&address, 3, &["--patience-millis", "20000"])?;
+                store(scene, what, number, 3)?;
             }
-            scene.calm_seconds = 45;
             Ok(())
         },
         inject: |scene| {
@@ -40,12 +36,8 @@ pub(crate) const FAULTS: &[Fault] = &[
         ],
         tools: &["mkfs.ext4", "mount", "losetup"],
         set: |scene| {
-            let (visitors, netns) = (scene.draw("visitors"), scene.server.clone());
-            let journal = scene.direct_disk("disk", 24)?.join("journal").display().to_string();
-            let address = "127.0.0.1:9101";
-            scene.named_app("store", &netns, address, 64, &["--journal", &journal])?;
-            scene.calm_seconds = 45;
-            scene.inner_visitors_at(address, visitors, &["--patience-millis", "60000"])
+            let visitors = scene.draw("visitors");
+            store(scene, "store", 1, visitors)
         },
         inject: |scene| {
             let operations = scene.draw("operations");
@@ -85,3 +77,14 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
 ];
+
+/// A store whose journal is on a disk of its own, with visitors who wait for it.
+fn store(scene: &mut Scene, what: &'static str, number: u64, visitors: u64) -> Result<()> {
+    let (address, netns) = (format!("127.0.0.{number}:9101"), scene.server.clone());
+    let disk = scene.direct_disk(&format!("disk{number}"), 24)?;
+    let journal = disk.join("journal").display().to_string();
+    scene.named_app(what, &netns, &address, 64, &["--journal", &journal])?;
+    // What it did before is what it is compared with.
+    scene.calm_seconds = 45;
+    scene.inner_visitors_at(&address, visitors, &["--patience-millis", "60000"])
+}

@@ -239,7 +239,6 @@ fn mounts_below(dir: &Path) -> Vec<String> {
     below
 }
 
-/// Removes the control groups of that name, of both versions.
 /// Where a control group of that name may be: below each controller of version 1, and in version 2.
 fn groups(name: &str) -> impl Iterator<Item = PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
@@ -263,6 +262,7 @@ fn lift_throttles(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Removes the control groups of that name, of both versions.
 fn remove_groups(name: &str) -> Result<()> {
     for group in groups(name) {
         // Its processes are gone; the kernel may need a moment to see that.

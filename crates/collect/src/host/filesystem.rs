@@ -3,7 +3,7 @@
 //! statvfs of a file system whose server is gone never returns, not even for a kill. So network and FUSE file systems
 //! are not asked, nor is anything mounted below one.
 //!
-//! Asking is cheap and rows are kept for a year: each is asked every two seconds, and has a row when that says something new.
+//! Asking is cheap, rows stay: each is asked every two seconds, and has a row when that says something new or ten have passed.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -23,7 +23,11 @@ impl TextLog {
     pub(super) fn write(&mut self, batches: &[Batch]) {
         let written = self.try_write(batches);
         if let (Err(error), false) = (&written, self.is_told) {
-            tracing::error!("cannot write `edge.log_file` {}: {error}", self.path.display());
+            let path = self.path.display();
+            tracing::error!(
+                "cannot write `{path}` (`edge.log_file`): {error}; its lines are missing until it can be\n\
+                 hint: does its directory exist, may this user write there, and is there room?"
+            );
         }
         self.is_told = written.is_err();
     }
