@@ -217,7 +217,7 @@ impl Line {
         self.shared.requests.load(Ordering::SeqCst)
     }
 
-    /// Those of them that read objects.
+    /// Those of them that read data files.
     pub(crate) fn gets(&self) -> u64 {
         self.shared.gets.load(Ordering::SeqCst)
     }
@@ -227,7 +227,7 @@ impl Shared {
     fn carry(&self, mut client: TcpStream) -> std::io::Result<()> {
         let head = head(&mut client)?;
         let number = self.requests.fetch_add(1, Ordering::SeqCst);
-        if head.starts_with(b"GET") {
+        if head.starts_with(b"GET") && names_data(&head) {
             self.gets.fetch_add(1, Ordering::SeqCst);
         }
         let mode = *self.mode.lock().unwrap();
@@ -253,6 +253,12 @@ impl Shared {
         drop(answers.join());
         Ok(())
     }
+}
+
+/// Whether its first line names a data file, and not the mark of the tier, which is looked at now and then.
+fn names_data(head: &[u8]) -> bool {
+    let end = head.iter().position(|byte| *byte == b'\r').unwrap_or(head.len());
+    String::from_utf8_lossy(&head[..end]).contains(".parquet")
 }
 
 /// The head of a request.
