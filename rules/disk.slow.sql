@@ -38,7 +38,7 @@ with samples as (
   where ts > $now - interval '1 hour' and ts <= $now and not is_partition
 ),
 steps as (
-  select host, device, ts > $now - interval '20 seconds' as is_now, ts <= $now - interval '25 seconds' as is_past,
+  select host, device, ts > $now - interval '12 seconds' as is_now, ts <= $now - interval '25 seconds' as is_past,
     done - lag(done) over w as done, spent - lag(spent) over w as spent, bytes - lag(bytes) over w as bytes,
     busy - lag(busy) over w as busy, weighted - lag(weighted) over w as weighted, at - lag(at) over w as seconds
   from samples

@@ -11,10 +11,10 @@ explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "app.
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "retries to {upstream} on {host}"
-summary = "each request to {upstream} on {host} is tried {tries_mean:.2} times on average ({retried} of {requests} requests more than once, {failed} failed all the same); {past_text}"
+summary = "each request to {upstream} on {host} is tried {tries_mean:.2} times on average (in the last minute {retried} of {requests} more than once, {failed} failed all the same); {past_text}"
 why = "When an upstream fails or is too slow, the proxy sends the request to the next. With one bad member that saves the visitor; when all are slow for the same reason (a database, the processor), each request becomes two or three, and the retries keep down what was about to recover."
 look_at = "One member or all? `select attrs['upstream'], count(*) from log where program = 'nginx' and body like '%upstream%' group by 1`. What is below all of them: app.slow, disk, database. Time-outs at the proxy shorter than what the application needs (`proxy_read_timeout`)."
-silent_when = "Fewer than 50 proxied requests in a minute, a mean of tries up to the threshold (1.2 is a default: `weir thresholds proxy.retry_amplification` says what it should be here), or less than 0.1 more than 10 and 60 minutes ago. nginx lists an internal redirect (X-Accel-Redirect, error_page to another upstream) like a retry: where that is usual, the past shows the same. HAProxy counts its repeated connections."
+silent_when = "Fewer than 50 proxied requests in a minute, a mean of tries (of the last 12 s where those are 50 requests, else of the minute) up to the threshold (1.2 is a default: `weir thresholds proxy.retry_amplification` says what it should be here), or less than 0.1 more than 10 and 60 minutes ago. nginx lists an internal redirect (X-Accel-Redirect, error_page to another upstream) like a retry: where that is usual, the past shows the same. HAProxy counts its repeated connections."
 fix = "Give retries an end: nginx `proxy_next_upstream error timeout;` (not http_500, http_503), `proxy_next_upstream_tries 2;` and `proxy_next_upstream_timeout 5s;`{place}; HAProxy `retries 1` and `retry-on conn-failure`. Requests that change something are repeated only with `non_idempotent`: leave it away. Then mend the upstream that fails. Check: tries_mean near 1.0."
 source = "fault lab F33 (1.0 to 3.0 tries, all 504); field notes A (balancers that do not retry)"
 [chart]
@@ -39,15 +39,24 @@ from (
 ) slices
 group by 1, 2, 3"""
 ---*/
-with recent as (
+with minute as (
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, max(program) as program,
     count(*) as requests, avg(cast(upstream_tries as double)) as tries_mean,
     count(*) filter (where upstream_tries > 1) as retried,
-    count(*) filter (where upstream_tries > 1 and http_response_status_code >= 500) as failed
+    count(*) filter (where upstream_tries > 1 and http_response_status_code >= 500) as failed,
+    count(*) filter (where ts > $now - interval '12 seconds') as newest_requests,
+    avg(cast(upstream_tries as double)) filter (where ts > $now - interval '12 seconds') as newest_tries_mean
   from request
   where ts > $now - interval '60 seconds' and ts <= $now and tier in ('proxy', 'edge') and upstream_tries > 0
   group by 1, 2
-  having count(*) >= 50 and avg(cast(upstream_tries as double)) > $threshold
+  having count(*) >= 50
+),
+recent as (
+  -- Where requests are many, twelve seconds say as much, and sooner: the calm ones of before do not hide what began.
+  select host, upstream, program, requests, retried, failed,
+    case when newest_requests >= 50 then newest_tries_mean else tries_mean end as tries_mean
+  from minute
+  where case when newest_requests >= 50 then newest_tries_mean else tries_mean end > $threshold
 ),
 past_rows as (
   select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries from request

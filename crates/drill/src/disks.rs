@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::fault::{Fault, of};
 use crate::ground::fill;
-use crate::scene::Scene;
+use crate::scene::{Scene, run};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -42,6 +42,20 @@ pub(crate) const FAULTS: &[Fault] = &[
         inject: |scene| {
             let operations = scene.draw("operations");
             scene.throttle_disk("store", operations)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "file system turned read-only",
+        rules: &[&["disk.readonly"]],
+        parameters: &[of("mebibytes", 16, 64, "MiB")],
+        tools: &["mkfs.ext4", "mount"],
+        set: |scene| {
+            let mebibytes = scene.draw("mebibytes");
+            scene.disk(mebibytes, 256).map(drop)
+        },
+        inject: |scene| {
+            run("mount", &["-o", "remount,ro", &scene.path("disk")])?;
             Ok(None)
         },
     },

@@ -82,6 +82,31 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "application crashes",
+        rules: &[&["app.segfault"]],
+        parameters: &[
+            of("port", 6001, 6999, "its port"),
+            of("crashes", 1, 4, "times that it starts and crashes again"),
+        ],
+        tools: &["perl"],
+        set: |scene| {
+            let (port, crashes) =
+                (scene.draw("port").to_string(), scene.draw("crashes").to_string());
+            // It serves until the fault is made, and then reads where it may not.
+            let program = "use Socket; socket(S, PF_INET, SOCK_STREAM, 0); setsockopt(S, SOL_SOCKET, SO_REUSEADDR, 1); \
+                 bind(S, sockaddr_in($ARGV[0], INADDR_ANY)); listen(S, 16); \
+                 select(undef, undef, undef, 0.3) until -e $ARGV[1]; unpack('p', pack('J', 1))";
+            let again = "for life in $(seq \"$1\"); do perl -e \"$2\" \"$3\" \"$4\"; sleep 1; done";
+            let (netns, mark) = (scene.server.clone(), scene.path("crash"));
+            let args = ["-c", again, "sh", &crashes, program, &port, &mark];
+            scene.start("server", &netns, "sh", &args)
+        },
+        inject: |scene| {
+            scene.put("crash", "now")?;
+            Ok(None)
+        },
+    },
+    Fault {
         name: "descriptors used up",
         rules: &[&["app.fd_limit"]],
         parameters: &[
