@@ -46,10 +46,12 @@ pub(crate) fn run(sizes: &[u32], runs: u32) -> anyhow::Result<()> {
         let median = &measured[measured.len() / 2];
         page.own(measured.iter().map(|run| run.stored_cpu_seconds).sum());
         table.push(row(median, runs));
-        if let Some(line) =
-            peer::duckdb(&file, *events, median.stored_cpu_seconds, median.parquet_bytes)
-        {
-            page.text(&line);
+        if let Some(duck) = peer::duckdb(&file, *events) {
+            let lines = f64::from(*events);
+            let line = duck.beside(median.stored_cpu_seconds * 1e6 / lines);
+            #[expect(clippy::cast_precision_loss, reason = "file sizes are far below 2^53")]
+            let bytes = median.parquet_bytes as f64 / lines / duck.bytes;
+            page.text(&format!("{events} lines. {line}, and {bytes:.2} × the bytes."));
         }
     }
     page.table(&table);

@@ -13,14 +13,38 @@ duckdb.sql(f\"copy (select * from read_json('{sys.argv[1]}', format='newline_del
 order by \\\"@timestamp\\\") to '{sys.argv[2]}' (format parquet, compression zstd)\")
 ";
 
-/// One sentence with both figures, or `None` (and a word to the terminal) when DuckDB cannot be had.
+/// What DuckDB took for a file.
+pub(crate) struct Duck {
+    /// CPU-seconds per million lines.
+    pub(crate) seconds: f64,
+    /// Bytes of Parquet per line.
+    pub(crate) bytes: f64,
+}
+
+impl Duck {
+    /// CPU-seconds per million lines where the bars were set.
+    const SECONDS_OF_BARS: f64 = 3.5;
+
+    /// How much slower this machine is than the one of the bars.
+    pub(crate) fn slowness(&self) -> f64 {
+        self.seconds / Self::SECONDS_OF_BARS
+    }
+
+    /// A sentence with its figures and how weir's compares, in CPU-seconds per million lines.
+    pub(crate) fn beside(&self, weir_seconds: f64) -> String {
+        format!(
+            "Peer in the same run: DuckDB reads the file and writes one sorted Parquet file (zstd) with {:.2} CPU-s \
+             per M and {:.1} bytes/line; weir's whole road takes {weir_seconds:.2}, which is {:.2} × as much",
+            self.seconds,
+            self.bytes,
+            weir_seconds / self.seconds,
+        )
+    }
+}
+
+/// `None` (and a word to the terminal) when DuckDB cannot be had.
 #[expect(clippy::cast_precision_loss, reason = "file sizes are far below 2^53")]
-pub(crate) fn duckdb(
-    file: &Path,
-    events: u32,
-    weir_seconds: f64,
-    weir_bytes: u64,
-) -> Option<String> {
+pub(crate) fn duckdb(file: &Path, events: u32) -> Option<Duck> {
     let Some(python) = python() else {
         report::say(
             "DuckDB cannot be had here (python3 -m venv, pip install duckdb); references only",
@@ -37,16 +61,8 @@ pub(crate) fn duckdb(
         .ok()?;
     let seconds = meter::wait(child).ok()?;
     let bytes = std::fs::metadata(&out).ok()?.len();
-    let per_million = |seconds: f64| seconds * 1e6 / f64::from(events);
-    Some(format!(
-        "Peer in the same run, {events} lines: DuckDB reads the file and writes one sorted Parquet file (zstd) with {:.2} CPU-s \
-         per M and {:.1} bytes/line; weir's whole road takes {:.2}, which is {:.1} × as much, and {:.2} × the bytes.",
-        per_million(seconds),
-        bytes as f64 / f64::from(events),
-        per_million(weir_seconds),
-        weir_seconds / seconds,
-        weir_bytes as f64 / bytes as f64,
-    ))
+    let events = f64::from(events);
+    Some(Duck { seconds: seconds * 1e6 / events, bytes: bytes as f64 / events })
 }
 
 /// Asks each question of a table in memory, warm; prints wall and processor milliseconds of one asking.

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use weir_tables::Micros;
 
-use crate::meter;
+use crate::{meter, weir};
 
 /// A page that grows while a benchmark runs, and the state of the machine at its begin.
 pub(crate) struct Report {
@@ -138,8 +138,9 @@ fn commit() -> String {
     hash + if is_changed { " with changes" } else { "" }
 }
 
-/// The directory that the program was built into tells.
+/// The directory that weir was built into tells.
 fn profile() -> &'static str {
-    let path = std::env::var("WEIR_BIN").unwrap_or_default();
-    if path.contains("/release/") { "release" } else { "dev (the one `cargo xtask run` uses)" }
+    let is_release = weir::program()
+        .is_ok_and(|path| path.parent().is_some_and(|directory| directory.ends_with("release")));
+    if is_release { "release" } else { "dev (the one `cargo xtask run` uses)" }
 }
