@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use weir_tables::{Clock, Micros, Parcel, StreamId};
+use weir_tables::{Clock, Micros, Parcel, StreamId, TableSpec};
 
 use crate::adapt::adapt;
 use crate::copies::Copies;
@@ -20,6 +20,7 @@ use crate::error::{ErrorKind, StoreError};
 use crate::forecast::Forecast;
 use crate::guard::{EndedQuery, SpillSpace};
 use crate::hot::{View, table_index};
+use crate::iceberg::{Iceberg, IcebergColumns, IcebergTable};
 use crate::inspect::data_files;
 use crate::kept_plans;
 use crate::maintenance::{Maintenance, Retired, Task, delete};
@@ -40,6 +41,8 @@ pub struct Store {
     pub(crate) engine: Arc<QueryEngine>,
     /// `None` without files.
     pub(crate) copies: Option<Copies>,
+    /// `None` without files.
+    iceberg: Option<Arc<Iceberg>>,
     memory_limit: usize,
     has_files: bool,
     /// Bytes that may wait for the writer, in KiB.
@@ -122,6 +125,7 @@ impl Store {
             shared.set_slow_failure(Some(error.to_string()));
         }
         let engine = Arc::new(QueryEngine::new(&options, Some(places.clone()), spill)?);
+        let iceberg = Iceberg::new(places.clone(), options.gc_grace);
         let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log));
         let writer = spawn("weir-writer", move || writer.run())?;
         let (task_sender, tasks) = std::sync::mpsc::channel();
@@ -147,7 +151,7 @@ impl Store {
         let last = spawn("weir-files", move || maintenance.run())?;
         let threads =
             Threads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
-        Ok(Arc::new(Self::assemble(&options, shared, engine, threads, Some(copies))))
+        Ok(Arc::new(Self::assemble(&options, shared, engine, threads, Some((copies, iceberg)))))
     }
 
     /// A store without files: rows live in memory until it is dropped.
@@ -172,14 +176,16 @@ impl Store {
         shared: Arc<Shared>,
         engine: Arc<QueryEngine>,
         threads: Threads,
-        copies: Option<Copies>,
+        files: Option<(Copies, Iceberg)>,
     ) -> Self {
+        let (copies, iceberg) = files.unzip();
         Self {
             shared,
             engine,
             memory_limit: options.hot_bytes_limit,
             has_files: copies.is_some(),
             copies,
+            iceberg: iceberg.map(Arc::new),
             queue: Arc::new(Semaphore::new(QUEUE_KIB)),
             threads: Mutex::new(threads),
         }
@@ -341,6 +347,28 @@ impl Store {
     /// are kept (1,000).
     pub fn take_ended_queries(&self) -> (Vec<EndedQuery>, u64) {
         self.engine.ended.take()
+    }
+
+    /// What a table is for engines that read files themselves: the rows that are in files by now. Written beside them when
+    /// they have changed; its files stay for the store's grace period after that.
+    ///
+    /// # Errors
+    /// `Io`, `Full`: it cannot be written, or files are in a slow tier that is not configured; `Io` for a store without files.
+    pub async fn iceberg_table(
+        &self,
+        table: &'static TableSpec,
+        columns: IcebergColumns,
+    ) -> Result<Arc<IcebergTable>, StoreError> {
+        let Some(iceberg) = self.iceberg.clone() else {
+            return Err(StoreError::new(ErrorKind::Io, "this store has no files"));
+        };
+        let (view, horizon) = (self.shared.view(), self.engine.horizon());
+        let files = view.tables[table_index(table)].files.iter();
+        let files: Vec<_> = files.filter(|file| horizon.shows_file(file)).cloned().collect();
+        let now = self.shared.now();
+        let made =
+            tokio::task::spawn_blocking(move || iceberg.table((table, columns), &files, now));
+        made.await.map_err(|_| StoreError::closed())?
     }
 
     /// Writes all rows to files now. Nothing to do without files.

@@ -137,6 +137,7 @@ pub(crate) fn store_options(
         query_spill_bytes: size(values.api.query_spill_bytes),
         slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
         future: Duration::from_secs(values.store.future_seconds),
+        gc_grace: Duration::from_secs(values.store.grace_seconds),
         copies: Some(values.outputs.iter().map(|output| output.name.clone()).collect()),
         slow: slow_tier::options(&values.store)?,
         ..defaults

@@ -231,6 +231,10 @@ impl Place for SlowBucket {
         self.name.clone()
     }
 
+    fn location(&self, path: &str) -> String {
+        format!("{}/{path}", self.name)
+    }
+
     fn hint(&self) -> &'static str {
         "is the service up, and are bucket, endpoint and keys right? Nothing is lost: rows come in and queries of what is on the fast disk go on"
     }

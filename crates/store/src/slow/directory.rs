@@ -65,6 +65,11 @@ impl Place for SlowDirectory {
         self.root.display().to_string()
     }
 
+    fn location(&self, path: &str) -> String {
+        let root = std::path::absolute(&self.root).unwrap_or_else(|_| self.root.clone());
+        crate::iceberg::url(&root.join(path))
+    }
+
     fn hint(&self) -> &'static str {
         "is its disk mounted? Nothing is lost: rows come in and queries of what is on the fast disk go on"
     }

@@ -55,6 +55,8 @@ const MARK_VERSION: &str = "weir slow tier 1";
 trait Place: fmt::Debug + Send + Sync {
     /// For messages: the directory or the address.
     fn name(&self) -> String;
+    /// Where a file is, for others: `file:///…`, `s3://…`.
+    fn location(&self, path: &str) -> String;
     /// What to do when it is not there.
     fn hint(&self) -> &'static str;
     /// The text of [`MARK`]; `None` when it is not there.
@@ -128,6 +130,11 @@ impl Slow {
 
     pub(crate) fn name(&self) -> String {
         self.place.name()
+    }
+
+    /// Where a file is, for others: `file:///…`, `s3://…`.
+    pub(crate) fn location(&self, path: &str) -> String {
+        self.place.location(path)
     }
 
     pub(crate) fn is_far(&self) -> bool {

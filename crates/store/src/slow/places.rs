@@ -36,10 +36,15 @@ impl Places {
     /// # Errors
     /// `Io`: why not.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
-        match &self.slow {
-            Some(slow) => slow.check(),
-            None => Err(not_set()),
-        }
+        self.slow()?.check()
+    }
+
+    /// The slow tier, for those who need it.
+    ///
+    /// # Errors
+    /// `Io`: none is configured.
+    pub(crate) fn slow(&self) -> Result<&Slow, StoreError> {
+        self.slow.as_deref().ok_or_else(not_set)
     }
 
     /// The file, open.

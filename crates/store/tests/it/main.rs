@@ -11,6 +11,7 @@ mod forecast;
 mod full;
 mod functions;
 mod guard;
+mod iceberg;
 mod inspect;
 mod memory;
 mod model;

@@ -199,6 +199,9 @@ keys! {
         /// Rows that are further ahead of this host's clock are kept apart until their time comes: `select * from future.log`
         /// shows those of `log`, `weir_store_future_rows` of `/metrics` counts them.
         future_seconds: u64 = 86_400, "s";
+        /// Files that were merged, moved or whose time is over stay this long for other programs that read them, such as engines that
+        /// attach to the tables (docs/iceberg.md). Set it above the time that their longest query takes.
+        grace_seconds: u64 = 60, "s";
         /// New rows are refused below this much free space, so that the disk never fills to the brim; what was
         /// acknowledged is kept, and weir goes on by itself when there is room again. 0 means 256 MiB or 1 % of the file
         /// system, whichever is smaller.

@@ -8,6 +8,7 @@ mod edge;
 mod findings;
 mod forecast;
 mod guard;
+mod iceberg;
 mod judgements;
 mod link;
 mod metrics;
@@ -163,6 +164,7 @@ fn router(app: Shared) -> Router {
         .route("/healthz", get(status::healthz))
         .route("/metrics", get(metrics::metrics))
         .route("/api/link/positions", post(link::positions))
+        .nest("/iceberg", iceberg::router())
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .merge(parcels)
         .merge(captures)

@@ -23,6 +23,7 @@ mod fleet_torture;
 mod haproxy_driven;
 mod haproxy_tcp;
 mod harness;
+mod iceberg;
 mod intake;
 mod journal;
 mod limits;

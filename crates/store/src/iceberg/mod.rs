@@ -1,0 +1,216 @@
+//! The tables as Apache Iceberg has them, for engines that read files themselves: metadata beside the files, made of the
+//! manifest when somebody asks. Nobody writes through it. Layout: `docs/iceberg.md`.
+//!
+//! What is asked twice without a change in between is written once. Files of older answers go after the time that
+//! readers have.
+
+mod manifests;
+mod metadata;
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use weir_tables::{Micros, TableSpec};
+
+use crate::error::{ErrorKind, StoreError};
+use crate::manifest::{DataFile, Tier};
+use crate::slow::Places;
+use manifests::{About, Entry};
+use metadata::Snapshot;
+
+/// A table's metadata.
+#[derive(Debug)]
+pub struct IcebergTable {
+    /// The file that has the same: `file:///…/iceberg/request/….metadata.json`.
+    pub metadata_location: String,
+    /// As the format's version 2 has it.
+    pub metadata: Value,
+}
+
+/// Which columns a table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IcebergColumns {
+    /// Those that every engine can read: without maps, whose keys and values have no numbers in the files.
+    Plain,
+    /// All, for engines that find keys and values of maps by their names.
+    All,
+}
+
+/// Writes metadata of one store.
+#[derive(Debug)]
+pub(crate) struct Iceberg {
+    /// Absolute.
+    root: PathBuf,
+    places: Places,
+    /// How long files of older answers stay.
+    grace: Duration,
+    newest: Mutex<Newest>,
+}
+
+/// Of each table, with its snapshot; held over the writing, so that no two write the same.
+type Newest = HashMap<(&'static str, IcebergColumns), (i64, Arc<IcebergTable>)>;
+
+const NO_PANIC: &str = "no thread panics while it holds the lock";
+
+impl Iceberg {
+    pub(crate) fn new(places: Places, grace: Duration) -> Self {
+        let root = std::path::absolute(&places.root).unwrap_or_else(|_| places.root.clone());
+        Self { root, places, grace, newest: Mutex::default() }
+    }
+
+    /// The metadata of a table with these files.
+    ///
+    /// # Errors
+    /// `Io`, `Full`: it cannot be written. `Io` when a file is in a slow tier that is not configured.
+    pub(crate) fn table(
+        &self,
+        (table, choice): (&'static TableSpec, IcebergColumns),
+        files: &[Arc<DataFile>],
+        now: Micros,
+    ) -> Result<Arc<IcebergTable>, StoreError> {
+        let entries = files.iter().map(|file| self.entry(file)).collect::<Result<Vec<_>, _>>()?;
+        let id = snapshot_id(&entries);
+        let mut newest = self.newest.lock().expect(NO_PANIC);
+        if let Some((last, found)) = newest.get(&(table.name, choice))
+            && *last == id
+        {
+            return Ok(Arc::clone(found));
+        }
+        let made = Arc::new(self.write((table, choice), id, &entries, now)?);
+        newest.insert((table.name, choice), (id, Arc::clone(&made)));
+        Ok(made)
+    }
+
+    fn entry(&self, file: &DataFile) -> Result<Entry, StoreError> {
+        let location = match file.tier {
+            Tier::Local => url(&self.root.join(&file.path)),
+            Tier::Slow => self.places.slow()?.location(&file.path),
+        };
+        let ts = file.table.column("ts").map_or(0, |column| column.id);
+        Ok(Entry {
+            location,
+            sequence: file.id,
+            row_count: file.row_count.cast_signed(),
+            byte_count: file.byte_count.cast_signed(),
+            ts: (ts, file.min_ts, file.max_ts),
+        })
+    }
+
+    fn write(
+        &self,
+        (table, choice): (&TableSpec, IcebergColumns),
+        id: i64,
+        entries: &[Entry],
+        now: Micros,
+    ) -> Result<IcebergTable, StoreError> {
+        let dir = self.root.join("iceberg").join(table.name);
+        std::fs::create_dir_all(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
+        let kept = format!("{id:016x}");
+        self.clear(&dir, &kept);
+        let stem = match choice {
+            IcebergColumns::Plain => kept,
+            IcebergColumns::All => format!("{kept}-attrs"),
+        };
+        let location = url(&dir);
+        let list = format!("{location}/{stem}-list.avro");
+        if !entries.is_empty() {
+            let schema = metadata::schema(table, choice).to_string();
+            let manifest = manifests::manifest(&About { snapshot: id, schema }, entries)
+                .map_err(|error| unwritten(&dir, &error))?;
+            let name = format!("{stem}-manifest.avro");
+            let place = format!("{location}/{name}");
+            let text = manifests::manifest_list(id, (&place, manifest.len()), entries)
+                .map_err(|error| unwritten(&dir, &error))?;
+            put(&dir, &name, &manifest)?;
+            put(&dir, &format!("{stem}-list.avro"), &text)?;
+        }
+        let snapshot = (!entries.is_empty()).then(|| Snapshot {
+            id,
+            sequence: entries.iter().map(|entry| entry.sequence).max().unwrap_or_default(),
+            list,
+            files: entries.len(),
+            row_count: entries.iter().map(|entry| entry.row_count).sum(),
+            byte_count: entries.iter().map(|entry| entry.byte_count).sum(),
+        });
+        let uuid = uuid(&format!("{location} {choice:?}"));
+        let place = (&*location, &*uuid);
+        let metadata = metadata::metadata(table, choice, place, now.0 / 1000, snapshot.as_ref());
+        let name = format!("{stem}.metadata.json");
+        put(&dir, &name, metadata.to_string().as_bytes())?;
+        Ok(IcebergTable { metadata_location: format!("{location}/{name}"), metadata })
+    }
+
+    /// Deletes files of older answers whose time is over; what cannot be deleted stays for the next time.
+    fn clear(&self, dir: &Path, kept: &str) {
+        let Ok(files) = std::fs::read_dir(dir) else { return };
+        let is_over = |time: SystemTime| time.elapsed().is_ok_and(|age| age > self.grace);
+        for file in files.flatten() {
+            let is_kept = file.file_name().to_string_lossy().starts_with(kept);
+            let written = file.metadata().and_then(|about| about.modified());
+            if !is_kept && written.is_ok_and(is_over) {
+                drop(std::fs::remove_file(file.path()));
+            }
+        }
+    }
+}
+
+/// The same files have the same number, whatever came between.
+fn snapshot_id(entries: &[Entry]) -> i64 {
+    let mut text = String::new();
+    for entry in entries {
+        let _infallible = writeln!(text, "{}", entry.location);
+    }
+    let hash = digest(&SHA256, text.as_bytes());
+    let (first, _) = hash.as_ref().split_first_chunk().expect("a hash has 32 bytes");
+    // Numbers of snapshots are positive.
+    (i64::from_be_bytes(*first) & i64::MAX).max(1)
+}
+
+/// A name of 128 bits that is always the same for a place, as UUIDs of version 8 are made.
+fn uuid(location: &str) -> String {
+    let hash = digest(&SHA256, location.as_bytes());
+    let hash: String = hash.as_ref().iter().fold(String::new(), |mut hash, byte| {
+        let _infallible = write!(hash, "{byte:02x}");
+        hash
+    });
+    let [first, second, third, fourth, fifth] =
+        [&hash[..8], &hash[8..12], &hash[13..16], &hash[17..20], &hash[20..32]];
+    format!("{first}-{second}-8{third}-8{fourth}-{fifth}")
+}
+
+pub(crate) fn url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// A file is whole or not there: readers may ask for it while it is written again.
+fn put(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let (path, half) = (dir.join(name), dir.join(format!("{name}.new")));
+    let written = std::fs::write(&half, bytes).and_then(|()| std::fs::rename(&half, &path));
+    written.map_err(|error| StoreError::io("write", &path, &error))
+}
+
+fn unwritten(dir: &Path, error: &apache_avro::Error) -> StoreError {
+    StoreError::new(
+        ErrorKind::Io,
+        format!("cannot write manifests in `{}`: {error}", dir.display()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_have_the_form_that_readers_ask_for() {
+        let one = uuid("file:///var/lib/weir/iceberg/request");
+        let lengths: Vec<usize> = one.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12], "{one}");
+        assert_eq!((&one[14..15], &one[19..20]), ("8", "8"));
+        assert_ne!(one, uuid("file:///var/lib/weir/iceberg/host"));
+    }
+}
