@@ -23,7 +23,7 @@ pub(crate) struct Duck {
 
 impl Duck {
     /// CPU-seconds per million lines where the bars were set.
-    const SECONDS_OF_BARS: f64 = 3.5;
+    pub(crate) const SECONDS_OF_BARS: f64 = 3.5;
 
     /// How much slower this machine is than the one of the bars.
     pub(crate) fn slowness(&self) -> f64 {

@@ -84,8 +84,9 @@ pub(crate) fn run(events: u32, runs: u32, rate: u32, span: Duration) -> anyhow::
     if let Some(duck) = &duck {
         let line = duck.beside(median.whole_cpu * 1e6 / f64::from(events));
         page.text(&format!(
-            "{line}. The bars are of a machine on which DuckDB takes 3.5; *there* is what was measured, divided by how much slower \
+            "{line}. The bars are of a machine on which DuckDB takes {}; *there* is what was measured, divided by how much slower \
              this machine is by that: {:.2} times.",
+            peer::Duck::SECONDS_OF_BARS,
             duck.slowness()
         ));
     }

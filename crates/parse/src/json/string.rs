@@ -80,7 +80,7 @@ impl<'a> Scanner<'a> {
         Ok(false)
     }
 
-    /// `\uXXXX`; half a surrogate pair becomes U+FFFD.
+    /// `\u` and four hexadecimal digits; half a surrogate pair becomes U+FFFD.
     fn unicode(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         let mut code = self.four_hex()?;
         if (0xd800..0xdc00).contains(&code) && self.rest().starts_with(b"\\u") {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 use serde_json::Value;
 use weir_tables::{Micros, TableSpec};
 
@@ -35,7 +36,7 @@ pub struct IcebergTable {
 /// Which columns a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IcebergColumns {
-    /// Those that every engine can read: without maps, whose keys and values have no numbers in the files.
+    /// Without maps: their keys and values have no numbers in the files, on which some engines fail.
     Plain,
     /// All, for engines that find keys and values of maps by their names.
     All,
@@ -81,6 +82,9 @@ impl Iceberg {
         {
             return Ok(Arc::clone(found));
         }
+        let of_table = newest.iter().filter(|((name, _), _)| *name == table.name);
+        let last: Vec<String> = of_table.map(|(_, (last, _))| stem(*last)).collect();
+        self.clear(&self.dir(table), &stem(id), &last);
         let made = Arc::new(self.write((table, choice), id, &entries, now)?);
         newest.insert((table.name, choice), (id, Arc::clone(&made)));
         Ok(made)
@@ -101,6 +105,10 @@ impl Iceberg {
         })
     }
 
+    fn dir(&self, table: &TableSpec) -> PathBuf {
+        self.root.join("iceberg").join(table.name)
+    }
+
     fn write(
         &self,
         (table, choice): (&TableSpec, IcebergColumns),
@@ -108,16 +116,14 @@ impl Iceberg {
         entries: &[Entry],
         now: Micros,
     ) -> Result<IcebergTable, StoreError> {
-        let dir = self.root.join("iceberg").join(table.name);
+        let dir = self.dir(table);
         std::fs::create_dir_all(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
-        let kept = format!("{id:016x}");
-        self.clear(&dir, &kept);
         let stem = match choice {
-            IcebergColumns::Plain => kept,
-            IcebergColumns::All => format!("{kept}-attrs"),
+            IcebergColumns::Plain => stem(id),
+            IcebergColumns::All => stem(id) + "-attrs",
         };
         let location = url(&dir);
-        let list = format!("{location}/{stem}-list.avro");
+        let list = format!("{stem}-list.avro");
         if !entries.is_empty() {
             let schema = metadata::schema(table, choice).to_string();
             let manifest = manifests::manifest(&About { snapshot: id, schema }, entries)
@@ -127,12 +133,12 @@ impl Iceberg {
             let text = manifests::manifest_list(id, (&place, manifest.len()), entries)
                 .map_err(|error| unwritten(&dir, &error))?;
             put(&dir, &name, &manifest)?;
-            put(&dir, &format!("{stem}-list.avro"), &text)?;
+            put(&dir, &list, &text)?;
         }
         let snapshot = (!entries.is_empty()).then(|| Snapshot {
             id,
             sequence: entries.iter().map(|entry| entry.sequence).max().unwrap_or_default(),
-            list,
+            list: format!("{location}/{list}"),
             files: entries.len(),
             row_count: entries.iter().map(|entry| entry.row_count).sum(),
             byte_count: entries.iter().map(|entry| entry.byte_count).sum(),
@@ -145,18 +151,35 @@ impl Iceberg {
         Ok(IcebergTable { metadata_location: format!("{location}/{name}"), metadata })
     }
 
-    /// Deletes files of older answers whose time is over; what cannot be deleted stays for the next time.
-    fn clear(&self, dir: &Path, kept: &str) {
+    /// Deletes files of older answers whose time is over. That of the `last` ones begins now: somebody may have been given
+    /// them a moment ago, however long ago they were written. What cannot be deleted stays for the next time.
+    fn clear(&self, dir: &Path, kept: &str, last: &[String]) {
         let Ok(files) = std::fs::read_dir(dir) else { return };
         let is_over = |time: SystemTime| time.elapsed().is_ok_and(|age| age > self.grace);
         for file in files.flatten() {
-            let is_kept = file.file_name().to_string_lossy().starts_with(kept);
+            let name = file.file_name().to_string_lossy().into_owned();
+            if name.starts_with(kept) {
+                continue;
+            }
+            if last.iter().any(|last| name.starts_with(last)) {
+                let _its_older_time = utimensat(CWD, file.path(), &NOW, AtFlags::empty());
+            }
             let written = file.metadata().and_then(|about| about.modified());
-            if !is_kept && written.is_ok_and(is_over) {
+            if written.is_ok_and(is_over) {
                 drop(std::fs::remove_file(file.path()));
             }
         }
     }
+}
+
+const NOW: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+};
+
+/// What names of a snapshot's files begin with.
+fn stem(snapshot: i64) -> String {
+    format!("{snapshot:016x}")
 }
 
 /// The same files have the same number, whatever came between.

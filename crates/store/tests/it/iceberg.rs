@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use apache_avro::Reader;
 use apache_avro::types::Value;
@@ -139,6 +139,22 @@ async fn older_answers_go_after_the_time_that_readers_have() {
     assert_eq!(files(&second).iter().map(|file| file.1).sum::<i64>(), 20);
     let left = std::fs::read_dir(dir.path().join("iceberg/request")).unwrap().count();
     assert_eq!(left, 3, "metadata, list, manifest");
+}
+
+#[tokio::test]
+async fn answer_that_was_given_a_moment_ago_stays_however_old_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    fill(&store, 0..10).await;
+    let first = table(&store, "request").await;
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for file in std::fs::read_dir(dir.path().join("iceberg/request")).unwrap() {
+        let file = std::fs::File::options().append(true).open(file.unwrap().path()).unwrap();
+        file.set_modified(long_ago).unwrap();
+    }
+    fill(&store, 10..20).await;
+    table(&store, "request").await;
+    assert_eq!(files(&first).len(), 1);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use weir_tables::{TABLES, TableSpec};
 
 use super::Shared;
 
-/// The namespaces: with the columns that every engine can read, and with all.
+/// The namespaces: without and with the columns that some engines cannot read.
 const NAMESPACES: [(&str, IcebergColumns); 2] =
     [("weir", IcebergColumns::Plain), ("weir_attrs", IcebergColumns::All)];
 
