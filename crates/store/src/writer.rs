@@ -2,13 +2,14 @@
 //! its rows to queries, and answers.
 //!
 //! A group is whatever gathered while the previous one was being synced (group commit), so a hundred senders cost
-//! about as many syncs as one. Positions of a group count for the parcels behind it in the same group, and are rolled
-//! back with it when it cannot be written.
+//! about as many syncs as one; and what comes shortly after, since one sender's parcels come one by one as well (see
+//! [`Pace`]). Positions of a group count for the parcels behind it in the same group, and are rolled back with it when
+//! it cannot be written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use weir_tables::{Parcel, StreamId};
@@ -73,6 +74,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     commands: Receiver<Command>,
     log: Option<Log>,
+    pace: Pace,
 }
 
 /// An append that passed the positions.
@@ -84,10 +86,52 @@ struct Accepted {
     _room: OwnedSemaphorePermit,
 }
 
+/// How long a group waits for more: so long that syncs take a quarter of the time of the thread that makes them, unless
+/// nothing comes.
+#[derive(Debug, Default)]
+struct Pace {
+    /// No sync before this.
+    next: Option<Instant>,
+    /// Waits in a row in which nothing came.
+    in_vain: u32,
+}
+
+/// Pauses are so many times as long as syncs,
+const PAUSE_PARTS: u32 = 3;
+/// but no longer than this.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// After so many waits in vain a sender seems to wait for its answer before it goes on,
+const IN_VAIN_MAX: u32 = 2;
+/// and so many groups go without.
+const GROUPS_WITHOUT: u32 = 32;
+
+impl Pace {
+    /// Until when a group that begins now gathers; `None`: it does not wait.
+    fn waits_until(&mut self, now: Instant) -> Option<Instant> {
+        let next = self.next.filter(|next| now < *next)?;
+        if self.in_vain < IN_VAIN_MAX {
+            return Some(next);
+        }
+        self.in_vain += 1;
+        if self.in_vain == IN_VAIN_MAX + GROUPS_WITHOUT {
+            self.in_vain = 0;
+        }
+        None
+    }
+
+    fn waited(&mut self, is_more: bool) {
+        self.in_vain = if is_more { 0 } else { self.in_vain + 1 };
+    }
+
+    fn committed(&mut self, began: Instant, ended: Instant) {
+        self.next = Some(ended + ((ended - began) * PAUSE_PARTS).min(PAUSE_MAX));
+    }
+}
+
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, log: Option<Log>) -> (Self, Sender<Command>) {
         let (sender, commands) = channel();
-        (Self { shared, commands, log }, sender)
+        (Self { shared, commands, log, pace: Pace::default() }, sender)
     }
 
     /// Runs until every sender is gone.
@@ -118,17 +162,30 @@ impl Writer {
         let mut bytes = first.encoded.len();
         let mut group = vec![first];
         let mut next = None;
+        let waits_until = self.pace.waits_until(Instant::now());
         while bytes < GROUP_BYTES_MAX && next.is_none() {
-            match self.commands.try_recv() {
-                Ok(Command::Append(request)) => {
+            let command = match waits_until {
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    self.commands.recv_timeout(left).ok()
+                }
+                None => self.commands.try_recv().ok(),
+            };
+            match command {
+                Some(Command::Append(request)) => {
                     bytes += request.encoded.len();
                     group.push(request);
                 }
-                Ok(other) => next = Some(other),
-                Err(_) => break,
+                Some(other) => next = Some(other),
+                None => break,
             }
         }
+        if waits_until.is_some() {
+            self.pace.waited(group.len() > 1);
+        }
+        let began = Instant::now();
         self.commit(group);
+        self.pace.committed(began, Instant::now());
         next
     }
 
@@ -232,5 +289,32 @@ impl Log {
         );
         let hint = "free some space or shorten the retention; weir goes on by itself, nothing that was taken is lost";
         Err(StoreError::new(ErrorKind::Full, text).with_hint(hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_wait_in_proportion_to_syncs_unless_nothing_comes() {
+        let began = Instant::now();
+        let after = |micros| began + Duration::from_micros(micros);
+        let mut pace = Pace::default();
+        assert_eq!(pace.waits_until(began), None);
+        pace.committed(began, after(1000));
+        assert_eq!(pace.waits_until(after(2000)), Some(after(4000)));
+        assert_eq!(pace.waits_until(after(4000)), None);
+        pace.committed(began, after(100_000));
+        assert_eq!(pace.waits_until(after(101_000)), Some(after(110_000)));
+        for is_more in [false, true, false] {
+            pace.waited(is_more);
+            assert!(pace.waits_until(after(101_000)).is_some());
+        }
+        pace.waited(false);
+        for _ in 0..GROUPS_WITHOUT {
+            assert_eq!(pace.waits_until(after(101_000)), None);
+        }
+        assert!(pace.waits_until(after(101_000)).is_some());
     }
 }

@@ -252,7 +252,7 @@ impl State {
     }
 
     fn finish(mut self, what: &What) -> Result<RecordBatch> {
-        let mut arrays = self.groups.arrays()?;
+        let mut arrays = self.groups.arrays(0)?;
         for folding in &mut self.folds {
             arrays.push(match folding {
                 Folding::Count(counts) => {

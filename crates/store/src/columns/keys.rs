@@ -1,8 +1,8 @@
 //! What rows are grouped by, as numbers: each key's values get numbers in the order in which they come, and each
 //! combination of keys that occurs is a group.
 //!
-//! A key is worked out once per distinct value where a column has numbers of values; a time cut to a unit once per
-//! stretch of rows in the same unit.
+//! A key is worked out once per distinct value where a column has numbers of values, one of several columns once per
+//! combination of their values; a time cut to a unit once per stretch of rows in the same unit.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::physical_expr::expressions::{Column as ColumnExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -26,8 +26,6 @@ use super::unit::Reader;
 /// One of the expressions of `group by`.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// Place in the table of the only column that it needs.
-    column: usize,
     of: KeyOf,
     /// The type of what comes out.
     kind: DataType,
@@ -35,10 +33,12 @@ pub(crate) struct Key {
 
 #[derive(Clone, Debug)]
 enum KeyOf {
-    /// `ts` cut to multiples of so many µs since 1970.
-    Time { width: i64 },
-    /// Anything else, on a batch of the column alone.
-    Value { local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+    /// `ts`, the column at that place of the table, cut to multiples of so many µs since 1970.
+    Time { column: usize, width: i64 },
+    /// Anything else of one column, on a batch of the column alone.
+    Value { column: usize, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+    /// The same of several, each of which is a key itself.
+    Values { columns: Vec<Key>, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
 }
 
 impl Key {
@@ -52,20 +52,51 @@ impl Key {
         table: &Schema,
         is_near: bool,
     ) -> Result<Option<Self>> {
-        let columns: Vec<usize> = collect_columns(expr).iter().map(ColumnExpr::index).collect();
-        let [column] = columns[..] else { return Ok(None) };
+        let mut columns: Vec<usize> = collect_columns(expr).iter().map(ColumnExpr::index).collect();
+        columns.sort_unstable();
         let kind = expr.data_type(table)?;
-        if let Some(width) = width_of(expr, table).filter(|_| is_near) {
-            return Ok(Some(Self { column, of: KeyOf::Time { width }, kind }));
+        if let ([column], Some(width)) = (&columns[..], width_of(expr, table))
+            && is_near
+        {
+            return Ok(Some(Self { of: KeyOf::Time { column: *column, width }, kind }));
         }
-        let is_time = matches!(table.field(column).data_type(), DataType::Timestamp(..));
-        let is_known = matches!(kind, DataType::Utf8 | DataType::Int64 | DataType::Boolean);
-        if is_time || !is_known || is_volatile(expr) {
+        if !is_known(&kind) || is_volatile(expr) {
             return Ok(None);
         }
-        let (local, schema) = localized(expr, &[column], table)?;
-        Ok(Some(Self { column, of: KeyOf::Value { local, schema }, kind }))
+        let of = match columns[..] {
+            [] => return Ok(None),
+            [column] => {
+                if matches!(table.field(column).data_type(), DataType::Timestamp(..)) {
+                    return Ok(None);
+                }
+                let (local, schema) = localized(expr, &columns, table)?;
+                KeyOf::Value { column, local, schema }
+            }
+            _ => {
+                let kinds = columns.iter().map(|column| table.field(*column).data_type());
+                if !kinds.into_iter().all(is_known) {
+                    return Ok(None);
+                }
+                let (local, schema) = localized(expr, &columns, table)?;
+                let columns = columns.iter().map(|column| Self::of_column(*column, table));
+                KeyOf::Values { columns: columns.collect::<Result<_>>()?, local, schema }
+            }
+        };
+        Ok(Some(Self { of, kind }))
     }
+
+    /// A column as it is.
+    fn of_column(column: usize, table: &Schema) -> Result<Self> {
+        let field = table.field(column);
+        let plain: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(field.name(), column));
+        let (local, schema) = localized(&plain, &[column], table)?;
+        Ok(Self { of: KeyOf::Value { column, local, schema }, kind: field.data_type().clone() })
+    }
+}
+
+/// Whether values of a kind can be numbered.
+fn is_known(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::Int64 | DataType::Boolean)
 }
 
 /// Times that are still times in nanoseconds, as the functions take them: µs up to the year 2255.
@@ -105,6 +136,15 @@ struct Values {
     known: Known,
     /// The numbers here of texts by their names.
     names: Vec<NumbersOfNames>,
+    /// Of a key of several columns.
+    combinations: Option<Combinations>,
+}
+
+/// The combinations of a key's columns that were found so far, and the number of each one's value.
+#[derive(Debug)]
+struct Combinations {
+    groups: Groups,
+    numbers: Vec<u32>,
 }
 
 /// The numbers of texts by what one lexicon calls them.
@@ -140,7 +180,13 @@ impl Values {
             DataType::Utf8 => Known::Texts(NumberedTexts::default()),
             _ => Known::Ints(NumberedInts::default()),
         };
-        Self { key, known, names: Vec::new() }
+        let combinations = match &key.of {
+            KeyOf::Values { columns, .. } => {
+                Some(Combinations { groups: Groups::new(columns), numbers: Vec::new() })
+            }
+            KeyOf::Time { .. } | KeyOf::Value { .. } => None,
+        };
+        Self { key, known, names: Vec::new(), combinations }
     }
 
     fn len(&self) -> usize {
@@ -156,7 +202,10 @@ impl Values {
             Known::Texts(texts) => texts.byte_count(),
             Known::Ints(ints) => ints.byte_count(),
         };
-        known + names.sum::<usize>()
+        let combinations = self.combinations.as_ref().map_or(0, |combinations| {
+            combinations.groups.byte_count() + size_of_val(combinations.numbers.as_slice())
+        });
+        known + names.sum::<usize>() + combinations
     }
 
     /// What is known of the names of a lexicon, to be put back.
@@ -168,15 +217,20 @@ impl Values {
 
     /// The number of each picked row's value.
     fn numbers(&mut self, reader: &Reader<'_>, picked: &Picked) -> Result<Vec<u32>> {
-        let column = self.key.column;
-        let (local, schema) = match &self.key.of {
-            KeyOf::Time { width } => {
+        let (column, local, schema) = match &self.key.of {
+            KeyOf::Time { column, width } => {
                 let width = *width;
-                let times = reader.rows(&[column], picked)?;
+                let times = reader.rows(&[*column], picked)?;
                 let times = times[0].as_primitive::<TimestampMicrosecondType>();
                 return Ok(self.numbers_of_times(times.values(), width));
             }
-            KeyOf::Value { local, schema } => (Arc::clone(local), Arc::clone(schema)),
+            KeyOf::Value { column, local, schema } => {
+                (*column, Arc::clone(local), Arc::clone(schema))
+            }
+            KeyOf::Values { local, schema, .. } => {
+                let (local, schema) = (Arc::clone(local), Arc::clone(schema));
+                return self.numbers_of_combinations(reader, picked, &*local, schema);
+            }
         };
         let is_plain = local.is::<ColumnExpr>();
         let compute = |values: ArrayRef| -> Result<ArrayRef> {
@@ -228,6 +282,32 @@ impl Values {
         let keys = compute(rows)?;
         let mut numbering = self.numbering(&keys)?;
         Ok((0..keys.len()).map(&mut *numbering).collect())
+    }
+
+    /// The same for a key of several columns.
+    fn numbers_of_combinations(
+        &mut self,
+        reader: &Reader<'_>,
+        picked: &Picked,
+        local: &dyn PhysicalExpr,
+        schema: SchemaRef,
+    ) -> Result<Vec<u32>> {
+        let Some(mut combinations) = self.combinations.take() else {
+            return internal_err!("a key of several columns has combinations");
+        };
+        let mut numbers = combinations.groups.of_rows(reader, picked)?;
+        let known = combinations.numbers.len();
+        if known < combinations.groups.len() {
+            let new = RecordBatch::try_new(schema, combinations.groups.arrays(known)?)?;
+            let keys = local.evaluate(&new)?.into_array(new.num_rows())?;
+            let mut numbering = self.numbering(&keys)?;
+            combinations.numbers.extend((0..keys.len()).map(&mut *numbering));
+        }
+        for number in &mut numbers {
+            *number = combinations.numbers[*number as usize];
+        }
+        self.combinations = Some(combinations);
+        Ok(numbers)
     }
 
     /// What gives the number of the key at a place.
@@ -318,12 +398,13 @@ impl Groups {
         Ok(groups)
     }
 
-    /// The keys of all groups.
+    /// The keys of all groups but the first `from`.
     ///
     /// # Errors
     /// When values have no form in their type, which would be a bug.
-    pub(crate) fn arrays(&self) -> Result<Vec<ArrayRef>> {
-        let mut numbers: Vec<u32> = (0..u32::try_from(self.len()).unwrap_or(u32::MAX)).collect();
+    pub(crate) fn arrays(&self, from: usize) -> Result<Vec<ArrayRef>> {
+        let number = |group: usize| u32::try_from(group).unwrap_or(u32::MAX);
+        let mut numbers: Vec<u32> = (number(from)..number(self.len())).collect();
         let mut arrays = Vec::with_capacity(self.values.len());
         for (values, pairs) in self.values.iter().skip(1).zip(&self.pairs).rev() {
             let seconds: Vec<u32> =
@@ -345,7 +426,7 @@ mod tests {
     fn times_are_cut_in_any_order() {
         let values = |width| {
             let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
-            Values::new(Key { column: 0, of: KeyOf::Time { width }, kind })
+            Values::new(Key { of: KeyOf::Time { column: 0, width }, kind })
         };
         let mut values = values(60);
         let times = [0, 59, 60, -1, -60, -61, 3, 119, 120, 60];
