@@ -22,7 +22,7 @@ explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", 
 subject = "{upstream}"
 summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in 15 s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"
 why = "By the proxy's clock the time goes by between the connection to the application and the first byte of its answer. Connecting is quick, so neither the network nor a full accept queue is to blame, and the visitor takes the answer as fast as before: the application itself, or what it waits for, is slow."
-look_at = "One instance or all of them? `select upstream_address, count(*), approx_percentile_cont(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its processor (cpu_stat, cgroup_stat) and its own log."
+look_at = "One instance or all of them? `select upstream_address, count(*), percentile(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its processor (cpu_stat, cgroup_stat) and its own log."
 silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined); less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before: what it waits for gets time to be named first. 250 ms is a default: `weir thresholds app.slow` says what it should be here; 80 % is an opinion. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
 fix = "Look into {upstream} and not into the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, raise its workers if all are busy while processors are idle. As a brake meanwhile, at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries to a slow application make it slower). Check: app_p95 of this finding falls."
 source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
@@ -31,8 +31,8 @@ title = "Time in the application, p50 and p95"
 unit = "s"
 sql = """
 select date_bin(interval '5 seconds', ts) as ts,
-  approx_percentile_cont(upstream_header_seconds - upstream_connect_seconds, 0.5) as p50,
-  approx_percentile_cont(upstream_header_seconds - upstream_connect_seconds, 0.95) as p95
+  percentile(upstream_header_seconds - upstream_connect_seconds, 0.5) as p50,
+  percentile(upstream_header_seconds - upstream_connect_seconds, 0.95) as p95
 from request
 where tier in ('proxy', 'edge') and host = {host} and coalesce(nullif(proxy_backend, ''), upstream_address) = {upstream}
   and ts > $now - interval '10 minutes' and ts <= $now
@@ -45,7 +45,7 @@ series = """
 select date_bin(interval '5 minutes', slice) as ts, host, upstream as subject, max(p95) as value
 from (
   select date_bin(interval '15 seconds', ts) as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream,
-    approx_percentile_cont(greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0), 0.95) as p95
+    percentile(greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0), 0.95) as p95
   from request
   where ts >= $from and ts < $to
     and tier in ('proxy', 'edge') and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
@@ -66,15 +66,15 @@ with recent as (
 ),
 now_ as (
   select host, upstream, count(*) as requests,
-    approx_percentile_cont(app, 0.95) as app_p95,
-    approx_percentile_cont(app, 0.5) as app_p50,
-    approx_percentile_cont(app, 0.95) filter (where is_early) as early_p95,
-    approx_percentile_cont(connect, 0.95) as connect_p95,
+    percentile(app, 0.95) as app_p95,
+    percentile(app, 0.5) as app_p50,
+    percentile(app, 0.95) filter (where is_early) as early_p95,
+    percentile(connect, 0.95) as connect_p95,
     sum(app) / greatest(sum(duration_seconds), 0.000001) as app_share,
     count(*) filter (where upstream_status_code >= 500) as errors
   from recent
   group by host, upstream
-  having count(*) >= 20 and approx_percentile_cont(app, 0.95) >= $threshold
+  having count(*) >= 20 and percentile(app, 0.95) >= $threshold
 ),
 paths as (
   select host, upstream, url_path, avg(app) as app_mean, count(*) as n,
@@ -104,7 +104,7 @@ past_rows as (
     and tier in ('proxy', 'edge') and upstream_header_seconds is not null
 ),
 slices as (
-  select slice, host, upstream, approx_percentile_cont(app, 0.95) as p95, count(*) as n
+  select slice, host, upstream, percentile(app, 0.95) as p95, count(*) as n
   from past_rows where upstream is not null
   group by slice, host, upstream
 ),

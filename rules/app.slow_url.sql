@@ -21,7 +21,7 @@ source = "fault lab 3_slow_app (only /app/search: 1,348 ms of think time, the re
 title = "Think time of this URL (p95)"
 unit = "s"
 sql = """
-select date_bin(interval '5 seconds', ts) as ts, approx_percentile_cont(think_seconds, 0.95) as p95 from wire_request
+select date_bin(interval '5 seconds', ts) as ts, percentile(think_seconds, 0.95) as p95 from wire_request
 where host = {host} and url_template = {url_template} and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
 [threshold]
@@ -31,7 +31,7 @@ side = "above"
 series = """
 select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
 from (
-  select date_bin(interval '30 seconds', ts) as slice, host, url_template as subject, approx_percentile_cont(think_seconds, 0.95) as value
+  select date_bin(interval '30 seconds', ts) as slice, host, url_template as subject, percentile(think_seconds, 0.95) as value
   from wire_request
   where ts >= $from and ts < $to and think_seconds is not null and url_template is not null
   group by 1, 2, 3
@@ -60,8 +60,8 @@ lossy as (
   where is_lossy and ts > $now - interval '30 seconds' and ts <= $now
 ),
 urls as (
-  select host, server_port, url_template, count(*) as requests, approx_percentile_cont(think, 0.95) as think_p95,
-    approx_percentile_cont(think, 0.5) as think_p50, approx_percentile_cont(transfer_seconds, 0.95) as transfer_p95,
+  select host, server_port, url_template, count(*) as requests, percentile(think, 0.95) as think_p95,
+    percentile(think, 0.5) as think_p50, percentile(transfer_seconds, 0.95) as transfer_p95,
     count(child_think) as with_child
   from own group by host, server_port, url_template
   having count(*) >= 5

@@ -28,7 +28,7 @@ limit 1""",
 subject = "clients of {server}"
 summary = "clients of {server} on {host} closed {aborts} of {requests} requests in the last minute before the answer ({abort_ratio:%}), half of them within {patience_seconds:duration}; {past_text}"
 why = "nginx writes 499, HAProxy C… and weir's edge client_closed when the client closes first: it is the client's patience, not an error of ours. Either answers have become slower than people wait, or the clients changed: an app's own time-out, a health check, a page that cancels its requests."
-look_at = "Were those requests slow (`approx_percentile_cont(duration_seconds, 0.5)` of status 499)? If all end at the same second, it is a time-out of the client or of the balancer before. `select user_agent_original, url_path, count(*) … where http_response_status_code = 499 group by 1, 2`: one application or one path?"
+look_at = "Were those requests slow (`percentile(duration_seconds, 0.5)` of status 499)? If all end at the same second, it is a time-out of the client or of the balancer before. `select user_agent_original, url_path, count(*) … where http_response_status_code = 499 group by 1, 2`: one application or one path?"
 silent_when = "Fewer than 10 in a minute, at most the threshold (5 %, unless one was mined) of at least 100 requests, or less than 3 times the share of 10 and 60 minutes ago. A reload of the page and beacons sent while a page closes end so too. While the application is slow or down, that finding is the cause. The 5 % is a default: `weir thresholds client.aborts_499` says what it should be here."
 fix = "Look below first: when app.slow or app.down is there, mend that. When the answers are as quick as before, find the client that is impatient: its time-out must be longer than the slowest good answer; a health check that closes early wants an answer of its own (nginx `location = /health { return 200; }`). Work for clients that are gone can be ended: it is nginx's default (`proxy_ignore_client_abort off;`), HAProxy `option abortonclose`. Check: the share falls. Do not count 499 as errors of the site."
 source = "fault lab N01 (20 aborts, 20 times 499); nginx ngx_http_request.h; HAProxy documentation 8.5, termination states"
@@ -58,7 +58,7 @@ group by 1, 2, 3"""
 with recent as (
   select host, coalesce(server_address, proxy_frontend, 'any name') as server, count(*) as requests,
     count(*) filter (where http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%')) as aborts,
-    approx_percentile_cont(case when http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%') then duration_seconds end, 0.5) as patience_seconds
+    percentile(case when http_response_status_code = 499 or failure = 'client_closed' or (termination_state like 'C%' and termination_state not like 'CR%') then duration_seconds end, 0.5) as patience_seconds
   from request
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by 1, 2

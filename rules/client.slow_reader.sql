@@ -32,8 +32,8 @@ title = "Time that clients take, and that the application takes (p95)"
 unit = "s"
 sql = """
 select date_bin(interval '5 seconds', ts) as ts,
-  approx_percentile_cont(duration_seconds - coalesce(upstream_response_seconds, 0.0), 0.95) as client,
-  approx_percentile_cont(coalesce(upstream_response_seconds, 0.0), 0.95) as application
+  percentile(duration_seconds - coalesce(upstream_response_seconds, 0.0), 0.95) as client,
+  percentile(coalesce(upstream_response_seconds, 0.0), 0.95) as application
 from request
 where tier in ('proxy', 'edge') and host = {host} and coalesce(server_address, 'any name') = {server}
   and ts > $now - interval '10 minutes' and ts <= $now
@@ -46,7 +46,7 @@ series = """
 select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
 from (
   select date_bin(interval '30 seconds', ts) as slice, host, concat(coalesce(server_address, 'any name'), ':', coalesce(server_port, 0)) as subject,
-    approx_percentile_cont(greatest(duration_seconds - coalesce(upstream_response_seconds, 0.0) - coalesce(request_read_seconds, 0.0) - coalesce(queue_seconds, 0.0), 0.0), 0.95) as value
+    percentile(greatest(duration_seconds - coalesce(upstream_response_seconds, 0.0) - coalesce(request_read_seconds, 0.0) - coalesce(queue_seconds, 0.0), 0.0), 0.95) as value
   from request
   where ts >= $from and ts < $to and tier in ('proxy', 'edge') and duration_seconds is not null and coalesce(program, '') <> 'haproxy'
     and (upstream_response_seconds is not null or coalesce(response_bytes, 0) >= 65536)
@@ -70,13 +70,13 @@ select host, server, server_port,
   case when server_port > 0 then concat(':', server_port) else '' end as port_text,
   count(*) as requests,
   count(*) filter (where client >= $threshold) as slow_requests,
-  approx_percentile_cont(client, 0.95) as client_p95,
-  approx_percentile_cont(application, 0.95) as app_p95,
+  percentile(client, 0.95) as client_p95,
+  percentile(application, 0.95) as app_p95,
   sum(client) filter (where client >= $threshold) / sum(total) filter (where client >= $threshold) as client_share,
   avg(response_bytes) filter (where client >= $threshold) as slow_response_bytes_mean
 from times
 group by host, server, server_port
 having count(*) >= 20
   and count(*) filter (where client >= $threshold) >= 5
-  and approx_percentile_cont(client, 0.95) >= $threshold
+  and percentile(client, 0.95) >= $threshold
   and sum(client) filter (where client >= $threshold) >= 0.8 * sum(total) filter (where client >= $threshold)

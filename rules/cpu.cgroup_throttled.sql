@@ -58,7 +58,7 @@ owners as (
   group by host, cgroup
 ),
 latency as (
-  select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n
+  select host, percentile(duration_seconds, 0.95) as p95, count(*) as n
   from request
   where tier in ('proxy', 'edge') and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
   group by host
@@ -71,7 +71,7 @@ past_rows as (
   where tier in ('proxy', 'edge') and duration_seconds is not null and ts > $now - interval '620 seconds' and ts <= $now - interval '600 seconds'
 ),
 past_slices as (
-  select slice, host, approx_percentile_cont(duration_seconds, 0.95) as p95 from past_rows group by slice, host having count(*) >= 20
+  select slice, host, percentile(duration_seconds, 0.95) as p95 from past_rows group by slice, host having count(*) >= 20
 ),
 past as (
   select host, min(p95) as p95 from past_slices group by host

@@ -54,7 +54,7 @@ running as (
 ),
 latency as (
   select host,
-    approx_percentile_cont(duration_seconds, 0.95) as p95,
+    percentile(duration_seconds, 0.95) as p95,
     count(*) as n
   from request
   where tier in ('proxy', 'edge') and duration_seconds is not null and ts > $now - interval '20 seconds' and ts <= $now
@@ -72,7 +72,7 @@ past_rows as (
   where r.tier in ('proxy', 'edge') and r.ts > $now - interval '4 minutes' and r.ts <= $now
 ),
 past_latency as (
-  select host, approx_percentile_cont(duration_seconds, 0.95) as p95, count(*) as n
+  select host, percentile(duration_seconds, 0.95) as p95, count(*) as n
   from past_rows where duration_seconds is not null
   group by host
 ),

@@ -40,7 +40,7 @@ answers as (
 ),
 sums as (
   select host, server_port, count(*) as requests, count(*) filter (where transfer >= 1.0) as slow,
-    approx_percentile_cont(transfer, 0.95) as transfer_p95, approx_percentile_cont(think, 0.95) as think_p95,
+    percentile(transfer, 0.95) as transfer_p95, percentile(think, 0.95) as think_p95,
     sum(transfer) filter (where transfer >= 1.0) as slow_transfer,
     sum(transfer + think) filter (where transfer >= 1.0) as slow_total
   from answers group by host, server_port
