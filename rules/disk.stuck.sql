@@ -3,17 +3,17 @@ id = "disk.stuck"
 title = "A disk has requests under way and finishes none of them"
 tier = "disk"
 class = "page"
-for = "5s"
+for = "3s"
 every = "5s"
 clear = "20s"
 key = ["device"]
 needs = ["disk_stat", "cpu_stat"]
-when = "select host from disk_stat where in_flight > 0 and ts > $now - interval '30 seconds' and ts <= $now group by host, device having count(*) >= 25 and max(reads_total + writes_total) - min(reads_total + writes_total) < 90 limit 1"
+when = "select host from disk_stat where in_flight > 0 and ts > $now - interval '12 seconds' and ts <= $now group by host, device having count(*) >= 10 and max(reads_total + writes_total) - min(reads_total + writes_total) < 90 limit 1"
 subject = "disk {device} of {host}"
-summary = "disk {device} of {host} has had {in_flight} operations under way for 30 s, finished {operations_per_second:.1} a second (before: {past_operations_per_second:.0}) and was busy {utilisation:%} of the time; {blocked:.0} threads are blocked"
+summary = "disk {device} of {host} has had {in_flight} operations under way for {window_seconds} s, finished {operations_per_second:.1} a second (before: {past_operations_per_second:.0}) and was busy {utilisation:%} of the time; {blocked:.0} threads are blocked"
 why = "The device takes requests and does not answer: a volume whose storage is stalled, a dying disk that tries again and again, a controller that hangs. Whoever reads or writes there stands still, and cannot even be killed; the processor may be idle and iowait 0."
 look_at = "`dmesg` for timeouts, resets and I/O errors (disk.io_error), the provider's check of the volume (EBS VolumeStalledIOCheck), SMART (`smartctl -a /dev/{device}`). Which processes: `ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /^D/'`."
-silent_when = "Nothing under way at one of the samples of the last 30 s, 3 operations a second and more, less than 99 % busy, or at least a twentieth of the operations of its own past. Stacks (md, dm, loop) are left out when they only show what a disk below them does. CD drives are left out. A single operation under way while no thread is blocked does not count: some kernels (4.18 to 5.x) forget to take one off."
+silent_when = "Nothing under way at one of the samples of the last 12 s, 3 operations a second and more, less than 99 % busy, or at least a twentieth of the operations of its own past. Stacks (md, dm, loop) are left out when they only show what a disk below them does. CD drives are left out. A single operation under way while no thread is blocked does not count: some kernels (4.18 to 5.x) forget to take one off. It is a mail at first and a page when it was so for 30 s: storage that stalls for a moment goes on by itself."
 fix = "Fail it out of its mirror (`mdadm /dev/mdX --fail /dev/{device}`, only if every other member is in), or fail over to the replica. A stalled cloud volume: detach it by force and attach it again, or restore its snapshot. If nobody else has the data, wait: the kernel gives up after its timeout (nvme_core.io_timeout, 30 s; SCSI 30 s) and the file system then becomes read-only, so stop the database before that. Check: in_flight returns to 0. Do not restart hung processes one by one: they wait in the kernel."
 source = "fault lab F42 (1 operation a second, 8 under way, iowait 0); field notes B (the outage of 2011); kernel Documentation/admin-guide/iostats.rst"
 [chart]
@@ -23,22 +23,31 @@ sql = """
 select ts, in_flight from disk_stat
 where host = {host} and device = {device} and ts > $now - interval '15 minutes' and ts <= $now order by ts"""
 ---*/
-with recent as (
-  select host, device,
+with windows as (
+  select 30 as window_seconds, host, device, ts, in_flight, reads_total + writes_total as total, busy_seconds_total
+  from disk_stat
+  where ts > $now - interval '30 seconds' and ts <= $now and not is_partition
+  union all
+  select 12 as window_seconds, host, device, ts, in_flight, reads_total + writes_total as total, busy_seconds_total
+  from disk_stat
+  where ts > $now - interval '12 seconds' and ts <= $now and not is_partition
+),
+recent as (
+  select window_seconds, host, device,
     min(in_flight) as least_in_flight, max(in_flight) as in_flight,
-    max(reads_total + writes_total) - min(reads_total + writes_total) as done,
+    max(total) - min(total) as done,
     max(busy_seconds_total) - min(busy_seconds_total) as busy,
     date_part('epoch', max(ts)) - date_part('epoch', min(ts)) as span_seconds,
     count(*) as samples
-  from disk_stat
-  where ts > $now - interval '30 seconds' and ts <= $now and not is_partition
-  group by host, device
+  from windows
+  group by window_seconds, host, device
 ),
 stuck as (
   select *, done / span_seconds as operations_per_second, busy / span_seconds as utilisation,
-    regexp_like(device, '^(dm-|md|loop|drbd|bcache)') as is_stacked
+    regexp_like(device, '^(dm-|md|loop|drbd|bcache)') as is_stacked,
+    row_number() over (partition by host, device order by window_seconds desc) as place
   from recent
-  where least_in_flight > 0 and span_seconds >= 25 and samples >= 10 and done < 3 * span_seconds and busy >= 0.99 * span_seconds
+  where least_in_flight > 0 and span_seconds >= 0.8 * window_seconds and samples >= 10 and done < 3 * span_seconds and busy >= 0.99 * span_seconds
     and not regexp_like(device, '^(sr|fd|st|zram|ram|nbd)')
 ),
 past_rows as (
@@ -59,18 +68,20 @@ past as (
 blocked as (
   select host, avg(processes_blocked) as blocked
   from cpu_stat
-  where cpu = 'all' and ts > $now - interval '30 seconds' and ts <= $now
+  where cpu = 'all' and ts > $now - interval '12 seconds' and ts <= $now
   group by host
 ),
 below as (
-  select host, count(*) as disks from stuck where not is_stacked group by host
+  select host, count(*) as disks from stuck where place = 1 and not is_stacked group by host
 )
-select s.host, s.device, s.in_flight, s.operations_per_second, s.utilisation, p.past_operations_per_second, b.blocked,
+select s.host, s.device, s.window_seconds, s.in_flight, s.operations_per_second, s.utilisation, p.past_operations_per_second, b.blocked,
   case when p.past_operations_per_second is null then b.blocked >= 0.5
-       else s.operations_per_second < 0.05 * p.past_operations_per_second end as opens
+       else s.operations_per_second < 0.05 * p.past_operations_per_second end as opens,
+  case when s.window_seconds = 30 then 'page' else 'mail' end as class
 from stuck s
 left join past p on p.host = s.host and p.device = s.device
 left join blocked b on b.host = s.host
 left join below w on w.host = s.host
-where not (s.is_stacked and coalesce(w.disks, 0) > 0)
+where s.place = 1
+  and not (s.is_stacked and coalesce(w.disks, 0) > 0)
   and (s.least_in_flight >= 2 or coalesce(b.blocked, 0) >= 0.5)

@@ -115,10 +115,8 @@ impl Watch {
         } else {
             watch.spawn("weir-sample", move |context| sample::report_only(&context, &ready))?;
         }
-        if !values.databases.is_empty() {
-            let targets = values.databases.iter().map(NamedDatabase::target);
-            let targets = targets.collect::<Result<_, _>>()?;
-            let prober = DatabaseProber::new(watch.context.host.clone(), targets);
+        for target in values.databases.iter().map(NamedDatabase::target) {
+            let prober = DatabaseProber::new(watch.context.host.clone(), target?);
             watch.spawn("weir-database", move |context| ask_always(&context, prober))?;
         }
         let (jobs, work) = std::sync::mpsc::sync_channel(CHUNKS_WAITING);
@@ -187,7 +185,7 @@ fn probe_always(context: &Context, mut prober: Prober) {
     }
 }
 
-/// Asks database servers until the stop.
+/// Asks a database server until the stop.
 fn ask_always(context: &Context, mut prober: DatabaseProber) {
     loop {
         let batches = prober.probe(&|| context.clock.now());

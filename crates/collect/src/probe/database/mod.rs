@@ -20,7 +20,7 @@ pub use secure::{DatabasePem, DatabaseTls, DatabaseVerify};
 use stream::{Fault, Place};
 
 /// Seconds between two looks at a server.
-const LOOK_SECONDS: f64 = 5.0;
+const LOOK_SECONDS: f64 = 2.0;
 
 /// What a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +74,10 @@ pub struct DatabaseTarget {
     pub tls: Option<DatabaseTls>,
 }
 
-/// Asks all servers, each at its pace.
+/// Asks one server. Each needs a prober and a thread of its own: one that is silent must not keep the others waiting.
 pub struct DatabaseProber {
     host: String,
-    servers: Vec<Server>,
+    server: Server,
 }
 
 /// A server with what is kept between looks.
@@ -159,28 +159,23 @@ impl Answer {
 }
 
 impl DatabaseProber {
-    /// A prober that has asked nobody yet.
-    pub fn new(host: String, targets: Vec<DatabaseTarget>) -> Self {
-        let server =
-            |target| Server { target, client: None, asked: None, totals: Totals::default() };
-        Self { host, servers: targets.into_iter().map(server).collect() }
+    /// A prober that has not asked yet.
+    pub fn new(host: String, target: DatabaseTarget) -> Self {
+        let server = Server { target, client: None, asked: None, totals: Totals::default() };
+        Self { host, server }
     }
 
-    /// Asks who is due, to be called once a second. Takes up to 4 s for each server that is silent.
+    /// Asks if it is time, to be called once a second. Takes up to 4 s when the server is silent.
     pub fn probe(&mut self, clock: &dyn Fn() -> Micros) -> Vec<Batch> {
-        let (mut servers, mut links) = (DbServerRows::default(), DbReplicaRows::default());
-        for server in &mut self.servers {
-            let now = clock();
-            let before = server.asked;
-            if !super::is_due(&mut server.asked, now, LOOK_SECONDS) {
-                continue;
-            }
-            let interval = before.map(|before| now.seconds_since(before));
-            server.look(&self.host, now, interval, &mut servers, &mut links);
-        }
+        let (now, before) = (clock(), self.server.asked);
         let mut batches = Vec::new();
-        push(&mut servers, &mut batches);
-        push(&mut links, &mut batches);
+        if super::is_due(&mut self.server.asked, now, LOOK_SECONDS) {
+            let interval = before.map(|before| now.seconds_since(before));
+            let (mut servers, mut links) = (DbServerRows::default(), DbReplicaRows::default());
+            self.server.look(&self.host, now, interval, &mut servers, &mut links);
+            push(&mut servers, &mut batches);
+            push(&mut links, &mut batches);
+        }
         batches
     }
 }
