@@ -25,6 +25,15 @@ impl Duck {
     /// CPU-seconds per million lines where the bars were set.
     pub(crate) const SECONDS_OF_BARS: f64 = 3.5;
 
+    /// The mean of several; `None` of none.
+    #[expect(clippy::cast_precision_loss, reason = "a few")]
+    pub(crate) fn mean(ducks: &[Self]) -> Option<Self> {
+        let of = |figure: fn(&Self) -> f64| {
+            (!ducks.is_empty()).then(|| ducks.iter().map(figure).sum::<f64>() / ducks.len() as f64)
+        };
+        Some(Self { seconds: of(|duck| duck.seconds)?, bytes: of(|duck| duck.bytes)? })
+    }
+
     /// How much slower this machine is than the one of the bars.
     pub(crate) fn slowness(&self) -> f64 {
         self.seconds / Self::SECONDS_OF_BARS
