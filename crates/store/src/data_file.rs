@@ -231,11 +231,33 @@ fn sorting_columns(table: &TableSpec) -> Vec<SortingColumn> {
 mod tests {
     use std::fs::File;
 
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
-    use weir_tables::{Micros, Rows, Sysctl, SysctlRows, TABLES};
+    use weir_tables::{Log, LogRows, Micros, Rows, Sysctl, SysctlRows, TABLES};
 
     use super::*;
+
+    #[test]
+    fn keys_and_values_of_maps_have_ids_in_the_file_and_not_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rows = LogRows::default();
+        rows.push(&Log { host: "web1", attrs: &[("level", "low")], ..Default::default() });
+        let rows = rows.finish();
+        let maker = FileMaker::new(dir.path().to_owned(), 7);
+        let files = maker.write(&Log::SPEC, &[rows.clone()], Micros(5)).unwrap();
+        let file = File::open(dir.path().join(&files[0].path)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let attrs = Log::SPEC.column("attrs").unwrap();
+        let described = reader.parquet_schema().root_schema().get_fields();
+        let map = described.iter().find(|field| field.name() == attrs.name).unwrap();
+        let pair = map.get_fields()[0].get_fields();
+        let ids = (pair[0].get_basic_info().id(), pair[1].get_basic_info().id());
+        assert_eq!((map.get_basic_info().id(), Some(ids)), (attrs.id, attrs.map_ids()));
+        assert_eq!(reader.schema().fields(), Log::SPEC.schema().fields());
+        let read = reader.build().unwrap().next().unwrap().unwrap();
+        assert_eq!(read.column_by_name("attrs"), rows.column_by_name("attrs"));
+    }
 
     #[test]
     fn files_say_their_order_field_ids_and_page_indexes() {

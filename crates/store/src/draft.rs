@@ -11,7 +11,6 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_select::interleave::interleave;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -184,7 +183,7 @@ impl FileWriter {
         properties: WriterProperties,
     ) -> Result<Self, ParquetError> {
         let buffered = BufWriter::with_capacity(256 << 10, file);
-        let writer = ArrowWriter::try_new(buffered, table.schema(), Some(properties))?;
+        let writer = crate::parquet_file::writer(buffered, table, properties)?;
         let (file, factory) = writer.into_serialized_writer()?;
         let packer = Packer::new(level())?;
         let (index, repeats) = (IndexBuilder::new(table), vec![true; table.columns.len()]);

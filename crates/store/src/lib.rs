@@ -57,7 +57,7 @@ pub use copy::Copy;
 pub use error::{ErrorKind, StoreError};
 pub use forecast::{Forecast, Reading};
 pub use guard::{EndedQuery, QueryEnd};
-pub use iceberg::{IcebergColumns, IcebergTable};
+pub use iceberg::IcebergTable;
 pub use inspect::{Inspection, TableCost, inspect};
 pub use objects::{Bucket, BucketOptions, StoredObject, parquet_file};
 pub use options::{

@@ -1,12 +1,16 @@
 //! A Parquet file of one table that is nobody's but the caller's: rows as they come, in no declared order.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use parquet::arrow::ArrowWriter;
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use weir_tables::{Batch, TableSpec};
+use weir_tables::{Batch, Column, TableSpec};
 
 use crate::{ErrorKind, StoreError};
 
@@ -28,8 +32,7 @@ impl<W: Write + Send> ParquetFile<W> {
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
             .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
-        let writer = ArrowWriter::try_new(out, table.schema(), Some(properties));
-        writer.map(Self).map_err(|error| failure(&error))
+        writer(out, table, properties).map(Self).map_err(|error| failure(&error))
     }
 
     /// Adds rows of the table.
@@ -61,7 +64,38 @@ pub fn write_parquet(table: &TableSpec, batches: &[Batch]) -> Result<Vec<u8>, St
     file.finish()
 }
 
-fn failure(error: &parquet::errors::ParquetError) -> StoreError {
+/// A writer of the table's rows. The file says field ids of the keys and values of maps as well, which other engines look
+/// for; in memory they would only make two types of one.
+pub(crate) fn writer<W: Write + Send>(
+    out: W,
+    table: &TableSpec,
+    properties: WriterProperties,
+) -> Result<ArrowWriter<W>, ParquetError> {
+    let schema = table.schema();
+    let fields = table.columns.iter().zip(schema.fields());
+    let fields: Vec<Field> = fields.map(|(column, field)| with_map_ids(column, field)).collect();
+    let described = ArrowSchemaConverter::new().convert(&Schema::new(fields))?;
+    let options =
+        ArrowWriterOptions::new().with_properties(properties).with_parquet_schema(described);
+    ArrowWriter::try_new_with_options(out, schema, options)
+}
+
+fn with_map_ids(column: &Column, field: &Field) -> Field {
+    let (Some((key, value)), DataType::Map(entries, is_sorted)) =
+        (column.map_ids(), field.data_type())
+    else {
+        return field.clone();
+    };
+    let DataType::Struct(pair) = entries.data_type() else { return field.clone() };
+    let numbered = pair.iter().zip([key, value]).map(|(field, id)| {
+        let metadata = [(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string())];
+        field.as_ref().clone().with_metadata(metadata.into())
+    });
+    let entries = entries.as_ref().clone().with_data_type(DataType::Struct(numbered.collect()));
+    field.clone().with_data_type(DataType::Map(Arc::new(entries), *is_sorted))
+}
+
+fn failure(error: &ParquetError) -> StoreError {
     StoreError::new(ErrorKind::Io, format!("cannot write a Parquet file: {error}"))
 }
 

@@ -20,7 +20,7 @@ use crate::error::{ErrorKind, StoreError};
 use crate::forecast::Forecast;
 use crate::guard::{EndedQuery, SpillSpace};
 use crate::hot::{View, table_index};
-use crate::iceberg::{Iceberg, IcebergColumns, IcebergTable};
+use crate::iceberg::{Iceberg, IcebergTable};
 use crate::inspect::data_files;
 use crate::kept_plans;
 use crate::maintenance::{Maintenance, Retired, Task, delete};
@@ -357,7 +357,6 @@ impl Store {
     pub async fn iceberg_table(
         &self,
         table: &'static TableSpec,
-        columns: IcebergColumns,
     ) -> Result<Arc<IcebergTable>, StoreError> {
         let Some(iceberg) = self.iceberg.clone() else {
             return Err(StoreError::new(ErrorKind::Io, "this store has no files"));
@@ -366,8 +365,7 @@ impl Store {
         let files = view.tables[table_index(table)].files.iter();
         let files: Vec<_> = files.filter(|file| horizon.shows_file(file)).cloned().collect();
         let now = self.shared.now();
-        let made =
-            tokio::task::spawn_blocking(move || iceberg.table((table, columns), &files, now));
+        let made = tokio::task::spawn_blocking(move || iceberg.table(table, &files, now));
         made.await.map_err(|_| StoreError::closed())?
     }
 

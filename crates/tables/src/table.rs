@@ -131,7 +131,16 @@ impl TableSpec {
     }
 }
 
+/// Keys and values of maps have field ids from here on, two for each id of a column.
+const MAP_IDS: i32 = 100_000;
+
 impl Column {
+    /// The Parquet field ids of the keys and of the values of a map: no column has them. `None` for other kinds.
+    pub fn map_ids(&self) -> Option<(i32, i32)> {
+        let first = MAP_IDS + 2 * self.id;
+        (self.kind == DataKind::Attrs).then_some((first, first + 1))
+    }
+
     fn field(&self) -> Field {
         let metadata = [("PARQUET:field_id".to_owned(), self.id.to_string())];
         Field::new(self.name, self.kind.data_type(), self.is_nullable)

@@ -4,11 +4,6 @@
 use serde_json::{Value, json};
 use weir_tables::{Column, DataKind, TableSpec};
 
-use super::IcebergColumns;
-
-/// Keys and values of maps have numbers from here on, two for each number of a column.
-const MAP_IDS: i32 = 100_000;
-
 /// What changes from one snapshot to the next.
 #[derive(Debug)]
 pub(super) struct Snapshot {
@@ -25,7 +20,6 @@ pub(super) struct Snapshot {
 /// The metadata of a table at `location`, of files as they were at `millis`; `None`: it has no files.
 pub(super) fn metadata(
     table: &TableSpec,
-    choice: IcebergColumns,
     (location, uuid): (&str, &str),
     millis: i64,
     snapshot: Option<&Snapshot>,
@@ -38,7 +32,7 @@ pub(super) fn metadata(
         "last-updated-ms": millis,
         "last-column-id": table.columns.iter().map(last_id).max(),
         "current-schema-id": 0,
-        "schemas": [schema(table, choice)],
+        "schemas": [schema(table)],
         "default-spec-id": 0,
         "partition-specs": [{"spec-id": 0, "fields": []}],
         "last-partition-id": 999,
@@ -76,7 +70,7 @@ pub(super) fn metadata(
 }
 
 /// The columns as Iceberg names types.
-pub(super) fn schema(table: &TableSpec, choice: IcebergColumns) -> Value {
+pub(super) fn schema(table: &TableSpec) -> Value {
     let field = |column: &Column| {
         json!({
             "id": column.id,
@@ -86,9 +80,7 @@ pub(super) fn schema(table: &TableSpec, choice: IcebergColumns) -> Value {
             "doc": column.doc.trim(),
         })
     };
-    let is_chosen =
-        |column: &&Column| choice == IcebergColumns::All || column.kind != DataKind::Attrs;
-    let fields: Vec<Value> = table.columns.iter().filter(is_chosen).map(field).collect();
+    let fields: Vec<Value> = table.columns.iter().map(field).collect();
     json!({"type": "struct", "schema-id": 0, "fields": fields})
 }
 
@@ -100,23 +92,21 @@ fn kind(column: &Column) -> Value {
         DataKind::Float => "double".into(),
         DataKind::Flag => "boolean".into(),
         DataKind::Attrs => {
-            let (key, value) = map_ids(column);
+            let ids = column.map_ids();
             json!({
                 "type": "map",
-                "key-id": key, "key": "string",
-                "value-id": value, "value": "string", "value-required": false,
+                "key-id": ids.map(|ids| ids.0), "key": "string",
+                "value-id": ids.map(|ids| ids.1), "value": "string", "value-required": false,
             })
         }
     }
 }
 
-/// Columns by name, also those that are not chosen: keys and values of maps have no numbers in the files, and without this
-/// some engines cannot tell what a file has.
+/// Columns by name: in files of old versions keys and values of maps have no numbers.
 fn name_mapping(table: &TableSpec) -> Value {
     let field = |column: &Column| {
         let mut field = json!({"field-id": column.id, "names": [column.name]});
-        if column.kind == DataKind::Attrs {
-            let (key, value) = map_ids(column);
+        if let Some((key, value)) = column.map_ids() {
             field["fields"] = json!([
                 {"field-id": key, "names": ["key"]},
                 {"field-id": value, "names": ["value"]},
@@ -127,12 +117,8 @@ fn name_mapping(table: &TableSpec) -> Value {
     table.columns.iter().map(field).collect()
 }
 
-fn map_ids(column: &Column) -> (i32, i32) {
-    (MAP_IDS + 2 * column.id, MAP_IDS + 2 * column.id + 1)
-}
-
 fn last_id(column: &Column) -> i32 {
-    if column.kind == DataKind::Attrs { map_ids(column).1 } else { column.id }
+    column.map_ids().map_or(column.id, |ids| ids.1)
 }
 
 #[cfg(test)]
@@ -148,15 +134,12 @@ mod tests {
         for table in TABLES {
             let mut seen = HashSet::new();
             for column in table.columns {
-                assert!(column.id < MAP_IDS, "{} of {}", column.name, table.name);
                 assert!(seen.insert(column.id), "{} of {}", column.name, table.name);
-                if column.kind == DataKind::Attrs {
-                    let (key, value) = map_ids(column);
+                if let Some((key, value)) = column.map_ids() {
                     assert!(seen.insert(key) && seen.insert(value), "{}", table.name);
                 }
             }
-            let last =
-                metadata(table, IcebergColumns::All, ("", ""), 0, None)["last-column-id"].clone();
+            let last = metadata(table, ("", ""), 0, None)["last-column-id"].clone();
             assert_eq!(last, json!(seen.iter().max()));
         }
     }

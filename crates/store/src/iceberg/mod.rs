@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 use serde_json::Value;
 use weir_tables::{Micros, TableSpec};
 
@@ -33,15 +32,6 @@ pub struct IcebergTable {
     pub metadata: Value,
 }
 
-/// Which columns a table shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IcebergColumns {
-    /// Without maps: their keys and values have no numbers in the files, on which some engines fail.
-    Plain,
-    /// All, for engines that find keys and values of maps by their names.
-    All,
-}
-
 /// Writes metadata of one store.
 #[derive(Debug)]
 pub(crate) struct Iceberg {
@@ -54,7 +44,7 @@ pub(crate) struct Iceberg {
 }
 
 /// Of each table, with its snapshot; held over the writing, so that no two write the same.
-type Newest = HashMap<(&'static str, IcebergColumns), (i64, Arc<IcebergTable>)>;
+type Newest = HashMap<&'static str, (i64, Arc<IcebergTable>)>;
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 
@@ -70,23 +60,23 @@ impl Iceberg {
     /// `Io`, `Full`: it cannot be written. `Io` when a file is in a slow tier that is not configured.
     pub(crate) fn table(
         &self,
-        (table, choice): (&'static TableSpec, IcebergColumns),
+        table: &'static TableSpec,
         files: &[Arc<DataFile>],
         now: Micros,
     ) -> Result<Arc<IcebergTable>, StoreError> {
         let entries = files.iter().map(|file| self.entry(file)).collect::<Result<Vec<_>, _>>()?;
         let id = snapshot_id(&entries);
         let mut newest = self.newest.lock().expect(NO_PANIC);
-        if let Some((last, found)) = newest.get(&(table.name, choice))
+        let last = newest.get(table.name);
+        if let Some((last, found)) = last
             && *last == id
         {
             return Ok(Arc::clone(found));
         }
-        let of_table = newest.iter().filter(|((name, _), _)| *name == table.name);
-        let last: Vec<String> = of_table.map(|(_, (last, _))| stem(*last)).collect();
-        self.clear(&self.dir(table), &stem(id), &last);
-        let made = Arc::new(self.write((table, choice), id, &entries, now)?);
-        newest.insert((table.name, choice), (id, Arc::clone(&made)));
+        let last = last.map(|(last, _)| stem(*last));
+        self.clear(&self.dir(table), &stem(id), last.as_deref());
+        let made = Arc::new(self.write(table, id, &entries, now)?);
+        newest.insert(table.name, (id, Arc::clone(&made)));
         Ok(made)
     }
 
@@ -111,21 +101,18 @@ impl Iceberg {
 
     fn write(
         &self,
-        (table, choice): (&TableSpec, IcebergColumns),
+        table: &TableSpec,
         id: i64,
         entries: &[Entry],
         now: Micros,
     ) -> Result<IcebergTable, StoreError> {
         let dir = self.dir(table);
         std::fs::create_dir_all(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
-        let stem = match choice {
-            IcebergColumns::Plain => stem(id),
-            IcebergColumns::All => stem(id) + "-attrs",
-        };
+        let stem = stem(id);
         let location = url(&dir);
         let list = format!("{stem}-list.avro");
         if !entries.is_empty() {
-            let schema = metadata::schema(table, choice).to_string();
+            let schema = metadata::schema(table).to_string();
             let manifest = manifests::manifest(&About { snapshot: id, schema }, entries)
                 .map_err(|error| unwritten(&dir, &error))?;
             let name = format!("{stem}-manifest.avro");
@@ -143,17 +130,17 @@ impl Iceberg {
             row_count: entries.iter().map(|entry| entry.row_count).sum(),
             byte_count: entries.iter().map(|entry| entry.byte_count).sum(),
         });
-        let uuid = uuid(&format!("{location} {choice:?}"));
+        let uuid = uuid(&location);
         let place = (&*location, &*uuid);
-        let metadata = metadata::metadata(table, choice, place, now.0 / 1000, snapshot.as_ref());
+        let metadata = metadata::metadata(table, place, now.0 / 1000, snapshot.as_ref());
         let name = format!("{stem}.metadata.json");
         put(&dir, &name, metadata.to_string().as_bytes())?;
         Ok(IcebergTable { metadata_location: format!("{location}/{name}"), metadata })
     }
 
-    /// Deletes files of older answers whose time is over. That of the `last` ones begins now: somebody may have been given
-    /// them a moment ago, however long ago they were written. What cannot be deleted stays for the next time.
-    fn clear(&self, dir: &Path, kept: &str, last: &[String]) {
+    /// Deletes files of older answers whose time is over. That of the `last` one begins now: somebody may have been given
+    /// it a moment ago, however long ago it was written. What cannot be deleted stays for the next time.
+    fn clear(&self, dir: &Path, kept: &str, last: Option<&str>) {
         let Ok(files) = std::fs::read_dir(dir) else { return };
         let is_over = |time: SystemTime| time.elapsed().is_ok_and(|age| age > self.grace);
         for file in files.flatten() {
@@ -161,8 +148,9 @@ impl Iceberg {
             if name.starts_with(kept) {
                 continue;
             }
-            if last.iter().any(|last| name.starts_with(last)) {
-                let _its_older_time = utimensat(CWD, file.path(), &NOW, AtFlags::empty());
+            if last.is_some_and(|last| name.starts_with(last)) {
+                let opened = std::fs::File::options().append(true).open(file.path());
+                drop(opened.and_then(|file| file.set_modified(SystemTime::now())));
             }
             let written = file.metadata().and_then(|about| about.modified());
             if written.is_ok_and(is_over) {
@@ -171,11 +159,6 @@ impl Iceberg {
         }
     }
 }
-
-const NOW: Timestamps = Timestamps {
-    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-};
 
 /// What names of a snapshot's files begin with.
 fn stem(snapshot: i64) -> String {

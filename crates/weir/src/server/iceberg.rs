@@ -9,14 +9,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_store::IcebergColumns;
 use weir_tables::{TABLES, TableSpec};
 
 use super::Shared;
 
-/// The namespaces: without and with the columns that some engines cannot read.
-const NAMESPACES: [(&str, IcebergColumns); 2] =
-    [("weir", IcebergColumns::Plain), ("weir_attrs", IcebergColumns::All)];
+/// The one namespace.
+const NAMESPACE: &str = "weir";
 
 /// What is answered; clients ask for nothing else then.
 const ENDPOINTS: [&str; 8] = [
@@ -69,7 +67,7 @@ struct Below {
 
 async fn namespaces(Query(below): Query<Below>) -> Result<Json<Value>, CatalogError> {
     let found = match below.parent.as_deref() {
-        None | Some("") => NAMESPACES.iter().map(|(name, _)| json!([name])).collect(),
+        None | Some("") => json!([[NAMESPACE]]),
         Some(parent) => {
             known(parent)?;
             json!([])
@@ -95,7 +93,7 @@ async fn table(
     method: Method,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, CatalogError> {
-    let columns = known(&namespace)?;
+    known(&namespace)?;
     let spec = weir_tables::table(&name).ok_or_else(|| CatalogError {
         status: StatusCode::NOT_FOUND,
         kind: "NoSuchTableException",
@@ -104,7 +102,7 @@ async fn table(
     if method == Method::HEAD {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let found = app.store.iceberg_table(spec, columns).await.map_err(|error| CatalogError {
+    let found = app.store.iceberg_table(spec).await.map_err(|error| CatalogError {
         status: StatusCode::SERVICE_UNAVAILABLE,
         kind: "ServiceUnavailableException",
         message: error.to_string(),
@@ -122,14 +120,14 @@ async fn metrics() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-fn known(namespace: &str) -> Result<IcebergColumns, CatalogError> {
-    let found = NAMESPACES.iter().find(|(name, _)| *name == namespace);
-    found.map(|(_, columns)| *columns).ok_or_else(|| CatalogError {
+fn known(namespace: &str) -> Result<(), CatalogError> {
+    if namespace == NAMESPACE {
+        return Ok(());
+    }
+    Err(CatalogError {
         status: StatusCode::NOT_FOUND,
         kind: "NoSuchNamespaceException",
-        message: format!(
-            "there is no namespace `{namespace}`: tables are in `weir` and `weir_attrs`"
-        ),
+        message: format!("there is no namespace `{namespace}`: all tables are in `{NAMESPACE}`"),
     })
 }
 
