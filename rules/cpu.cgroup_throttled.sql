@@ -4,7 +4,7 @@ title = "A service is stopped again and again by its processor quota"
 tier = "host"
 class = "mail"
 for = "0s"
-every = "4s"
+every = "2s"
 clear = "60s"
 key = ["cgroup"]
 needs = ["cgroup_stat", "listener", "request"]
@@ -13,7 +13,7 @@ subject = "{process} ({cgroup})"
 summary = "{process} on {host} was stopped by its quota in {throttled} of {periods} periods of the last minute ({throttled_ratio:%}), {throttled_seconds:.1} s together, while the quota lets it use about {quota_cpus:.2} processors; {suffers}"
 why = "A control group with a quota may use so much processor time per period (100 ms); when it is used up, all of its threads stand still until the next. The host looks idle meanwhile, and every request that is under way becomes longer by up to a period."
 look_at = "cgroup_stat: rise of cpu_seconds_total against the quota. Many threads use the quota up in a few milliseconds and then wait: does the program start as many as the host has processors (GOMAXPROCS, JVM, worker counts)? What else runs in the same group."
-silent_when = "At most the threshold of the periods (10 % is a default: `weir thresholds cpu.cgroup_throttled` says what it should be here), fewer than 50 periods, or less than 3 s of standing still in a minute. Only groups with a listening socket count: a batch job that is throttled is what its quota is for. It is a page when at the same time the proxies' p95 on that host is twice what it was three or ten minutes before, and over 50 ms."
+silent_when = "At most the threshold of the periods (10 % is a default: `weir thresholds cpu.cgroup_throttled` says what it should be here), fewer than 30 periods, or less than 2 s of standing still in a minute. Only groups with a listening socket count: a batch job that is throttled is what its quota is for. It is a page when at the same time the proxies' p95 on that host is twice what it was three or ten minutes before, and over 50 ms."
 fix = "Raise or remove the quota of {cgroup}: systemd `systemctl set-property UNIT CPUQuota=` (empty: none) or a higher percentage, Docker `--cpus`, Kubernetes `resources.limits.cpu`; protect the neighbours by weight instead (`CPUWeight=`, `requests.cpu`). Or fewer threads: workers at most the quota in processors. It acts at once, without a restart. Check: cpu_throttled_periods_total stands still, p95 falls."
 source = "fault lab F28 (49 of 52 periods, p50 19 to 100 ms, host idle); kernel Documentation/scheduler/sched-bwc.rst"
 [chart]
@@ -48,8 +48,8 @@ with groups as (
   where ts > $now - interval '60 seconds' and ts <= $now and cpu_periods_total is not null
   group by host, cgroup
   having max(cpu_throttled_periods_total) - min(cpu_throttled_periods_total) > $threshold * (max(cpu_periods_total) - min(cpu_periods_total))
-    and max(cpu_periods_total) - min(cpu_periods_total) >= 50
-    and max(cpu_throttled_seconds_total) - min(cpu_throttled_seconds_total) >= 3
+    and max(cpu_periods_total) - min(cpu_periods_total) >= 30
+    and max(cpu_throttled_seconds_total) - min(cpu_throttled_seconds_total) >= 2
 ),
 owners as (
   select host, cgroup, max(process_name) as process

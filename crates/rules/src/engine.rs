@@ -21,15 +21,19 @@ use turn::Turn;
 /// Beyond this (or three times `every`) between two answers, nobody knows what was in between.
 const GAP_SECONDS: f64 = 30.0;
 
-/// A rule may take one part in so many of the time (more while something begins); one that takes longer runs less often,
+/// A rule may take one part in so many of the time (more while something may begin, and more still while a finding is pending);
+/// one that takes longer runs less often,
 const TIME_PARTS: f64 = 200.0;
 const QUICK_TIME_PARTS: f64 = 40.0;
+const PENDING_TIME_PARTS: f64 = 10.0;
 /// but never less often than after this many times `every`, which is below what counts as a gap.
 const STRETCH_MAX: f64 = 2.5;
 /// For so long after a rule's condition became true, and while a finding is pending, it runs this often, when that is more
 /// often than `every`.
 const QUICK_FOR_SECONDS: f64 = 30.0;
 const QUICK_SECONDS: f64 = 1.0;
+/// A timer that comes a little early must not cost a whole turn.
+const SLACK_SECONDS: f64 = 0.1;
 
 /// What a finding of a rule is about: host and key columns as JSON.
 pub(crate) type Subject = (String, String);
@@ -70,19 +74,27 @@ pub(crate) struct RuleState {
     /// When its condition became true, if that was seen.
     pub(crate) stirred: Option<Micros>,
     pub(crate) last_answer: Option<Micros>,
-    /// How long its queries took the last time.
-    pub(crate) seconds: Option<f64>,
+    /// How long its queries took the last time, and the time before.
+    pub(crate) took: [Option<f64>; 2],
     pub(crate) error: Option<String>,
     pub(crate) uncounted: usize,
     pub(crate) open: BTreeMap<Subject, OpenFinding>,
 }
 
 impl RuleState {
-    /// Whether something begins, or may.
-    fn is_quick(&self, now: Micros) -> bool {
+    /// The parts of the time that the rule may take while something begins, or may; else `None`.
+    fn quick_parts(&self, now: Micros) -> Option<f64> {
+        if self.open.values().any(|finding| finding.state == State::Pending) {
+            return Some(PENDING_TIME_PARTS);
+        }
         let is_stirred = |at: Micros| now >= at && now.seconds_since(at) < QUICK_FOR_SECONDS;
-        self.stirred.is_some_and(is_stirred)
-            || self.open.values().any(|finding| finding.state == State::Pending)
+        self.stirred.is_some_and(is_stirred).then_some(QUICK_TIME_PARTS)
+    }
+
+    /// How long it takes, in seconds. The first time is dear, since plans are made then, and one that was dear for once says
+    /// little: so the less of the last two counts.
+    fn usual_seconds(&self) -> f64 {
+        self.took.into_iter().map(Option::unwrap_or_default).fold(f64::INFINITY, f64::min)
     }
 }
 
@@ -97,7 +109,7 @@ pub struct RuleStatus {
     pub findings_over_limit: usize,
     /// When it last ran, well or not.
     pub last_run_ts: Option<Micros>,
-    /// How long its queries took the last time.
+    /// How long its queries took when they were last asked.
     pub last_run_seconds: Option<f64>,
     /// Why it failed the last time; `None` when it did not.
     pub error: Option<String>,
@@ -118,16 +130,13 @@ impl Engine {
         let state = self.states.get(&rule.id);
         let Some(last) = state.and_then(|state| state.last_run) else { return true };
         let every = span(rule.every_seconds);
-        let is_quick = state.is_some_and(|state| state.is_quick(now));
-        let (least, parts) = if is_quick {
-            (every.min(QUICK_SECONDS), QUICK_TIME_PARTS)
-        } else {
-            (every, TIME_PARTS)
+        let (least, parts) = match state.and_then(|state| state.quick_parts(now)) {
+            Some(parts) => (every.min(QUICK_SECONDS), parts),
+            None => (every, TIME_PARTS),
         };
-        let took = state.and_then(|state| state.seconds).unwrap_or_default();
+        let took = state.map_or(0.0, RuleState::usual_seconds);
         let pause = (took * parts).clamp(least, every * STRETCH_MAX);
-        // A tenth of a second of slack: a timer of 2 s that comes early must not skip a turn.
-        now < last || now.seconds_since(last) + 0.1 >= pause
+        now < last || now.seconds_since(last) + SLACK_SECONDS >= pause
     }
 
     /// Says that a rule's condition, which was false, became true: the rule is looked at more closely for a while.
@@ -135,9 +144,10 @@ impl Engine {
         self.states.entry(rule.id.clone()).or_default().stirred = Some(now);
     }
 
-    /// Takes in how long a rule's queries took.
+    /// Takes in how long a rule's queries took, when any were asked.
     pub fn took(&mut self, rule: &Rule, seconds: f64) {
-        self.states.entry(rule.id.clone()).or_default().seconds = Some(seconds);
+        let took = &mut self.states.entry(rule.id.clone()).or_default().took;
+        *took = [Some(seconds), took[0]];
     }
 
     /// Says which host has which address, so that what one host says of its upstream can be explained by what that
@@ -175,7 +185,7 @@ impl Engine {
             open_findings: state.open.len(),
             findings_over_limit: state.uncounted,
             last_run_ts: state.last_run,
-            last_run_seconds: state.seconds,
+            last_run_seconds: state.took[0],
             error: state.error.clone(),
         }
     }

@@ -170,11 +170,14 @@ impl Judge {
     }
 
     async fn run(&self, store: &Store, rule: &Arc<Rule>, now: Micros) -> Vec<Transition> {
+        let queries = self.queries(store, rule, now).await;
         let started = Instant::now();
-        let answer = ask(store, &self.queries(store, rule, now).await, now).await;
+        let answer = ask(store, &queries, now).await;
         let seconds = started.elapsed().as_secs_f64();
         self.with_engine(|engine| {
-            engine.took(rule, seconds);
+            if !queries.is_empty() {
+                engine.took(rule, seconds);
+            }
             match answer {
                 Ok(batches) => engine.observe(rule, now, &batches),
                 Err(error) => {

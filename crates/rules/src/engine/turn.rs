@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use weir_tables::Micros;
 
 use super::answer::{Group, describe, key_values};
-use super::{Precision, RuleState, Subject, span};
+use super::{Precision, RuleState, SLACK_SECONDS, Subject, span};
 use crate::finding::{Cause, Details, Written, finding_id};
 use crate::{Cell, Class, OpenFinding, Row, Rule, State, Transition};
 
@@ -129,7 +129,8 @@ impl Turn<'_> {
         if self.is_gap {
             finding.started_ts = self.now;
         }
-        if self.now.seconds_since(finding.started_ts) >= span(self.rule.for_seconds) {
+        if self.now.seconds_since(finding.started_ts) + SLACK_SECONDS >= span(self.rule.for_seconds)
+        {
             self.fire(finding, subject);
             self.write(finding, State::Pending);
         }

@@ -237,10 +237,17 @@ fn a_rule_that_takes_long_runs_less_often() {
     let mut runs_every = |took: f64| {
         engine.observe(&rule, at(0), &[]);
         engine.took(&rule, took);
+        engine.took(&rule, took);
         let is_due = |second: &i64| engine.due(at(*second)).iter().any(|due| due.id == rule.id);
         (0..60).find(is_due)
     };
     assert_eq!([0.001, 0.01, 0.02, 9.0].map(&mut runs_every), [2, 2, 4, 5].map(Some));
+    assert_eq!(runs_every(0.001), Some(2));
+    engine.took(&rule, 9.0);
+    let is_due = |engine: &Engine| engine.due(at(2)).iter().any(|due| due.id == rule.id);
+    assert!(is_due(&engine), "a run that was dear for once says little");
+    engine.took(&rule, 9.0);
+    assert!(!is_due(&engine));
 }
 
 #[test]
@@ -263,11 +270,24 @@ fn a_rule_runs_each_second_while_something_begins() {
     assert_eq!(runs(&engine, 32), Some(42), "nothing came of it within 30 s");
     engine.observe(&rule, at(42), &yes());
     assert_eq!(runs(&engine, 42), Some(43), "a finding is pending");
-    engine.took(&rule, 0.1);
+    engine.took(&rule, 0.4);
+    engine.took(&rule, 0.4);
     assert_eq!(runs(&engine, 42), Some(46), "what takes long runs less often nevertheless");
     engine.observe(&rule, at(46), &yes());
     engine.took(&rule, 0.01);
     assert_eq!(runs(&engine, 46), Some(56), "it fires");
+}
+
+#[test]
+fn a_round_that_comes_a_little_early_counts() {
+    let rule = plain();
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&rule, at(0), &yes());
+    assert_eq!(engine.observe(&rule, Micros(at(3).0 + 850_000), &yes()), []);
+    assert_eq!(
+        show(&engine.observe(&rule, Micros(at(4).0 - 50_000), &yes())),
+        "{\"netns\":\"a\"}: pending > firing 5 drops in a"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::failure::{Failure, read_failure};
 /// Every key.
 pub(crate) const DATABASES: EntryList = EntryList {
     section: "databases",
-    doc: "Database servers that are asked every 5 s how they and their copies are (docs/databases.md).",
+    doc: "Database servers that are asked every second how they and their copies are (docs/databases.md).",
     keys: &[
         key("system", EntryKind::Text, "", "`postgresql`, `mysql` (MariaDB too) or `redis`"),
         key(

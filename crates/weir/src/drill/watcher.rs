@@ -45,8 +45,14 @@ impl Watcher {
         let config = beside.dir.join("weir.toml");
         std::fs::write(&config, beside.config).map_err(|error| fail(&error))?;
         let program = std::env::current_exe().map_err(|error| fail(&error))?;
-        let mut command = Command::new(program);
-        command.arg("up").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+        // In a session of its own, as a service is: what a fault starts must not take its share of the processors (sched(7), autogroup).
+        let mut command = Command::new("setsid");
+        command
+            .arg(program)
+            .arg("up")
+            .arg("--config")
+            .arg(&config)
+            .args(["--listen", "127.0.0.1:0"]);
         command.arg("--data").arg(beside.dir.join("data")).args(["--log-level", "error"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| fail(&error))?;

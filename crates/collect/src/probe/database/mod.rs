@@ -19,8 +19,12 @@ use super::push;
 pub use secure::{DatabasePem, DatabaseTls, DatabaseVerify};
 use stream::{Fault, Place};
 
-/// Seconds between two looks at a server.
-const LOOK_SECONDS: f64 = 2.0;
+/// Seconds between two looks at a server that answers quickly, and at most.
+const LOOK_SECONDS: (f64, f64) = (1.0, 10.0);
+/// A look may take this part of the time until the next.
+const TIME_PART: f64 = 0.02;
+/// Seconds until the next look after one that failed.
+const RETRY_SECONDS: f64 = 2.0;
 
 /// What a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,8 @@ struct Server {
     target: DatabaseTarget,
     client: Option<Client>,
     asked: Option<Micros>,
+    /// Seconds from the last look to the next.
+    pause_seconds: f64,
     totals: Totals,
 }
 
@@ -161,15 +167,15 @@ impl Answer {
 impl DatabaseProber {
     /// A prober that has not asked yet.
     pub fn new(host: String, target: DatabaseTarget) -> Self {
-        let server = Server { target, client: None, asked: None, totals: Totals::default() };
-        Self { host, server }
+        let (client, asked, totals) = <_>::default();
+        Self { host, server: Server { target, client, asked, pause_seconds: 0.0, totals } }
     }
 
     /// Asks if it is time, to be called once a second. Takes up to 4 s when the server is silent.
     pub fn probe(&mut self, clock: &dyn Fn() -> Micros) -> Vec<Batch> {
         let (now, before) = (clock(), self.server.asked);
         let mut batches = Vec::new();
-        if super::is_due(&mut self.server.asked, now, LOOK_SECONDS) {
+        if super::is_due(&mut self.server.asked, now, self.server.pause_seconds) {
             let interval = before.map(|before| now.seconds_since(before));
             let (mut servers, mut links) = (DbServerRows::default(), DbReplicaRows::default());
             self.server.look(&self.host, now, interval, &mut servers, &mut links);
@@ -193,11 +199,8 @@ impl Server {
         let found = self.ask();
         let duration_seconds = started.elapsed().as_secs_f64();
         let error = found.as_ref().err().map(|fault| fault.message(&self.target));
-        if found.is_err() {
-            self.client = None;
-        }
+        let before = self.take_in(&found, duration_seconds);
         let look = found.unwrap_or_default();
-        let before = std::mem::replace(&mut self.totals, look.totals);
         let system = self.target.system.as_str();
         servers.push(&DbServer {
             ts: now,
@@ -248,6 +251,19 @@ impl Server {
                 error: link.error.as_deref(),
             });
         }
+    }
+
+    /// Decides when to look again; the totals before this look.
+    fn take_in(&mut self, found: &Result<Look, Fault>, duration_seconds: f64) -> Totals {
+        let before = self.totals;
+        self.pause_seconds = if let Ok(look) = found {
+            self.totals = look.totals;
+            (duration_seconds / TIME_PART).clamp(LOOK_SECONDS.0, LOOK_SECONDS.1)
+        } else {
+            self.client = None;
+            RETRY_SECONDS
+        };
+        before
     }
 
     fn ask(&mut self) -> Result<Look, Fault> {
