@@ -429,7 +429,8 @@ fn hostile_captures_are_read_to_their_end() {
         used += u64::from(read(bytes.clone(), 1).is_some_and(|(report, ..)| report.packets > 0));
         check(&bytes);
         Ok(())
-    });
+    })
+    .budget_ms(1000);
     assert!(used > 0, "no capture had a packet: the damage is too great to test anything");
 }
 
@@ -445,7 +446,9 @@ fn undamaged_captures_of_every_kind_are_understood() {
         answered += report.tiers.iter().map(|tier| tier.responses).sum::<u64>();
         assert!(report.packets + report.skipped.total() + skipped > 0);
         Ok(())
-    });
+    })
+    // The usual tenth of a second is too short for a capture with an answer where processors are scarce.
+    .budget_ms(1000);
     assert!(answered > 0, "no response was understood");
 }
 

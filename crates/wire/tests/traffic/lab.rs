@@ -284,6 +284,8 @@ fn listener(address: SocketAddr, backlog: i32) -> Option<TcpListener> {
 
 fn serve(mut stream: TcpStream, manner: &Manner, count: &AtomicUsize) {
     let _ = stream.set_nodelay(true);
+    // It inherits the listener's, and would close kept connections after a tenth of a second, perhaps under a request.
+    stream.set_read_timeout(None).expect("an option");
     let answer =
         [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".as_slice(), &[b'z'; 1000]].concat();
     let (mut held, mut part) = (Vec::new(), [0; 4096]);
