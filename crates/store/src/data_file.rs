@@ -245,7 +245,7 @@ mod tests {
         rows.push(&Log { host: "web1", attrs: &[("level", "low")], ..Default::default() });
         let rows = rows.finish();
         let maker = FileMaker::new(dir.path().to_owned(), 7);
-        let files = maker.write(&Log::SPEC, &[rows.clone()], Micros(5)).unwrap();
+        let files = maker.write(&Log::SPEC, std::slice::from_ref(&rows), Micros(5)).unwrap();
         let file = File::open(dir.path().join(&files[0].path)).unwrap();
         let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
         let attrs = Log::SPEC.column("attrs").unwrap();

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 use serde_json::Value;
 use weir_tables::{Micros, TableSpec};
 
@@ -149,8 +150,7 @@ impl Iceberg {
                 continue;
             }
             if last.is_some_and(|last| name.starts_with(last)) {
-                let opened = std::fs::File::options().append(true).open(file.path());
-                drop(opened.and_then(|file| file.set_modified(SystemTime::now())));
+                let _its_older_time = utimensat(CWD, file.path(), &NOW, AtFlags::empty());
             }
             let written = file.metadata().and_then(|about| about.modified());
             if written.is_ok_and(is_over) {
@@ -159,6 +159,11 @@ impl Iceberg {
         }
     }
 }
+
+const NOW: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+};
 
 /// What names of a snapshot's files begin with.
 fn stem(snapshot: i64) -> String {
