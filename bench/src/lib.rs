@@ -171,6 +171,9 @@ enum Name {
     /// Holds connections until standard input closes; used by `host`.
     #[command(hide = true)]
     Hold { connections: u32 },
+    /// hyper by itself before backends; used by `edge`.
+    #[command(hide = true)]
+    HyperAlone { port: u16, backends: Vec<u16> },
 }
 
 /// Does what the command line says.
@@ -206,6 +209,7 @@ fn run(name: Name) -> anyhow::Result<()> {
         Name::Edge { seconds, runs } => edge::run(seconds.max(1), runs.max(1)),
         Name::Capture(args) => capture_command::run(&args),
         Name::Hold { connections } => host::hold(connections),
+        Name::HyperAlone { port, backends } => edge::alone::serve(port, &backends),
         Name::Lab(args) => lab::run(&args),
         Name::All => [
             "first-page",

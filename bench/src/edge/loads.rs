@@ -4,6 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use super::servers::Server;
+
 /// A query like an analytics company's: 300 bytes.
 pub(crate) const BEACON: &str = "/ping?h=example.org&p=%2Fnews%2Fstory-about-something&v=abcdef0123456789&n=12&k=ping&s=15000\
     &d=12&c=34&b=120&r=240&o=400&l=800&fp=300&lp=500&ls=0.02&ix=48&x0=value0000&x1=value0001&x2=value0002\
@@ -66,6 +68,11 @@ pub(crate) struct Said {
 }
 
 impl Load {
+    /// Whether a server speaks it.
+    pub(crate) fn suits(&self, server: &Server) -> bool {
+        self.way == Way::Plain || server.tls_port != 0
+    }
+
     /// Loads a server, of which the ports without and with TLS are given.
     pub(crate) fn run(&self, port: u16, tls_port: u16, seconds: u64) -> anyhow::Result<Said> {
         let origin = match self.way {

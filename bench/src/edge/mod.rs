@@ -3,6 +3,7 @@
 //! The server has processor 0, the load and the backends have processor 1. Processor time per request is the figure to
 //! compare; requests a second are not, since both share a machine.
 
+pub(crate) mod alone;
 mod faults;
 mod idle;
 mod loads;
@@ -24,7 +25,8 @@ pub(crate) fn run(seconds: u64, runs: u32) -> anyhow::Result<()> {
         "*µs* is user and system time per request of the server's process, with 64 connections of wrk. weir's first figure is \
          that of the threads that serve and of the one that encodes rows; the second is the whole process with a store of \
          its own (write-ahead log, Parquet, rules, page). nginx writes a JSON log through a buffer of 64 KiB, HAProxy sends its \
-         log to a datagram socket. TLS is 1.3 with a certificate of ECDSA P-256 and the ciphers that each has; h2load has 16 \
+         log to a datagram socket. *hyper alone* is the library on which weir's edge is built, in a program that records nothing, limits nothing and \
+         chooses no backend: the least that an edge can cost that is built on it. TLS is 1.3 with a certificate of ECDSA P-256 and the ciphers that each has; h2load has 16 \
          connections of 4 streams.",
     );
     let stage = Stage::new()?;
@@ -45,6 +47,7 @@ fn costs(page: &mut Report, servers: &[Server], seconds: u64, runs: u32) -> anyh
     let head = ["load", "server", "µs", "µs, whole process", "requests/s", "p99 ms"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for load in &LOADS {
+        let servers: Vec<&Server> = servers.iter().filter(|server| load.suits(server)).collect();
         let mut figures: Vec<Vec<Figure>> = servers.iter().map(|_| Vec::new()).collect();
         for _ in 0..runs {
             for (server, figures) in servers.iter().zip(&mut figures) {

@@ -121,13 +121,14 @@ impl Stage {
         Ok(Self { dir, ports, _backends: backends })
     }
 
-    /// weir, nginx and HAProxy before the backends.
+    /// weir, nginx, HAProxy and hyper alone before the backends.
     pub(crate) fn servers(&self) -> anyhow::Result<Vec<Server>> {
-        let ports = free_ports(6)?;
+        let ports = free_ports(7)?;
         let servers = vec![
             self.weir(ports[0], ports[1])?,
             self.nginx("nginx", ports[2], ports[3])?,
             self.haproxy(ports[4], ports[5])?,
+            self.hyper_alone(ports[6])?,
         ];
         servers.iter().try_for_each(|server| wait_for_port(server.port))?;
         Ok(servers)
@@ -172,6 +173,15 @@ impl Stage {
         );
         let process = Process::Other(nginx(&dir, "0", &http)?);
         Ok(Server { name: "nginx, buffered JSON log", port, tls_port, process })
+    }
+
+    fn hyper_alone(&self, port: u16) -> anyhow::Result<Server> {
+        let program = std::env::current_exe()?;
+        let mut command = pinned("0", &program.display().to_string());
+        command.arg("hyper-alone").arg(port.to_string());
+        let child = command.args(self.ports.iter().map(u16::to_string)).spawn();
+        let process = Process::Other(Ended(child.context("cannot run this program")?));
+        Ok(Server { name: "hyper alone", port, tls_port: 0, process })
     }
 
     fn haproxy(&self, port: u16, tls_port: u16) -> anyhow::Result<Server> {
