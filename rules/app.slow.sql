@@ -23,7 +23,7 @@ limit 1""",
 ]
 explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow", "app.fd_limit", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "redis.evictions", "app.blocked_on_store"]
 subject = "{upstream}"
-summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in 15 s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"
+summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in {window_seconds} s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"
 why = "By the proxy's clock the time goes by between the connection to the application and the first byte of its answer. Connecting is quick, so neither the network nor a full accept queue is to blame, and the visitor takes the answer as fast as before: the application itself, or what it waits for, is slow."
 look_at = "One instance or all of them? `select upstream_address, count(*), percentile(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its processor (cpu_stat, cgroup_stat) and its own log."
 silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 or a median below it (who waits for an answer sends no more requests, so the quick ones of before are the most for long); less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before: what it waits for gets time to be named first. 250 ms is a default: `weir thresholds app.slow` says what it should be here; 80 % is an opinion. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
@@ -68,9 +68,11 @@ with recent as (
     and tier in ('proxy', 'edge') and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
 ),
 now_ as (
-  select host, upstream, count(*) as requests,
+  -- Of 15 s, or when most of those were quick, of the last 3.
+  select host, upstream, case when percentile(app, 0.95) >= $threshold then 15 else 3 end as window_seconds,
+    case when percentile(app, 0.95) >= $threshold then count(*) else count(*) filter (where is_last) end as requests,
     case when percentile(app, 0.95) >= $threshold then percentile(app, 0.95) else percentile(app, 0.95) filter (where is_last) end as app_p95,
-    percentile(app, 0.5) as app_p50,
+    case when percentile(app, 0.95) >= $threshold then percentile(app, 0.5) else percentile(app, 0.5) filter (where is_last) end as app_p50,
     percentile(app, 0.95) filter (where is_early) as early_p95,
     percentile(connect, 0.95) as connect_p95,
     sum(app) / greatest(sum(duration_seconds), 0.000001) as app_share,
@@ -128,7 +130,7 @@ outer_hops as (
   join fronts f on f.server_port = cast((regexp_match(n.upstream, ':([0-9]+)$'))[1] as bigint)
   join now_ inner_hop on inner_hop.upstream <> n.upstream and inner_hop.app_p95 >= 0.5 * n.app_p95
 )
-select n.host, n.upstream, n.requests, n.errors, n.app_p95, n.app_p50, n.connect_p95, n.app_share,
+select n.host, n.upstream, n.window_seconds, n.requests, n.errors, n.app_p95, n.app_p50, n.connect_p95, n.app_share,
   p.past_p95, coalesce(s.url_path, 'unknown') as slowest_path, s.app_mean as slowest_path_mean,
   case when p.past_p95 is null then 'there is no past to compare with'
        else concat('in the last hour it was ', cast(round(p.past_p95 * 1000) as bigint), ' ms') end as past_text,

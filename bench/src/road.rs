@@ -86,7 +86,7 @@ pub(crate) fn run(events: u32, runs: u32, rate: u32, span: Duration) -> anyhow::
     measured.sort_by(|one, other| one.whole_cpu.total_cmp(&other.whole_cpu));
     page.own(measured.iter().map(|run| run.whole_cpu).sum());
     let median = &measured[measured.len() / 2];
-    let slowness = slowness(&ducks);
+    let slowness = slowness_of(&ducks);
     if let Some(duck) = peer::Duck::mean(&ducks) {
         let line = duck.beside(median.whole_cpu * 1e6 / f64::from(events));
         page.text(&format!(
@@ -108,7 +108,7 @@ pub(crate) fn run(events: u32, runs: u32, rate: u32, span: Duration) -> anyhow::
         SETTLE.as_secs(),
         figures(&ducks)
     ));
-    page.table(&slow(shares, memory, self::slowness(&ducks)));
+    page.table(&slow(shares, memory, slowness_of(&ducks)));
     page.text("CPU-seconds are of whole processes with host sampling, rules and the counting queries of this benchmark. References at 2 M ready lines, relaying only: Fluent Bit 5.1 6.6 CPU-s per M with parsing, and at 25,000 lines/s 20.2 % of a core and 26 MiB; neither stores anything.");
     page.write()
 }
@@ -167,7 +167,7 @@ fn fast(run: &Run, events: u32, slowness: f64) -> Vec<Vec<String>> {
 }
 
 /// How much slower this machine is than the one of the bars.
-fn slowness(ducks: &[peer::Duck]) -> f64 {
+fn slowness_of(ducks: &[peer::Duck]) -> f64 {
     peer::Duck::mean(ducks).map_or(f64::NAN, |duck| duck.slowness())
 }
 

@@ -26,7 +26,8 @@ pub(crate) fn run(seconds: u64, runs: u32) -> anyhow::Result<()> {
          that of the threads that serve and of the one that encodes rows; the second is the whole process with a store of \
          its own (write-ahead log, Parquet, rules, page). nginx writes a JSON log through a buffer of 64 KiB, HAProxy sends its \
          log to a datagram socket. *hyper alone* is the library on which weir's edge is built, in a program that records nothing, limits nothing and \
-         chooses no backend: the least that an edge can cost that is built on it. TLS is 1.3 with a certificate of ECDSA P-256 and the ciphers that each has; h2load has 16 \
+         chooses no backend: the least that an edge can cost that is built on it, but for \
+         proxied requests with a connection each, as it keeps none to the backends either. TLS is 1.3 with a certificate of ECDSA P-256 and the ciphers that each has; h2load has 16 \
          connections of 4 streams.",
     );
     let stage = Stage::new()?;

@@ -51,6 +51,7 @@ impl Drop for Ended {
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) port: u16,
+    /// 0: it has no TLS.
     pub(crate) tls_port: u16,
     process: Process,
 }

@@ -413,11 +413,12 @@ pub(crate) fn check_tools(name: &str, tools: &[&str]) -> Result<()> {
     let dirs: Vec<PathBuf> =
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();
     let is_missing = |tool: &&&str| !dirs.iter().any(|dir| dir.join(tool).is_file());
-    let missing: Vec<&str> = ["ip"].iter().chain(tools).filter(is_missing).copied().collect();
+    let missing: Vec<&str> =
+        ["ip", "setsid"].iter().chain(tools).filter(is_missing).copied().collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(DrillError::new(format!("cannot make `{name}`: {} not found", missing.join(", "))).hint(
-        "Debian has them in iproute2, nftables, nginx, haproxy, e2fsprogs, openssl, redis-server",
+        "Debian has them in iproute2, util-linux, nftables, nginx, haproxy, e2fsprogs, openssl, redis-server",
     ))
 }

@@ -133,9 +133,11 @@ mod tests {
     fn no_number_names_two_columns() {
         for table in TABLES {
             let mut seen = HashSet::new();
+            let highest = table.columns.iter().map(|column| column.id).max();
             for column in table.columns {
                 assert!(seen.insert(column.id), "{} of {}", column.name, table.name);
                 if let Some((key, value)) = column.map_ids() {
+                    assert!(Some(key) > highest, "{} of {}", column.name, table.name);
                     assert!(seen.insert(key) && seen.insert(value), "{}", table.name);
                 }
             }
