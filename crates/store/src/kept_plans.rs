@@ -228,7 +228,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let ask = |sql: String, asking: Asking| {
             let question = Question { sql, asking };
-            let answer = engine.query(view.clone(), "weir", question, QueryLimits::default());
+            let answer = engine.query(view.clone(), None, question, QueryLimits::default());
             let answer = runtime.block_on(answer).unwrap();
             arrow_select::concat::concat_batches(&answer.schema, &answer.batches).unwrap()
         };
@@ -258,7 +258,7 @@ mod tests {
         let template = QUESTIONS[0].0;
         let at = Asking::At { template: template.to_owned(), now: Micros(START) };
         let question = Question { sql: template.replace(NOW, "now()"), asking: at };
-        runtime.block_on(engine.query(view, "weir", question, QueryLimits::default())).unwrap();
+        runtime.block_on(engine.query(view, None, question, QueryLimits::default())).unwrap();
         assert!(engine.kept.0.lock().unwrap()[template].is_some());
         // The task that asked ends a moment after its answer.
         for _ in 0..1000 {

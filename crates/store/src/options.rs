@@ -44,6 +44,8 @@ pub struct StoreOptions {
     pub query_memory_bytes: usize,
     /// Disk space of all running queries together for what does not fit into memory; 0: none. Default 4 GiB.
     pub query_spill_bytes: usize,
+    /// Bytes that all queries of one user together may read from files within an hour; 0: no limit. Default 0.
+    pub user_read_bytes: u64,
     /// Columns of files that queries asked for stay in memory up to this, so that the next ones need not read and decode
     /// them; 0: none, and files are read from end to end. Default 256 MiB.
     pub column_cache_bytes: usize,
@@ -81,6 +83,7 @@ impl StoreOptions {
             maintenance_interval: Duration::from_secs(60),
             query_memory_bytes: 512 << 20,
             query_spill_bytes: 4 << 30,
+            user_read_bytes: 0,
             column_cache_bytes: 256 << 20,
             slow_query: Duration::from_secs(1),
             copies: None,

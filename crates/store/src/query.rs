@@ -36,8 +36,8 @@ use crate::file_reader::CountingReaders;
 use crate::forecast::{Forecast, forecast};
 use crate::functions;
 use crate::guard::{
-    Classes, CountingStore, EndedQueries, Guarded, Limit, Metered, Running, SpillSpace, USAGE,
-    Usage, watch_tasks,
+    Classes, CountingStore, EndedQueries, Guarded, Limit, Metered, Readers, Running, SpillSpace,
+    USAGE, Usage, watch_tasks,
 };
 use crate::horizon::{Horizon, Side};
 use crate::hot::{View, row_bytes};
@@ -85,6 +85,7 @@ pub(crate) struct QueryEngine {
     clock: Arc<dyn Clock>,
     future: Duration,
     pub(crate) ended: Arc<EndedQueries>,
+    readers: Readers,
 }
 
 impl QueryEngine {
@@ -108,7 +109,18 @@ impl QueryEngine {
         rules_template.config_mut().options_mut().execution.target_partitions = 1;
         let future = options.future;
         let (postgres, kept) = (Postgres::default(), Arc::default());
-        Ok(Self { classes, template, rules_template, postgres, kept, files, clock, future, ended })
+        Ok(Self {
+            classes,
+            template,
+            rules_template,
+            postgres,
+            kept,
+            files,
+            clock,
+            future,
+            ended,
+            readers: Readers::new(options.user_read_bytes),
+        })
     }
 
     pub(crate) fn bucket_stats(&self) -> Option<BucketStats> {
@@ -149,15 +161,16 @@ impl QueryEngine {
         merge.execute(0, self.template.task_ctx())
     }
 
-    /// Runs a question over `view` for `user`. Dropping the future stops the query.
+    /// Runs a question over `view` for `user`; for weir itself without one. Dropping the future stops the query.
     pub(crate) async fn query(
         &self,
         view: View,
-        user: &str,
+        user: Option<&str>,
         question: Question,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let usage = Usage::new(limits);
+        let usage = Usage::for_reader(limits, user.and_then(|user| self.readers.of(user)));
+        let user = user.unwrap_or(OWN_USER);
         let running = Running::start(&self.ended, &usage, self.clock.now(), user, &question.sql);
         let outcome = self.answer(view, question, &running).await;
         running.end(&outcome);
@@ -336,6 +349,8 @@ const MERGE_MEMORY_BYTES: usize = 512 << 20;
 const DAMAGE_BYTES_MAX: u64 = 2 << 30;
 
 const CATALOG: &str = "weir";
+/// Who asks when weir itself does.
+const OWN_USER: &str = "weir";
 /// What a sort keeps for merging what it spilled: it must not be most of a small memory.
 fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
     let execution = &state.config().options().execution;

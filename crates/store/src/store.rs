@@ -271,7 +271,8 @@ impl Store {
     /// # Errors
     /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when a limit ends it, `Io` when files cannot be read.
     pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
-        self.query_as("weir", sql, limits).await
+        let question = Question { sql: sql.to_owned(), asking: Asking::Once };
+        self.engine.query(self.shared.view(), None, question, limits).await
     }
 
     /// The same for somebody: a login or an address, as [`EndedQuery::user`] says it.
@@ -285,7 +286,7 @@ impl Store {
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
         let question = Question { sql: sql.to_owned(), asking: Asking::Once };
-        self.engine.query(self.shared.view(), user, question, limits).await
+        self.engine.query(self.shared.view(), Some(user), question, limits).await
     }
 
     /// The same for a question that is asked again and again, with `$now` in it where the moment stands that it is asked
@@ -302,7 +303,7 @@ impl Store {
         let sql = kept_plans::Asked { template, now }.sql();
         let asking = Asking::At { template: template.to_owned(), now };
         let question = Question { sql, asking };
-        self.engine.query(self.shared.view(), "weir", question, limits).await
+        self.engine.query(self.shared.view(), None, question, limits).await
     }
 
     /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
@@ -318,7 +319,7 @@ impl Store {
     ) -> Result<QueryResult, StoreError> {
         let asking = Asking::Postgres(postgres::values(parameters)?);
         let question = Question { sql: sql.to_owned(), asking };
-        self.engine.query(self.shared.view(), user, question, limits).await
+        self.engine.query(self.shared.view(), Some(user), question, limits).await
     }
 
     /// What a query would read now, without running it.

@@ -135,6 +135,7 @@ pub(crate) fn store_options(
         query_memory_bytes: size(values.api.query_memory_bytes),
         column_cache_bytes: size(values.api.column_cache_bytes),
         query_spill_bytes: size(values.api.query_spill_bytes),
+        user_read_bytes: values.api.user_read_bytes,
         slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
         future: Duration::from_secs(values.store.future_seconds),
         gc_grace: Duration::from_secs(values.store.grace_seconds),

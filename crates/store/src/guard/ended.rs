@@ -26,6 +26,8 @@ pub enum QueryEnd {
     Spill,
     /// At its limit of bytes read from files.
     Read,
+    /// At the limit of bytes that its user's queries read within an hour.
+    UserRead,
     /// At its limit of bytes of the answer.
     Answer,
     /// With another error.
@@ -42,6 +44,7 @@ impl QueryEnd {
             Self::Memory => "memory",
             Self::Spill => "spill",
             Self::Read => "read",
+            Self::UserRead => "user_read",
             Self::Answer => "answer_bytes",
             Self::Failed => "error",
         }
@@ -54,6 +57,7 @@ impl QueryEnd {
             Some(Limit::Spill) => Self::Spill,
             Some(Limit::Time) => Self::Time,
             Some(Limit::Read) => Self::Read,
+            Some(Limit::UserRead) => Self::UserRead,
             Some(Limit::Answer) => Self::Answer,
             None => Self::Failed,
         }

@@ -8,6 +8,7 @@ mod class;
 mod cpu;
 mod ended;
 mod memory;
+mod reader;
 mod reading;
 mod spill;
 
@@ -21,6 +22,7 @@ pub(crate) use class::{Classes, Guarded};
 pub(crate) use cpu::{Metered, watch_tasks};
 pub(crate) use ended::{EndedQueries, Running};
 pub use ended::{EndedQuery, QueryEnd};
+pub(crate) use reader::{Reader, Readers};
 pub(crate) use reading::{CountingStore, count_read};
 pub(crate) use spill::SpillSpace;
 
@@ -44,6 +46,8 @@ pub(crate) enum Limit {
     Spill,
     Time,
     Read,
+    /// Bytes that the user's queries read within an hour.
+    UserRead,
     Answer,
 }
 
@@ -51,6 +55,8 @@ pub(crate) enum Limit {
 #[derive(Debug)]
 pub(crate) struct Usage {
     pub(crate) limits: QueryLimits,
+    /// For whom it reads, where that has a limit.
+    reader: Option<Arc<Reader>>,
     cpu_nanos: AtomicU64,
     read_bytes: AtomicU64,
     reads: AtomicU64,
@@ -66,8 +72,13 @@ const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 impl Usage {
     pub(crate) fn new(limits: QueryLimits) -> Arc<Self> {
+        Self::for_reader(limits, None)
+    }
+
+    pub(crate) fn for_reader(limits: QueryLimits, reader: Option<Arc<Reader>>) -> Arc<Self> {
         Arc::new(Self {
             limits,
+            reader,
             cpu_nanos: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -99,15 +110,19 @@ impl Usage {
     /// Counts bytes of files about to be read.
     ///
     /// # Errors
-    /// When that is more than the query may read.
+    /// When that is more than the query may read, or its user within an hour.
     fn add_read(&self, bytes: u64, reads: u64) -> Result<(), Limit> {
         self.reads.fetch_add(reads, Ordering::Relaxed);
         let sum = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if sum <= self.limits.read_bytes {
+        let limit = if sum > self.limits.read_bytes {
+            Limit::Read
+        } else if self.reader.as_ref().is_some_and(|reader| !reader.add(bytes)) {
+            Limit::UserRead
+        } else {
             return Ok(());
-        }
-        self.meet(Limit::Read);
-        Err(Limit::Read)
+        };
+        self.meet(limit);
+        Err(limit)
     }
 
     /// The query whose task this is opens a file.
@@ -156,7 +171,9 @@ impl Usage {
     pub(crate) fn limit_behind(&self, error: &DataFusionError) -> Option<StoreError> {
         let is_memory = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
         match self.met() {
-            Some(limit @ (Limit::Read | Limit::Spill)) => Some(self.explain(limit)),
+            Some(limit @ (Limit::Read | Limit::UserRead | Limit::Spill)) => {
+                Some(self.explain(limit))
+            }
             met => is_memory.then(|| self.explain(met.unwrap_or(Limit::Memory))),
         }
     }
@@ -188,6 +205,16 @@ impl Usage {
             Limit::Read => (
                 format!("the query was stopped at {} read from files", size(limits.read_bytes)),
                 "ask for a shorter range of `ts` or fewer columns, or raise `api.query_read_bytes`",
+            ),
+            Limit::UserRead => (
+                self.reader.as_ref().map_or_else(String::new, |reader| {
+                    let most = size(reader.limit_bytes);
+                    format!(
+                        "queries of `{}` have read {most} from files within an hour",
+                        reader.user
+                    )
+                }),
+                "wait until the hour is over, ask for a shorter range of `ts`, or raise `api.user_read_bytes`",
             ),
             Limit::Answer => (
                 format!("the answer is larger than {}", size(limits.answer_bytes as u64)),
@@ -237,5 +264,19 @@ mod tests {
             told.starts_with("the query was stopped at 100 B read from files\nhint: "),
             "{told}"
         );
+    }
+
+    #[test]
+    fn reading_past_a_users_limit_is_refused_in_the_users_name() {
+        let readers = Readers::new(2048);
+        let limits = QueryLimits { read_bytes: 2000, ..QueryLimits::default() };
+        let usage = || Usage::for_reader(limits, readers.of("ops"));
+        assert_eq!(usage().add_read(1500, 1), Ok(()));
+        let second = usage();
+        assert_eq!(second.add_read(600, 1), Err(Limit::UserRead));
+        let told = second.explain(Limit::UserRead).to_string();
+        let text = "queries of `ops` have read 2 KiB from files within an hour\nhint: wait";
+        assert!(told.starts_with(text), "{told}");
+        assert_eq!(Usage::for_reader(limits, readers.of("other")).add_read(600, 1), Ok(()));
     }
 }

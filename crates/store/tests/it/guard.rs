@@ -107,6 +107,39 @@ async fn each_limit_ends_a_query_with_its_own_words() {
 }
 
 #[tokio::test]
+async fn what_a_users_queries_read_within_an_hour_is_limited_and_others_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        StoreOptions { user_read_bytes: 3_000_000, column_cache_bytes: 0, ..all_told(dir.path()) };
+    let store = Store::open(settings).unwrap();
+    store.append(parcel(7, 0, 50_000)).await.unwrap();
+    store.flush().await.unwrap();
+    let limits = QueryLimits { rows: 50_000, ..QueryLimits::default() };
+    let sql = "select body from log where body <> 'nothing'";
+    let mut answered = 0;
+    let error = loop {
+        match store.query_as("ann", sql, limits).await {
+            Ok(_) => answered += 1,
+            Err(error) => break error,
+        }
+        assert!(answered < 200, "nothing ends them");
+    };
+    let text = "queries of `ann` have read 2.8 MiB from files within an hour";
+    assert_eq!(error.message, text);
+    assert!(error.hint.is_some_and(|hint| hint.contains("api.user_read_bytes")));
+    store.query_as("ann", sql, limits).await.unwrap_err();
+    let (ended, _) = store.take_ended_queries();
+    let read: u64 = ended[..answered].iter().map(|query| query.read_bytes).sum();
+    assert!(read <= 3_000_000 && ended[answered].end == QueryEnd::UserRead, "{ended:?}");
+    assert!(answered > 0, "one alone may read less");
+    store.query_as("bob", sql, limits).await.unwrap();
+    // weir itself has no such limit.
+    for _ in 0..=answered {
+        store.query(sql, limits).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_query_may_not_have_more_memory_than_all_together() {
     let dir = tempfile::tempdir().unwrap();
     let settings =

@@ -11,7 +11,7 @@ table! {
     3 user_name: Text = "Who asked: the user of the login, else the address that asked; `weir` for weir itself.";
     4 asker: Text = "`user` or `rule`.";
     5 query_text: Text = "The SQL, cut at 4 KiB.";
-    6 ended_by: Text = "`answer`, `cancelled` (its asker went away), `time`, `memory`, `spill`, `read`, `answer_bytes` (the limit that it met) or `error`.";
+    6 ended_by: Text = "`answer`, `cancelled` (its asker went away), `time`, `memory`, `spill`, `read`, `user_read`, `answer_bytes` (the limit that it met) or `error`.";
     7 duration_seconds: Float = "From its start to its end, waiting for its turn not included.";
     8 cpu_seconds: Float = "Processor time of its operators; reading of files is not in it.";
     9 read_bytes: Int = "Bytes read from files.";

@@ -136,6 +136,9 @@ keys! {
         query_spill_bytes: u64 = 4 << 30, "B";
         /// A query that needs to read more from files is ended. 0 sets no limit.
         query_read_bytes: u64 = 16 << 30, "B";
+        /// What all queries of one user together may read from files within an hour; then they are ended, until the hour has moved
+        /// on. 0 sets no limit.
+        user_read_bytes: u64 = 256 << 30, "B";
         /// A query with a larger answer is ended: answers are held in memory until they are sent.
         answer_bytes: u64 = 64 << 20, "B";
         /// Queries that take at least this long get a row in `slow_query`; those that meet a limit get one anyway.
