@@ -21,10 +21,10 @@ having count(*) >= 5
 limit 1""",
 ]
 subject = "clients of {server}{port_text}"
-summary = "clients of {server}{port_text} take {client_p95:duration} (p95 of {requests} slow and fast requests in 30 s) after the answer was ready; {slow_requests} of them spend {client_share:%} of their time so, the application needs {app_p95:duration}"
+summary = "clients of {server}{port_text} take {client_p95:duration} (p95 of {requests} slow and fast requests in {window_seconds} s) after the answer was ready; {slow_requests} of them spend {client_share:%} of their time so, the application needs {app_p95:duration}"
 why = "By the proxy's clock the application's answer is complete and the proxy waits for the client to take it (or, with uploads, for the client to send). The servers have nothing to do with it; without this subtraction the same requests look like a slow site."
 look_at = "Who they are: `select client_address, user_agent_original, count(*), avg(response_bytes) from request … group by 1, 2`. One network (a carrier), one kind of client, or large downloads? Loss or round-trip time towards them: RetransSegs in tcp_stat."
-silent_when = "Fewer than 20 requests in 30 s, fewer than 5 slow ones, p95 of the client's share below the threshold (1 s is a default: `weir thresholds client.slow_reader` says what it should be here), or less than 80 % of the slow requests' time is the client's. HAProxy's log has one time for the application's body and the client together, so its rows do not count; nor do small answers that come from no upstream. Large downloads are slow readers by nature: it is only a note."
+silent_when = "Fewer than 20 requests in 30 s, fewer than 5 slow ones, p95 of the client's share below the threshold (1 s is a default: `weir thresholds client.slow_reader` says what it should be here) and, in the last 6 s, less than half of the time of all requests spent so (quick clients ask more often, and would hide the slow ones among their requests), or less than 80 % of the slow requests' time is the client's. HAProxy's log has one time for the application's body and the client together, so its rows do not count; nor do small answers that come from no upstream. Large downloads are slow readers by nature: it is only a note."
 fix = "Nothing at the servers is slow: leave workers and time-outs of the application alone. Let the proxy hold the answer so that no application worker waits for the client (nginx `proxy_buffering on;` which is the default, `proxy_buffers 16 16k;`), end the dead ones (`send_timeout 30s;`), keep slow clients out of latency alarms (this finding's column client_p95 is their part), and send less to them: compression, smaller images, a CDN near them. Check: nothing to do here; app.slow is the rule that would name the application."
 source = "subtraction of the proxy's times: duration_seconds - upstream_response_seconds; fault lab F26 (request 25.3 s, upstream 0.026 s)"
 [chart]
@@ -57,6 +57,7 @@ group by 1, 2, 3"""
 ---*/
 with times as (
   select host, coalesce(server_address, 'any name') as server, coalesce(server_port, 0) as server_port, response_bytes,
+    ts > $now - interval '6 seconds' as is_last,
     duration_seconds as total,
     coalesce(upstream_response_seconds, 0.0) as application,
     greatest(duration_seconds - coalesce(upstream_response_seconds, 0.0) - coalesce(request_read_seconds, 0.0) - coalesce(queue_seconds, 0.0), 0.0) as client
@@ -65,18 +66,26 @@ with times as (
     and tier in ('proxy', 'edge') and duration_seconds is not null
     and coalesce(program, '') <> 'haproxy'
     and (upstream_response_seconds is not null or coalesce(response_bytes, 0) >= 65536)
+),
+sums as (
+  select host, server, server_port, percentile(client, 0.95) >= $threshold as is_common,
+    count(*) as requests, count(*) filter (where is_last) as last_requests,
+    count(*) filter (where client >= $threshold) as slow_requests,
+    count(*) filter (where is_last and client >= $threshold) as last_slow_requests,
+    percentile(client, 0.95) as client_p95, percentile(client, 0.95) filter (where is_last) as last_client_p95,
+    percentile(application, 0.95) as app_p95,
+    sum(client) filter (where client >= $threshold) / sum(total) filter (where client >= $threshold) as client_share,
+    sum(client) filter (where is_last and client >= $threshold) / greatest(sum(total) filter (where is_last), 0.000001) as last_share,
+    avg(response_bytes) filter (where client >= $threshold) as slow_response_bytes_mean
+  from times
+  group by host, server, server_port
+  having count(*) >= 20 and count(*) filter (where client >= $threshold) >= 5
 )
-select host, server, server_port,
+select host, server, server_port, app_p95, client_share, slow_response_bytes_mean,
   case when server_port > 0 then concat(':', server_port) else '' end as port_text,
-  count(*) as requests,
-  count(*) filter (where client >= $threshold) as slow_requests,
-  percentile(client, 0.95) as client_p95,
-  percentile(application, 0.95) as app_p95,
-  sum(client) filter (where client >= $threshold) / sum(total) filter (where client >= $threshold) as client_share,
-  avg(response_bytes) filter (where client >= $threshold) as slow_response_bytes_mean
-from times
-group by host, server, server_port
-having count(*) >= 20
-  and count(*) filter (where client >= $threshold) >= 5
-  and percentile(client, 0.95) >= $threshold
-  and sum(client) filter (where client >= $threshold) >= 0.8 * sum(total) filter (where client >= $threshold)
+  case when is_common then 30 else 6 end as window_seconds,
+  case when is_common then requests else last_requests end as requests,
+  case when is_common then slow_requests else last_slow_requests end as slow_requests,
+  case when is_common then client_p95 else last_client_p95 end as client_p95
+from sums
+where client_share >= 0.8 and (is_common or (last_slow_requests >= 5 and last_share >= 0.5))

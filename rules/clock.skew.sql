@@ -3,8 +3,8 @@ id = "clock.skew"
 title = "A log's times differ from the host's clock"
 tier = "host"
 class = "mail"
-for = "60s"
-every = "60s"
+for = "10s"
+every = "10s"
 clear = "3m"
 key = ["source"]
 explained_by = ["log.ship_lag"]
@@ -13,30 +13,43 @@ when = """
 select 1 from request where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes'
 union all select 1 from log where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' limit 1"""
 subject = "{source} on {host}"
-summary = "the lines of {source} on {host} are {skew_seconds:duration} {direction} the host's clock (median of {lines} lines of the last minute){zone_text}"
+summary = "the lines of {source} on {host} are {skew_seconds:duration} {direction} the host's clock (median of {lines} lines of the last {window_seconds} s){zone_text}"
 why = "weir compares the time in each line with the clock of the same host when it reads the line. Lines from the future are in no window of \"now\", lines from the past come too late for it: searches miss them, rules see gaps and bursts that were not there, and the order of events across tiers is wrong."
 look_at = "A whole number of quarter hours is a time zone: the program writes local time without saying so. Other differences: `timedatectl` and `chronyc tracking` on the host that wrote the line (with central logs that is another one: see its name in the line), or a container with a faked or frozen clock."
-silent_when = "At most 2 s, fewer than 20 lines, or a log that weir is behind with (`ship`). Lines that are only late are no skew: a log is called late when even its quickest line is, so buffered logs (nginx `buffer=… flush=1m`) stay silent, and only when its lines were read over 20 s and more: what was there before weir came is old and not late. Clocks more than 5 minutes behind are not seen, those ahead up to 15 hours are. Whether the host's own clock is right cannot be told from this."
+silent_when = "At most 2 s, fewer than 20 lines, or a log that weir is behind with (`ship`). Lines that are only late are no skew: a log is called late when even its quickest line is, so buffered logs (nginx `buffer=… flush=1m`) stay silent, and only when its lines were read over 40 s and more: what was there before weir came is old and not late. Clocks more than 5 minutes behind are not seen, those ahead up to 15 hours are. Whether the host's own clock is right cannot be told from this."
 fix = "Time zone: let the program write the offset or UTC (nginx `$time_iso8601` or `$msec`, Java `XXX`, Python `%z`; containers: `TZ=UTC`), or set the host to UTC. Clock: `systemctl enable --now chrony`, then `chronyc makestep` once; inside of containers there is no clock of their own to set. Check: the next lines are within 2 s. Do not step the clock of a database's host while it runs: `chronyc` slews it."
 source = "fault lab F20 (89.98 s); field notes A (lines from the future poison search)"
 ---*/
 with lines as (
-  select host, source, observed_ts, date_part('epoch', observed_ts) - date_part('epoch', ts) as delay
+  select host, source, observed_ts, observed_ts > $now - interval '15 seconds' as is_last,
+    date_part('epoch', observed_ts) - date_part('epoch', ts) as delay
   from request
   where ts > $now - interval '6 minutes' and ts <= $now + interval '15 hours'
     and observed_ts > $now - interval '60 seconds' and observed_ts <= $now
   union all
-  select host, source, observed_ts, date_part('epoch', observed_ts) - date_part('epoch', ts) as delay
+  select host, source, observed_ts, observed_ts > $now - interval '15 seconds' as is_last,
+    date_part('epoch', observed_ts) - date_part('epoch', ts) as delay
   from log
   where ts > $now - interval '6 minutes' and ts <= $now + interval '15 hours'
     and observed_ts > $now - interval '60 seconds' and observed_ts <= $now and source not like 'weir:%'
 ),
-sources as (
-  select host, source, count(*) as lines, approx_percentile_cont(delay, 0.5) as median_delay, min(delay) as least_delay
+counted as (
+  -- A log of many lines is judged by the last 15 s, another one by a minute.
+  select host, source, count(*) filter (where is_last) >= 20 as is_quick, count(*) as lines,
+    count(*) filter (where is_last) as last_lines, approx_percentile_cont(delay, 0.5) as median_delay,
+    approx_percentile_cont(delay, 0.5) filter (where is_last) as last_median_delay, min(delay) as least_delay,
+    date_part('epoch', max(observed_ts)) - date_part('epoch', min(observed_ts)) as span_seconds
   from lines
   group by host, source
-  having count(*) >= 20 and (approx_percentile_cont(delay, 0.5) < -2
-    or (min(delay) > 2 and date_part('epoch', max(observed_ts)) - date_part('epoch', min(observed_ts)) >= 20))
+  having count(*) >= 20
+),
+sources as (
+  select host, source, least_delay,
+    case when is_quick and last_median_delay < -2 then 15 else 60 end as window_seconds,
+    case when is_quick and last_median_delay < -2 then last_lines else lines end as lines,
+    case when is_quick then last_median_delay else median_delay end as median_delay
+  from counted
+  where case when is_quick then last_median_delay else median_delay end < -2 or (least_delay > 2 and span_seconds >= 40)
 ),
 behind as (
   select host, source, max(lag_seconds) as lag_seconds
@@ -46,7 +59,7 @@ behind as (
   having max(lag_seconds) > 2
 ),
 judged as (
-  select s.host, s.source, s.lines, s.median_delay, s.least_delay,
+  select s.host, s.source, s.lines, s.window_seconds, s.median_delay, s.least_delay,
     case when s.median_delay < 0 then -s.median_delay else s.least_delay end as skew_seconds,
     case when s.median_delay < 0 then 'ahead of' else 'behind' end as direction
   from sources s

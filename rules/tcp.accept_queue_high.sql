@@ -9,7 +9,7 @@ clear = "10s"
 key = ["netns", "server_address", "server_port"]
 needs = ["listener"]
 when = "select 1 from listener where accept_queue_length >= 5 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
-explained_by = ["tcp.listen_overflow", "app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled"]
+explained_by = ["tcp.listen_overflow", "app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}) was at least half full at {high_samples} of {samples} samples in 10 s: at most {queue_length} of {queue_limit} connections waited for accept()"
 why = "Connections are finished by the kernel faster than the process takes them. Nothing is lost yet; when the queue passes its limit, the kernel drops handshakes and visitors see a site that hangs (tcp.listen_overflow). Until then each waiting connection adds its time in the queue to the visitor's."

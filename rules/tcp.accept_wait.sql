@@ -8,7 +8,7 @@ every = "2s"
 clear = "10s"
 key = ["netns", "server_port"]
 needs = ["tcp_accept", "listener"]
-explained_by = ["tcp.listen_overflow", "app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled"]
+explained_by = ["tcp.listen_overflow", "app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 when = "select 1 from tcp_accept where wait_p90_seconds >= 0.1 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "{process} on port {server_port}"
 summary = "{process} on port {server_port} (netns {netns}) takes connections late: of {accepted} accepted in 10 s, a connection waited {wait_ms} ms on average and {wait_max_ms} ms at most; in {slow_seconds} of {seconds} seconds a tenth waited 100 ms or longer."

@@ -8,7 +8,7 @@ every = "2s"
 clear = "6s"
 key = ["netns", "server_address", "server_port"]
 needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
-explained_by = ["app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled"]
+explained_by = ["app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}) lets its accept queue overflow: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} at {full_samples} of {samples} samples ({found_by}). The limit of {queue_limit}: {limit_from}."

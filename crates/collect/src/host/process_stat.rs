@@ -17,8 +17,10 @@ use crate::CollectError;
 
 /// Most processes that are looked at.
 const PROCESS_LIMIT: usize = 64;
-/// Seconds between two rows of a process.
+/// Seconds between two rows of a process; one whose descriptors pass a level has a row at once.
 const ROW_EVERY_SECONDS: f64 = 5.0;
+/// Levels of descriptors, in per cent of those that it may have: there is a rule at each.
+const LEVELS: [i64; 2] = [80, 98];
 /// Seconds between two looks at what changes rarely: limits, and descriptors where they must be counted.
 const SLOW_EVERY_SECONDS: f64 = 60.0;
 /// USER_HZ, which is 100 on every architecture that Linux has now.
@@ -44,6 +46,8 @@ struct Watched {
     last_slow: Option<Micros>,
     open_files: Option<i64>,
     open_files_limit: Option<i64>,
+    /// The level that its last row showed.
+    told_level: usize,
 }
 
 /// What was seen since the last row.
@@ -80,15 +84,22 @@ impl Collector for ProcessStatCollector {
         let mut buffer = [0_u8; STAT_BYTES];
         self.watched.retain(|_, watched| watched.look(&mut buffer));
         let age = self.last_row.map_or(f64::INFINITY, |last| now.seconds_since(last));
-        if (0.0..ROW_EVERY_SECONDS - 0.5).contains(&age) {
+        let is_due = !(0.0..ROW_EVERY_SECONDS - 0.5).contains(&age);
+        self.watched.values_mut().for_each(|watched| watched.count_files(now));
+        if !is_due && self.watched.values().all(|watched| watched.level() <= watched.told_level) {
             return Ok(());
         }
-        self.last_row = Some(now);
+        if is_due {
+            self.last_row = Some(now);
+        }
         let cgroups: BTreeMap<u32, &str> = owned(view)
             .filter_map(|(id, owner)| Some((id, owner.cgroup.as_ref()?.name.as_str())))
             .collect();
         for (&process_id, watched) in &mut self.watched {
-            watched.count_files(now);
+            if !is_due && watched.level() <= watched.told_level {
+                continue;
+            }
+            watched.told_level = watched.level();
             let seen = std::mem::take(&mut watched.seen);
             let Some(stat) = seen.last else { continue };
             self.rows.push(&ProcessStat {
@@ -151,6 +162,7 @@ impl Watched {
             last_slow: None,
             open_files: None,
             open_files_limit: None,
+            told_level: 0,
         })
     }
 
@@ -166,6 +178,15 @@ impl Watched {
         }
         self.seen.last = Some(stat);
         true
+    }
+
+    /// How many of [`LEVELS`] its descriptors have passed.
+    fn level(&self) -> usize {
+        let Some((open, limit)) = self.open_files.zip(self.open_files_limit) else { return 0 };
+        LEVELS
+            .iter()
+            .filter(|level| open.saturating_mul(100) >= limit.saturating_mul(**level))
+            .count()
     }
 
     fn count_files(&mut self, now: Micros) {
@@ -250,6 +271,12 @@ mod tests {
         watched.count_files(Micros(0));
         let open_files = watched.open_files.unwrap();
         assert!(open_files >= 3 && open_files < watched.open_files_limit.unwrap());
-        assert!(watched.seen.last.unwrap().resident_pages > 0);
+        assert!(watched.seen.last.as_ref().unwrap().resident_pages > 0);
+        assert_eq!(watched.level(), 0);
+        let levels = [79, 80, 97, 98, 101].map(|open_files| {
+            (watched.open_files, watched.open_files_limit) = (Some(open_files), Some(100));
+            watched.level()
+        });
+        assert_eq!(levels, [0, 1, 1, 2, 2]);
     }
 }

@@ -3,7 +3,7 @@
 table! {
     /// Descriptors and their limit, state, processor time and memory of each process that holds a listening socket.
     ProcessStat, ProcessStatRows = "process_stat";
-    grain: "one row per process that holds a listening socket and 5 s, at most 64 processes";
+    grain: "one row per process that holds a listening socket and 5 s, at most 64 processes; one more when its descriptors pass 80 or 98 % of those that it may have";
     source: "/proc/PID/stat, fd, limits, wchan, io";
     sort: [host, process_name, process_id, ts];
     1 ts: Time = "When the sample was taken.";
