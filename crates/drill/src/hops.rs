@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::error::Result;
 use crate::fault::{Fault, of};
 use crate::scene::{APP, CLIENT, SERVER, Scene, run};
 
@@ -87,6 +88,27 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "keep-alive shorter than the proxy's",
+        rules: &[&["proxy.keepalive_mismatch", "proxy.keepalive_race"]],
+        parameters: &[of("seconds", 2, 30, "seconds that the application keeps idle connections")],
+        tools: &["nginx"],
+        set: |scene| {
+            behind(scene, 75)?;
+            let kept =
+                format!("upstream app {{ server {APP}; keepalive 32; keepalive_timeout 60s; }}");
+            let proxied =
+                "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://app;";
+            scene.nginx_with(4096, &kept, &format!("location / {{ {proxied} }}"))?;
+            scene.visitors(8, &[])
+        },
+        inject: |scene| {
+            let seconds = scene.draw("seconds");
+            put_behind(scene, seconds)?;
+            scene.signal("behind", Signal::HUP)?;
+            Ok(None)
+        },
+    },
+    Fault {
         name: "application's host gone",
         rules: &[&["wire.host_unreachable"]],
         parameters: &[of("visitors", 6, 20, "visitors")],
@@ -109,8 +131,33 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
 ];
 
+/// An nginx in the application's place, which keeps idle connections for so long.
+fn behind(scene: &mut Scene, seconds: u64) -> Result<()> {
+    put_behind(scene, seconds)?;
+    let (netns, dir) = (scene.server.clone(), scene.path("behind"));
+    let (config, log) = (format!("{dir}/nginx.conf"), format!("{dir}/error.log"));
+    scene.start("behind", &netns, "nginx", &["-c", &config, "-p", &dir, "-e", &log])
+}
+
+fn put_behind(scene: &Scene, seconds: u64) -> Result<()> {
+    let dir = scene.path("behind");
+    std::fs::create_dir_all(&dir)?;
+    let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {dir}/{name}; "))
+        .concat();
+    scene.put(
+        "behind/nginx.conf",
+        &format!(
+            "daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/error.log;\n\
+             events {{ worker_connections 512; }}\n\
+             http {{ {places}\n  access_log off;\n  keepalive_timeout {seconds}s;\n  \
+             server {{ listen {APP}; location / {{ return 200 hello; }} }}\n}}\n"
+        ),
+    )
+}
+
 /// So many applications at 127.0.0.1, .2 … behind nginx, each with a file that says how often it fails.
-pub(crate) fn members(scene: &mut Scene, count: u64, settings: &str) -> crate::error::Result<()> {
+pub(crate) fn members(scene: &mut Scene, count: u64, settings: &str) -> Result<()> {
     members_with(scene, count, settings, &[], "")
 }
 
@@ -121,7 +168,7 @@ pub(crate) fn members_with(
     settings: &str,
     more: &[&str],
     server: &str,
-) -> crate::error::Result<()> {
+) -> Result<()> {
     let netns = scene.server.clone();
     let mut servers = String::new();
     for number in 1..=count {

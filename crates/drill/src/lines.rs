@@ -1,8 +1,10 @@
-//! Faults of what is written into logs.
+//! Faults of what is written into logs, and of what becomes of it there.
+
+use rustix::process::Signal;
 
 use crate::error::Result;
 use crate::fault::{Fault, of};
-use crate::scene::Scene;
+use crate::scene::{Scene, run};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -12,11 +14,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         tools: &["awk"],
         set: |scene| {
             followed(scene)?;
-            write_lines(
-                scene,
-                "sound",
-                r#"printf "{\"time\":\"%s\",\"level\":\"info\",\"order\":%d}\n", now, n"#,
-            )
+            write_lines(scene, "sound", STAMPED)
         },
         inject: |scene| {
             let percent = scene.draw("percent");
@@ -45,7 +43,55 @@ pub(crate) const FAULTS: &[Fault] = &[
             Ok(None)
         },
     },
+    Fault {
+        name: "clock ahead",
+        rules: &[&["clock.skew"]],
+        parameters: &[of("seconds", 5, 600, "seconds that the lines' clock is ahead")],
+        tools: &["awk"],
+        set: |scene| {
+            followed(scene)?;
+            write_lines(scene, "sound", STAMPED)
+        },
+        inject: |scene| {
+            let seconds = scene.draw("seconds");
+            scene.signal("sound", Signal::TERM)?;
+            write_lines_at(scene, "ahead", &format!("systime() + {seconds}"), STAMPED)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "log cut before it is read",
+        rules: &[&["log.truncated"]],
+        parameters: &[of(
+            "mebibytes",
+            64,
+            160,
+            "MiB that are written and cut within half a second",
+        )],
+        tools: &["awk"],
+        set: |scene| {
+            followed(scene)?;
+            let lines =
+                "{\"time\":\"2026-01-01T00:00:00Z\",\"level\":\"info\",\"path\":\"/shop/cart\"}\n";
+            scene.put("burst", &lines.repeat((1 << 20) / lines.len()))?;
+            write_lines(scene, "sound", STAMPED)
+        },
+        inject: |scene| {
+            let mebibytes = scene.draw("mebibytes").to_string();
+            // Long enough for somebody to see how long it is, too short to read it.
+            let script =
+                "for n in $(seq \"$1\"); do cat \"$2\"; done >> \"$3\"; sleep 0.3; : > \"$3\"";
+            run(
+                "sh",
+                &["-c", script, "sh", &mebibytes, &scene.path("burst"), &scene.path("app.log")],
+            )?;
+            Ok(None)
+        },
+    },
 ];
+
+/// A line with its time.
+const STAMPED: &str = r#"printf "{\"time\":\"%s\",\"level\":\"info\",\"order\":%d}\n", now, n"#;
 
 /// A log that weir is told of.
 fn followed(scene: &mut Scene) -> Result<()> {
@@ -56,8 +102,13 @@ fn followed(scene: &mut Scene) -> Result<()> {
 
 /// Writes what `line` prints 50 times a second; it knows the time as `now` and its number as `n`.
 fn write_lines(scene: &mut Scene, what: &'static str, line: &str) -> Result<()> {
+    write_lines_at(scene, what, "systime()", line)
+}
+
+/// The same by another clock.
+fn write_lines_at(scene: &mut Scene, what: &'static str, clock: &str, line: &str) -> Result<()> {
     let program = format!(
-        "BEGIN {{ while (1) {{ n++; now = strftime(\"%Y-%m-%dT%H:%M:%SZ\", systime(), 1); {line}; fflush(); if (n % 5 == 0) system(\"sleep 0.1\") }} }}"
+        "BEGIN {{ while (1) {{ n++; now = strftime(\"%Y-%m-%dT%H:%M:%SZ\", {clock}, 1); {line}; fflush(); if (n % 5 == 0) system(\"sleep 0.1\") }} }}"
     );
     let (netns, log) = (scene.server.clone(), scene.path("app.log"));
     scene.start(what, &netns, "sh", &["-c", "exec awk \"$1\" >> \"$2\"", "sh", &program, &log])
