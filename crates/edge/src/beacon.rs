@@ -14,6 +14,7 @@ use http::header::{
 use http::{Method, Response, StatusCode, request};
 use http_body::Body;
 use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
 use weir_tables::Beacon;
 
 use crate::body::Answer;
@@ -309,8 +310,9 @@ fn short(value: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
 
 /// A value of a form (URL Standard §5.1): `+` is a space, `%2F` a slash; what is no UTF-8 then is replaced.
 fn decoded(value: &str) -> String {
-    let pair = format!("={value}");
-    form_urlencoded::parse(pair.as_bytes()).map(|(_, value)| value).collect()
+    let spaced =
+        if value.contains('+') { value.replace('+', " ").into() } else { Cow::Borrowed(value) };
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
 /// Whether a user agent says that it is a program.

@@ -21,6 +21,7 @@ mod digest;
 mod edge;
 mod error;
 mod haproxy;
+mod head_copy;
 mod headers;
 mod idle;
 mod listen;

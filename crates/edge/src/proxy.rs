@@ -19,6 +19,7 @@ use hyper::upgrade::OnUpgrade;
 use crate::backend::{Backend, Waiting};
 use crate::body::{Answer, BodyFate, RequestBody};
 use crate::destination::Protocol;
+use crate::head_copy::HeadCopy;
 use crate::headers;
 use crate::pool::{NoBackend, Place, Pool};
 use crate::proxy_header;
@@ -44,8 +45,10 @@ pub(crate) struct Exchange {
     pool: Arc<Pool>,
     live: Rc<Live>,
     record: OpenRecord,
-    /// Kept when the request may be sent again; else taken when it is sent.
+    /// Taken when it is sent; it comes back when that could not be done.
     parts: Option<request::Parts>,
+    /// For a request that may be sent again, from its first try on.
+    copy: Option<HeadCopy>,
     body: Option<RequestBody>,
     fate: Rc<BodyFate>,
     may_repeat: bool,
@@ -87,8 +90,19 @@ impl Exchange {
             RequestBody::Empty
         };
         let (parts, body) = (Some(parts), Some(body));
-        let tried = Vec::new();
-        Self { serving, pool, live, record, parts, body, fate, may_repeat, on_upgrade, tried }
+        Self {
+            serving,
+            pool,
+            live,
+            record,
+            parts,
+            copy: None,
+            body,
+            fate,
+            may_repeat,
+            on_upgrade,
+            tried: Vec::new(),
+        }
     }
 
     /// The answer is the backend's, or says why there is none.
@@ -107,7 +121,7 @@ impl Exchange {
             };
             now = now_ns();
             let tries = self.record.upstream.as_ref().map_or(0, |upstream| upstream.tries);
-            let is_whole = self.parts.is_some();
+            let is_whole = self.parts.is_some() || self.copy.is_some();
             if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.pool.may_retry() {
                 return self.give_up(miss.failure);
             }
@@ -243,16 +257,14 @@ impl Exchange {
         })
     }
 
-    /// The request to send: a copy when it may be sent again.
+    /// The request to send.
     fn message(&mut self, protocol: Protocol) -> Request<RequestBody> {
-        let (mut parts, body) = match &self.parts {
-            Some(parts) if self.may_repeat => (parts.clone(), RequestBody::Empty),
-            _ => {
-                let parts = self.parts.take();
-                let parts = parts.expect("a request is sent again only when it came back");
-                (parts, self.body.take().unwrap_or(RequestBody::Empty))
-            }
-        };
+        let parts = self.parts.take().or_else(|| self.copy.as_ref().map(HeadCopy::parts));
+        let mut parts = parts.expect("a request is sent again when it came back or was copied");
+        if self.may_repeat && self.copy.is_none() {
+            self.copy = Some(HeadCopy::of(&parts));
+        }
+        let body = self.body.take().unwrap_or(RequestBody::Empty);
         headers::address(&mut parts, protocol);
         Request::from_parts(parts, body)
     }
@@ -261,7 +273,9 @@ impl Exchange {
     fn judge(&mut self, lost: Lost, backend: &Arc<Backend>, is_reused: bool) -> Miss {
         let Lost { mut failure, message } = lost;
         let is_unsent = message.is_some();
-        if let Some(message) = message {
+        if let Some(message) = message
+            && self.copy.is_none()
+        {
             let (parts, body) = message.into_parts();
             (self.parts, self.body) = (Some(parts), Some(body));
         }
