@@ -50,7 +50,7 @@ config as (
   where directive in ('worker_rlimit_nofile', 'ulimit-n') and ts > $now - interval '2 hours' and ts <= $now
 )
 select l.host, l.program, l.lines, substr(l.body, 1, 200) as body, l.process_id, l.open_files, l.open_files_limit, l.full_ratio,
-  case when l.refusals > 0 or l.full_ratio >= 0.98 then 'page' else 'mail' end as class,
+  case when l.refusals > 0 or l.full_ratio > 0.98 then 'page' else 'mail' end as class,
   concat(
     case when l.lines > 0 then concat('has too many open files: ', l.lines, ' lines in 30 s, such as "', substr(l.body, 1, 200), '"') else '' end,
     case when l.lines > 0 and l.process_id is not null then '; ' else '' end,

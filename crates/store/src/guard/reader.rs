@@ -43,7 +43,7 @@ impl Readers {
         let mut known = self.known.lock().expect(NO_PANIC);
         if known.len() >= KNOWN_MAX {
             let minute = minute_since(self.started);
-            known.retain(|_, reader| Arc::strong_count(reader) > 1 || reader.sum(minute, 0) > 0);
+            known.retain(|_, reader| Arc::strong_count(reader) > 1 || reader.sum(minute) > 0);
         }
         let reader = known.entry(user.to_owned()).or_insert_with(|| {
             Arc::new(Reader {
@@ -58,24 +58,35 @@ impl Readers {
 }
 
 impl Reader {
-    /// Counts bytes about to be read; whether that is no more than the user may read.
+    /// Counts bytes about to be read; false, and nothing counted, when that is more than the user may read: who is refused and
+    /// asks again must not wait longer for it.
     pub(crate) fn add(&self, bytes: u64) -> bool {
-        self.sum(minute_since(self.started), bytes) <= self.limit_bytes
+        self.add_in(minute_since(self.started), bytes)
     }
 
-    /// Bytes of the hour before the end of `minute`, with `bytes` more in it.
-    fn sum(&self, minute: u64, bytes: u64) -> u64 {
+    fn add_in(&self, minute: u64, bytes: u64) -> bool {
         let mut minutes = self.minutes.lock().expect(NO_PANIC);
-        while minutes.front().is_some_and(|(at, _)| at + HOUR_MINUTES <= minute) {
-            minutes.pop_front();
+        if sum(&mut minutes, minute).saturating_add(bytes) > self.limit_bytes {
+            return false;
         }
         match minutes.back_mut() {
             Some((at, sum)) if *at >= minute => *sum += bytes,
-            _ if bytes > 0 => minutes.push_back((minute, bytes)),
-            _ => {}
+            _ => minutes.push_back((minute, bytes)),
         }
-        minutes.iter().map(|(_, bytes)| bytes).sum()
+        true
     }
+
+    fn sum(&self, minute: u64) -> u64 {
+        sum(&mut self.minutes.lock().expect(NO_PANIC), minute)
+    }
+}
+
+/// Bytes of the hour before the end of `minute`; what is older is forgotten.
+fn sum(minutes: &mut VecDeque<(u64, u64)>, minute: u64) -> u64 {
+    while minutes.front().is_some_and(|(at, _)| at + HOUR_MINUTES <= minute) {
+        minutes.pop_front();
+    }
+    minutes.iter().map(|(_, bytes)| bytes).sum()
 }
 
 fn minute_since(started: Instant) -> u64 {
@@ -92,8 +103,9 @@ mod tests {
         let (mine, other) = (readers.of("me").unwrap(), readers.of("10.0.0.7").unwrap());
         assert!(mine.add(60) && readers.of("me").unwrap().add(40) && !mine.add(1));
         assert!(other.add(100));
-        assert_eq!(mine.sum(59, 5), 106);
-        assert_eq!((mine.sum(60, 0), mine.sum(118, 1), mine.sum(119, 0)), (5, 6, 1));
+        assert!(!mine.add_in(59, 1) && mine.sum(59) == 100);
+        assert!(mine.add_in(60, 5) && mine.add_in(118, 1));
+        assert_eq!((mine.sum(118), mine.sum(119), mine.sum(120)), (6, 6, 1));
         assert!(Readers::new(0).of("me").is_none());
     }
 }

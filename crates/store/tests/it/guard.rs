@@ -124,7 +124,7 @@ async fn what_a_users_queries_read_within_an_hour_is_limited_and_others_are_not(
         }
         assert!(answered < 200, "nothing ends them");
     };
-    let text = "queries of `ann` have read 2.8 MiB from files within an hour";
+    let text = "queries of `ann` may read 2.8 MiB from files within an hour, this one needs more";
     assert_eq!(error.message, text);
     assert!(error.hint.is_some_and(|hint| hint.contains("api.user_read_bytes")));
     store.query_as("ann", sql, limits).await.unwrap_err();
