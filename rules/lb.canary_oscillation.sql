@@ -29,7 +29,7 @@ subject = "{member} of {pool} on {host}"
 summary = "{member} of {pool} gets between {least} and {most} requests in 5 s, in waves of about {period_seconds} s, while its {siblings} siblings are even (its share varies {times:.1} times as much as theirs)"
 why = "A balancer that prefers who answers quickest sends everything to the member that has just got quick; that makes it slow, everything goes away, it gets quick again. A changed member (a canary) that is a little quicker or slower than the others sets it off. Its times then say nothing about the change that it was to try."
 look_at = "`request` of {member} and of a sibling side by side: requests in 5 s and upstream_header_seconds. Does the latency follow the requests by half a wave? What is different about this member: version, kernel settings, keep-alive, size?"
-silent_when = "Fewer than 3 members, fewer than 10 requests in 5 s for each on average, a share that varies by less than 30 %, or less than 3 times as much as the siblings' median (less in pools of three or four, where the siblings take what it leaves), or that varies without a wave (a member that was taken out and put back once, a slow start). Groups of instances that come and go look similar."
+silent_when = "Fewer than 3 members, fewer than 10 requests in 5 s for each on average, a share that varies by less than 30 %, or less than 3 times as much as the siblings' median (less in pools of three or four, where the siblings take what it leaves), or that varies without a wave (a member that was taken out and put back once, a slow start). Slices of 5 s in which the pool has less than half its usual requests are left out. Groups of instances that come and go look similar."
 fix = "Change the whole pool at once instead of one member, or give the canary a fixed part: nginx `server {member} weight=1;` beside `weight=9` for the others under plain round robin, HAProxy `balance roundrobin` with `weight`. Where the balancer must look at latency, let it choose the better of two at random (nginx `random two least_conn;`) instead of the best of all. Check: most and least of this finding come together."
 source = "field notes A (the canary that the balancer loved and then left)"
 [chart]
@@ -49,8 +49,14 @@ with counted as (
     and ts > $now - interval '3 minutes' and ts <= $now
   group by 1, 2, 3, 4
 ),
+-- In a slice with few requests, such as one that the traffic began in, shares are chance.
 bins as (
-  select host, pool, bin, sum(n) as total from counted group by host, pool, bin
+  select host, pool, bin, total
+  from (
+    select *, avg(total) over (partition by host, pool) as usual
+    from (select host, pool, bin, sum(n) as total from counted group by host, pool, bin)
+  )
+  where total >= 0.5 * usual
 ),
 members as (
   select host, pool, member, sum(n) as n from counted group by host, pool, member

@@ -64,26 +64,23 @@ addresses as (
   where c.place = 1 and c.directive = 'server'
   group by c.host, c.address
 ),
-recent as (
+counted as (
   select r.host, cast(floor((date_part('epoch', $now) - date_part('epoch', r.ts)) / 60) as bigint) as slice,
     coalesce(nullif(r.proxy_backend, ''), '') as backend,
-    coalesce(nullif(r.proxy_server, ''), r.upstream_address) as member, r.upstream_address
+    coalesce(nullif(r.proxy_server, ''), r.upstream_address) as member, r.upstream_address, count(*) as requests
   from request r
   where r.ts > $now - interval '3 minutes' and r.ts <= $now and r.tier = 'proxy'
     and coalesce(r.proxy_server, r.upstream_address) is not null
+  group by 1, 2, 3, 4, 5
   union all
   -- Slices of 5 s, for what is clear at once.
   select r.host, 100 + cast(floor((date_part('epoch', $now) - date_part('epoch', r.ts)) / 5) as bigint) as slice,
     coalesce(nullif(r.proxy_backend, ''), '') as backend,
-    coalesce(nullif(r.proxy_server, ''), r.upstream_address) as member, r.upstream_address
+    coalesce(nullif(r.proxy_server, ''), r.upstream_address) as member, r.upstream_address, count(*) as requests
   from request r
   where r.ts > $now - interval '15 seconds' and r.ts <= $now and r.tier = 'proxy'
     and coalesce(r.proxy_server, r.upstream_address) is not null
-),
-counted as (
-  select host, slice, backend, member, max(upstream_address) as upstream_address, count(*) as requests
-  from recent
-  group by 1, 2, 3, 4
+  group by 1, 2, 3, 4, 5
 ),
 placed as (
   select c.host, c.slice, c.member, c.requests, coalesce(b.context, a.context) as context,

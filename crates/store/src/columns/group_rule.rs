@@ -1,5 +1,6 @@
 //! Puts groups by numbers of keys before the plans of groups that they can stand for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -10,6 +11,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column as ColumnExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{
@@ -17,7 +19,7 @@ use datafusion::physical_plan::aggregates::{
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use super::filter::localized;
+use super::alike::alike_once;
 use super::groups::{CodedGroupsExec, Fold, What};
 use super::keys::{Key, NEAR};
 use super::scan::ColumnScan;
@@ -32,16 +34,16 @@ impl PhysicalOptimizerRule for CodedGroups {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_down(|node| {
+        let plan = plan.transform_down(|node| {
             let Some(groups) = node.downcast_ref::<AggregateExec>() else {
                 return Ok(Transformed::no(node));
             };
             let Some(what) = what(groups)? else { return Ok(Transformed::no(node)) };
-            let coded = CodedGroupsExec::new(Arc::new(what), Arc::clone(&node));
+            let coded = CodedGroupsExec::new(what, Arc::clone(&node));
             let coded: Arc<dyn ExecutionPlan> = Arc::new(coded);
             Ok(Transformed::new(coded, true, TreeNodeRecursion::Jump))
-        })
-        .data()
+        });
+        alike_once(plan.data()?)
     }
 
     fn name(&self) -> &'static str {
@@ -70,17 +72,17 @@ fn what(last: &AggregateExec) -> Result<Option<What>> {
     if !is_raw || by.is_empty() || by.has_grouping_set() {
         return Ok(None);
     }
-    let Some(scan) = scan_below(first.input())? else { return Ok(None) };
-    let mut ends = scan.units.iter().flat_map(|unit| [unit.min_ts, unit.max_ts]);
+    let Some(below) = Below::new(first.input())? else { return Ok(None) };
+    let mut ends = below.scan.units.iter().flat_map(|unit| [unit.min_ts, unit.max_ts]);
     let is_near = ends.all(|ts| NEAR.contains(&ts));
     let mut keys = Vec::new();
     for (expr, _) in by.expr() {
-        match Key::new(&scan.on_table(expr)?, &scan.schema, is_near)? {
+        match Key::new(&below.on_table(expr)?, &below.scan.schema, is_near)? {
             Some(key) => keys.push(key),
             None => return Ok(None),
         }
     }
-    let mut exprs = Vec::new();
+    let mut folds = Vec::new();
     for (function, filter) in first.aggr_expr().iter().zip(first.filter_expr()) {
         let is_known = !function.is_distinct()
             && function.order_bys().is_empty()
@@ -88,32 +90,22 @@ fn what(last: &AggregateExec) -> Result<Option<What>> {
         if !is_known {
             return Ok(None);
         }
-        let on_table = |expr: &Arc<dyn PhysicalExpr>| scan.on_table(expr);
-        let arguments = function.expressions();
-        let arguments = arguments.iter().map(on_table).collect::<Result<Vec<_>>>()?;
-        exprs.push((function, arguments, filter.as_ref().map(on_table).transpose()?));
+        folds.push((function, function.expressions(), filter.as_ref()));
     }
-    let named = exprs.iter().flat_map(|(_, arguments, filter)| arguments.iter().chain(filter));
-    let mut columns: Vec<usize> =
-        named.flat_map(collect_columns).map(|column| column.index()).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    let local = Arc::new(scan.schema.project(&columns)?);
+    let named = folds.iter().flat_map(|(_, arguments, filter)| arguments.iter().chain(*filter));
+    let computed = below.computed(named)?;
     let fold = |(function, arguments, filter): (&Arc<AggregateFunctionExpr>, Vec<_>, Option<_>)| {
         if filter.is_none() && counts_rows(function, &arguments) {
             return Ok(Fold::Count);
         }
-        let to_local = |expr: &Arc<dyn PhysicalExpr>| {
-            localized(expr, &columns, &scan.schema).map(|(expr, _)| expr)
-        };
         Ok(Fold::Other {
             function: Arc::clone(function),
-            arguments: arguments.iter().map(to_local).collect::<Result<_>>()?,
-            filter: filter.as_ref().map(to_local).transpose()?,
+            arguments: arguments.iter().map(|expr| below.on_table(expr)).collect::<Result<_>>()?,
+            filter: filter.map(|expr| below.on_table(expr)).transpose()?,
         })
     };
-    let folds = exprs.into_iter().map(fold).collect::<Result<_>>()?;
-    Ok(Some(What { keys, folds, columns, local, schema: last.schema(), scan }))
+    let folds = folds.into_iter().map(fold).collect::<Result<_>>()?;
+    Ok(Some(What { keys, folds, computed, schema: last.schema(), scan: below.scan }))
 }
 
 /// Whether a function is `count(*)`, which is the count of a constant.
@@ -124,19 +116,71 @@ fn counts_rows(function: &AggregateFunctionExpr, arguments: &[Arc<dyn PhysicalEx
     function.fun().name() == "count" && arguments.iter().all(is_constant)
 }
 
-/// The scan of columns that gives these rows, if nothing is between but a choice of columns.
-fn scan_below(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<ColumnScan>> {
-    let swapped;
-    let mut plan = plan;
-    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        let is_choice = projection.expr().iter().all(|part| part.expr.is::<ColumnExpr>());
-        match projection.input().try_swapping_with_projection(projection)? {
-            Some(other) if is_choice => swapped = other,
-            _ => return Ok(None),
+/// The scan of columns that gives the rows, and what is computed of them before they are grouped.
+struct Below {
+    scan: ColumnScan,
+    /// On what the scan gives; `None`: nothing.
+    computed: Option<Vec<Arc<dyn PhysicalExpr>>>,
+}
+
+impl Below {
+    fn new(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let mut plan = plan;
+        let mut computed: Option<Vec<Arc<dyn PhysicalExpr>>> = None;
+        while let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let exprs: Vec<_> =
+                projection.expr().iter().map(|part| Arc::clone(&part.expr)).collect();
+            if exprs.iter().any(is_volatile) {
+                return Ok(None);
+            }
+            computed = Some(match computed {
+                None => exprs,
+                Some(above) => {
+                    above.iter().map(|expr| put_in(expr, &exprs)).collect::<Result<_>>()?
+                }
+            });
+            plan = projection.input();
         }
-        plan = &swapped;
+        let scan = plan.downcast_ref::<DataSourceExec>();
+        let scan = scan.and_then(|scan| scan.data_source().downcast_ref::<ColumnScan>());
+        let scan = scan.filter(|scan| scan.fetch.is_none() && scan.newest.is_none()).cloned();
+        Ok(scan.map(|scan| Self { scan, computed }))
     }
-    let scan = plan.downcast_ref::<DataSourceExec>();
-    let scan = scan.and_then(|scan| scan.data_source().downcast_ref::<ColumnScan>());
-    Ok(scan.filter(|scan| scan.fetch.is_none() && scan.newest.is_none()).cloned())
+
+    /// An expression on the rows as one on the table.
+    fn on_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        match &self.computed {
+            Some(computed) => self.scan.on_table(&put_in(expr, computed)?),
+            None => self.scan.on_table(expr),
+        }
+    }
+
+    /// What is computed once and that these expressions need, on the table.
+    fn computed<'a>(
+        &self,
+        exprs: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
+    ) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        let Some(computed) = &self.computed else { return Ok(Vec::new()) };
+        let places: BTreeSet<usize> =
+            exprs.flat_map(collect_columns).map(|column| column.index()).collect();
+        let exprs = places.into_iter().map(|at| &computed[at]);
+        // Reading a column, or a constant, is nothing to be spared.
+        let exprs = exprs.filter(|expr| !expr.children().is_empty());
+        exprs.map(|expr| self.scan.on_table(expr)).collect()
+    }
+}
+
+/// An expression with others in place of its columns.
+fn put_in(
+    expr: &Arc<dyn PhysicalExpr>,
+    others: &[Arc<dyn PhysicalExpr>],
+) -> Result<Arc<dyn PhysicalExpr>> {
+    // From the leaves up, so that what is put in is not looked through.
+    let expr = Arc::clone(expr).transform_up(|node| {
+        Ok(match node.downcast_ref::<ColumnExpr>() {
+            Some(column) => Transformed::yes(Arc::clone(&others[column.index()])),
+            None => Transformed::no(node),
+        })
+    });
+    expr.data()
 }

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow_schema::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use arrow_schema::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, internal_err};
-use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column as ColumnExpr;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
@@ -24,9 +26,12 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::OnceCell;
 
+use super::filter::{Picked, localized};
 use super::keys::{Groups, Key};
 use super::scan::ColumnScan;
+use super::unit::Reader;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -34,28 +39,50 @@ const BATCH_ROWS: usize = 8192;
 /// The groups.
 #[derive(Debug)]
 pub(crate) struct CodedGroupsExec {
-    pub(crate) what: Arc<What>,
+    pub(super) made: Arc<MadeOnce>,
+    /// Which of their columns come out here.
+    places: Vec<usize>,
     /// Gives the same rows.
     other: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// What is grouped, by what, and what is made of each group.
+/// Groups that are made once, however many places of a plan they are needed in.
 #[derive(Debug)]
+pub(super) struct MadeOnce {
+    pub(super) what: What,
+    is_shared: bool,
+    /// `None` inside: there was no memory for it.
+    rows: OnceCell<Option<Made>>,
+}
+
+#[derive(Debug)]
+struct Made {
+    rows: RecordBatch,
+    /// Held while others may still ask for them.
+    _memory: Option<MemoryReservation>,
+}
+
+impl MadeOnce {
+    pub(super) fn new(what: What, is_shared: bool) -> Arc<Self> {
+        Arc::new(Self { what, is_shared, rows: OnceCell::new() })
+    }
+}
+
+/// What is grouped, by what, and what is made of each group.
+#[derive(Clone, Debug)]
 pub(crate) struct What {
     pub(crate) scan: ColumnScan,
     pub(crate) keys: Vec<Key>,
     pub(crate) folds: Vec<Fold>,
-    /// Places in the table of the columns that the folds need.
-    pub(crate) columns: Vec<usize>,
-    /// Of a batch of these columns.
-    pub(crate) local: SchemaRef,
-    /// Of what comes out.
+    /// Parts of the folds' expressions that are computed once.
+    pub(crate) computed: Vec<Arc<dyn PhysicalExpr>>,
+    /// Of what comes out: the keys, then what is made.
     pub(crate) schema: SchemaRef,
 }
 
-/// One aggregate; its expressions are on a batch of [`What::columns`].
+/// One aggregate; its expressions are on the table.
 #[derive(Clone, Debug)]
 pub(crate) enum Fold {
     /// `count(*)`.
@@ -67,27 +94,68 @@ pub(crate) enum Fold {
     },
 }
 
+impl Fold {
+    fn exprs(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        let (arguments, filter) = match self {
+            Self::Count => (&[][..], &None),
+            Self::Other { arguments, filter, .. } => (&arguments[..], filter),
+        };
+        arguments.iter().chain(filter)
+    }
+
+    fn columns(&self) -> impl Iterator<Item = usize> {
+        self.exprs().flat_map(collect_columns).map(|column| column.index())
+    }
+
+    /// The same with each of its expressions as another.
+    fn map(
+        &self,
+        local: impl Fn(&Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Self> {
+        Ok(match self {
+            Self::Count => Self::Count,
+            Self::Other { function, arguments, filter } => Self::Other {
+                function: Arc::clone(function),
+                arguments: arguments.iter().map(&local).collect::<Result<_>>()?,
+                filter: filter.as_ref().map(local).transpose()?,
+            },
+        })
+    }
+}
+
 impl CodedGroupsExec {
-    pub(crate) fn new(what: Arc<What>, other: Arc<dyn ExecutionPlan>) -> Self {
+    pub(crate) fn new(what: What, other: Arc<dyn ExecutionPlan>) -> Self {
+        let places = (0..what.schema.fields().len()).collect();
+        Self::of(MadeOnce::new(what, false), places, other)
+    }
+
+    fn of(made: Arc<MadeOnce>, places: Vec<usize>, other: Arc<dyn ExecutionPlan>) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&what.schema)),
+            EquivalenceProperties::new(other.schema()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
         );
         let metrics = ExecutionPlanMetricsSet::new();
-        Self { what, other, properties: Arc::new(properties), metrics }
+        Self { made, places, other, properties: Arc::new(properties), metrics }
+    }
+
+    /// The same rows, as columns of groups that others need as well.
+    pub(super) fn out_of(&self, made: Arc<MadeOnce>, places: Vec<usize>) -> Self {
+        Self::of(made, places, Arc::clone(&self.other))
     }
 }
 
 impl DisplayAs for CodedGroupsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (keys, folds) = (self.what.keys.len(), self.what.folds.len());
-        write!(
-            f,
-            "CodedGroupsExec: keys={keys}, aggregates={folds}, units={}; if memory is refused:",
-            self.what.scan.units.len()
-        )
+        let what = &self.made.what;
+        let keys = what.keys.len();
+        let (folds, units) = (self.places.len() - keys, what.scan.units.len());
+        write!(f, "CodedGroupsExec: keys={keys}, aggregates={folds}, units={units}")?;
+        if self.made.is_shared {
+            write!(f, ", made once for all that are alike")?;
+        }
+        write!(f, "; if memory is refused:")
     }
 }
 
@@ -118,7 +186,7 @@ impl ExecutionPlan for CodedGroupsExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(other) = children.pop() else { return internal_err!("one child is needed") };
-        Ok(Arc::new(Self::new(Arc::clone(&self.what), other)))
+        Ok(Arc::new(Self::of(Arc::clone(&self.made), self.places.clone(), other)))
     }
 
     fn with_new_children(
@@ -126,7 +194,7 @@ impl ExecutionPlan for CodedGroupsExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(other) = children.pop() else { return internal_err!("one child is needed") };
-        Ok(Arc::new(Self::new(Arc::clone(&self.what), other)))
+        Ok(Arc::new(Self::of(Arc::clone(&self.made), self.places.clone(), other)))
     }
 
     fn apply_expressions(
@@ -137,14 +205,20 @@ impl ExecutionPlan for CodedGroupsExec {
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (what, other) = (Arc::clone(&self.what), Arc::clone(&self.other));
+        let (made, other) = (Arc::clone(&self.made), Arc::clone(&self.other));
+        let (schema, places) = (self.schema(), self.places.clone());
         let baseline = BaselineMetrics::new(&self.metrics, 0);
-        let schema = Arc::clone(&what.schema);
+        let of_schema = Arc::clone(&schema);
         let batches = async move {
-            match grouped(&what, &context, &baseline).await? {
-                Some(batches) => Ok(stream::iter(batches).map(Ok).left_stream()),
-                None => Ok::<_, DataFusionError>(other.execute(0, context)?.right_stream()),
-            }
+            let rows = made.rows.get_or_try_init(|| made.make(&context, &baseline)).await?;
+            let Some(Made { rows, .. }) = rows else {
+                return Ok::<_, DataFusionError>(other.execute(0, context)?.right_stream());
+            };
+            let rows = RecordBatch::try_new(of_schema, rows.project(&places)?.columns().to_vec())?;
+            let count = rows.num_rows();
+            let starts = (0..count).step_by(BATCH_ROWS);
+            let batches = starts.map(move |at| Ok(rows.slice(at, BATCH_ROWS.min(count - at))));
+            Ok(stream::iter(batches).left_stream())
         };
         let batches = stream::once(batches).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
@@ -155,34 +229,92 @@ impl ExecutionPlan for CodedGroupsExec {
     }
 }
 
-/// `None`: there is no memory for it.
-async fn grouped(
-    what: &What,
-    context: &TaskContext,
-    baseline: &BaselineMetrics,
-) -> Result<Option<Vec<RecordBatch>>> {
-    let reservation = MemoryConsumer::new("groups").register(context.memory_pool());
-    let mut state = State::new(what)?;
-    for unit in &*what.scan.units {
-        let timer = baseline.elapsed_compute().timer();
-        state.take(what, unit)?;
-        timer.done();
-        if reservation.try_resize(state.byte_count()).is_err() {
-            return Ok(None);
+impl MadeOnce {
+    async fn make(
+        &self,
+        context: &TaskContext,
+        baseline: &BaselineMetrics,
+    ) -> Result<Option<Made>> {
+        let memory = MemoryConsumer::new("groups").register(context.memory_pool());
+        let what = &self.what;
+        let mut state = State::new(what)?;
+        for unit in &*what.scan.units {
+            let timer = baseline.elapsed_compute().timer();
+            state.take(what, unit)?;
+            timer.done();
+            if memory.try_resize(state.byte_count()).is_err() {
+                return Ok(None);
+            }
+            // A query that is given up ends between units.
+            tokio::task::yield_now().await;
         }
-        // A query that is given up ends between units.
-        tokio::task::yield_now().await;
+        let _timer = baseline.elapsed_compute().timer();
+        let rows = state.finish(what)?;
+        baseline.record_output(rows.num_rows());
+        Ok(Some(Made { rows, _memory: self.is_shared.then_some(memory) }))
     }
-    let _timer = baseline.elapsed_compute().timer();
-    let rows = state.finish(what)?;
-    baseline.record_output(rows.num_rows());
-    let starts = (0..rows.num_rows()).step_by(BATCH_ROWS);
-    Ok(Some(starts.map(|at| rows.slice(at, BATCH_ROWS.min(rows.num_rows() - at))).collect()))
 }
 
 struct State {
     groups: Groups,
-    folds: Vec<Folding>,
+    folds: Vec<(Fold, Folding)>,
+    /// What the folds need of the rows.
+    needed: Needed,
+}
+
+/// Columns of the table, and what is computed of them; expressions of folds are on a batch of both.
+struct Needed {
+    columns: Vec<usize>,
+    /// On a batch of the columns.
+    computed: Vec<Arc<dyn PhysicalExpr>>,
+    local: SchemaRef,
+    schema: SchemaRef,
+}
+
+impl Needed {
+    /// With the folds on it.
+    fn new(what: &What) -> Result<(Self, Vec<Fold>)> {
+        let table = &what.scan.schema;
+        let mut columns: Vec<usize> = what.folds.iter().flat_map(Fold::columns).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let local = table.project(&columns)?;
+        let to_local =
+            |expr: &Arc<dyn PhysicalExpr>| localized(expr, &columns, table).map(|(expr, _)| expr);
+        let computed: Vec<_> = what.computed.iter().map(to_local).collect::<Result<_>>()?;
+        let mut fields = local.fields().to_vec();
+        for (at, expr) in computed.iter().enumerate() {
+            let (kind, is_nullable) = (expr.data_type(&local)?, expr.nullable(&local)?);
+            fields.push(Arc::new(Field::new(format!("computed{at}"), kind, is_nullable)));
+        }
+        let schema = Schema::new(fields);
+        let put_in = |node: Arc<dyn PhysicalExpr>| {
+            let Some(at) = computed.iter().position(|expr| expr == &node) else {
+                return Ok(Transformed::no(node));
+            };
+            let at = columns.len() + at;
+            let column = Arc::new(ColumnExpr::new(schema.field(at).name(), at)) as _;
+            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+        };
+        let fold = |fold: &Fold| fold.map(|expr| to_local(expr)?.transform_down(put_in).data());
+        let folds = what.folds.iter().map(fold).collect::<Result<_>>()?;
+        let (local, schema) = (Arc::new(local), Arc::new(schema));
+        Ok((Self { columns, computed, local, schema }, folds))
+    }
+
+    fn batch(&self, reader: &Reader<'_>, picked: &Picked) -> Result<RecordBatch> {
+        let arrays = reader.rows(&self.columns, picked)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(picked.len()));
+        let with = |schema: &SchemaRef, arrays: Vec<ArrayRef>| {
+            RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)
+        };
+        let rows = with(&self.local, arrays)?;
+        let mut arrays = rows.columns().to_vec();
+        for expr in &self.computed {
+            arrays.push(expr.evaluate(&rows)?.into_array(picked.len())?);
+        }
+        Ok(with(&self.schema, arrays)?)
+    }
 }
 
 enum Folding {
@@ -192,16 +324,18 @@ enum Folding {
 
 impl State {
     fn new(what: &What) -> Result<Self> {
-        let folding = |fold: &Fold| {
-            Ok(match fold {
+        let (needed, folds) = Needed::new(what)?;
+        let folding = |fold: Fold| {
+            let folding = match &fold {
                 Fold::Count => Folding::Count(Vec::new()),
                 Fold::Other { function, .. } => {
                     Folding::Other(function.create_groups_accumulator()?)
                 }
-            })
+            };
+            Ok((fold, folding))
         };
-        let folds = what.folds.iter().map(folding).collect::<Result<_>>()?;
-        Ok(Self { groups: Groups::new(&what.keys), folds })
+        let folds = folds.into_iter().map(folding).collect::<Result<_>>()?;
+        Ok(Self { groups: Groups::new(&what.keys), folds, needed })
     }
 
     fn take(&mut self, what: &What, unit: &super::unit::Unit) -> Result<()> {
@@ -212,18 +346,15 @@ impl State {
         }
         let groups = self.groups.of_rows(&reader, &picked)?;
         let count = self.groups.len();
-        let is_counted_only = what.folds.iter().all(|fold| matches!(fold, Fold::Count));
+        let is_counted_only = self.folds.iter().all(|(fold, _)| matches!(fold, Fold::Count));
         let (batch, places) = if is_counted_only {
-            (RecordBatch::new_empty(Arc::clone(&what.local)), Vec::new())
+            (RecordBatch::new_empty(Arc::clone(&self.needed.schema)), Vec::new())
         } else {
-            let arrays = reader.rows(&what.columns, &picked)?;
-            let options = RecordBatchOptions::new().with_row_count(Some(picked.len()));
-            let local = Arc::clone(&what.local);
-            let batch = RecordBatch::try_new_with_options(local, arrays, &options)?;
-            (batch, groups.iter().map(|group| *group as usize).collect())
+            let places = groups.iter().map(|group| *group as usize).collect();
+            (self.needed.batch(&reader, &picked)?, places)
         };
-        for (fold, folding) in what.folds.iter().zip(&mut self.folds) {
-            match (fold, folding) {
+        for (fold, folding) in &mut self.folds {
+            match (&*fold, folding) {
                 (_, Folding::Count(counts)) => {
                     counts.resize(count, 0);
                     groups.iter().for_each(|group| counts[*group as usize] += 1);
@@ -237,14 +368,14 @@ impl State {
                     let filter = filter.as_ref().map(|filter| filter.as_boolean());
                     accumulator.update_batch(&arguments, &places, filter, count)?;
                 }
-                (Fold::Count, Folding::Other(_)) => unreachable!("made from one list"),
+                (Fold::Count, Folding::Other(_)) => unreachable!("made of one fold"),
             }
         }
         Ok(())
     }
 
     fn byte_count(&self) -> usize {
-        let folds = self.folds.iter().map(|folding| match folding {
+        let folds = self.folds.iter().map(|(_, folding)| match folding {
             Folding::Count(counts) => counts.capacity() * size_of::<i64>(),
             Folding::Other(accumulator) => accumulator.size(),
         });
@@ -253,7 +384,7 @@ impl State {
 
     fn finish(mut self, what: &What) -> Result<RecordBatch> {
         let mut arrays = self.groups.arrays(0)?;
-        for folding in &mut self.folds {
+        for (_, folding) in &mut self.folds {
             arrays.push(match folding {
                 Folding::Count(counts) => {
                     let counts = std::mem::take(counts);

@@ -24,14 +24,14 @@ use super::pairs::Pairs;
 use super::unit::Reader;
 
 /// One of the expressions of `group by`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     of: KeyOf,
     /// The type of what comes out.
     kind: DataType,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum KeyOf {
     /// `ts`, the column at that place of the table, cut to multiples of so many µs since 1970.
     Time { column: usize, width: i64 },
@@ -66,7 +66,8 @@ impl Key {
         let of = match columns[..] {
             [] => return Ok(None),
             [column] => {
-                if matches!(table.field(column).data_type(), DataType::Timestamp(..)) {
+                let is_time = matches!(table.field(column).data_type(), DataType::Timestamp(..));
+                if is_time && kind != DataType::Int64 {
                     return Ok(None);
                 }
                 let (local, schema) = localized(expr, &columns, table)?;

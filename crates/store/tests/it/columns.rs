@@ -87,7 +87,8 @@ fn condition(u: &mut Unstructured<'_>, depth: usize) -> Result<String> {
     })
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
+    "cast(floor((1795435392 - date_part('epoch', ts)) / 5) as bigint)",
     "date_trunc('minute', ts)",
     "date_trunc('second', ts)",
     "date_trunc('hour', ts)",
@@ -132,9 +133,28 @@ fn some(u: &mut Unstructured<'_>, of: &[&str], most: usize) -> Result<Vec<String
     (0..count).map(|_| Ok((*u.choose(of)?).to_owned())).collect()
 }
 
+/// Groups that are needed in three places, of columns that are computed before.
+fn named_and_named_again(condition: &str) -> String {
+    format!(
+        "with few as (
+           select host, coalesce(nullif(url_path, '/p/7'), host) as place, duration_seconds * 2 as twice, response_bytes % 10 as digit
+           from request where {condition}
+         ),
+         one as (
+           select host, place, count(*) as n, sum(digit) as digits, min(twice) as least, max(twice) filter (where digit > 3) as most
+           from few group by 1, 2
+         ),
+         hosts as (select host, sum(n) as total, max(digits) as most_digits from one group by host)
+         select one.host, one.place, one.n, one.least, one.most, hosts.total, hosts.most_digits, other.n as again
+         from one join hosts on hosts.host = one.host
+         join one other on other.host = one.host and other.place = one.place
+         order by 1, 2 limit 500"
+    )
+}
+
 fn question(u: &mut Unstructured<'_>) -> Result<String> {
     let condition = if u.ratio(1, 5)? { "true".into() } else { condition(u, 2)? };
-    Ok(match u.int_in_range(0..=6)? {
+    Ok(match u.int_in_range(0..=7)? {
         0 => {
             let of: &[&str] = if u.arbitrary()? { &AGGREGATES } else { &ENDS };
             let aggregates = some(u, of, 3)?.join(", ");
@@ -159,7 +179,8 @@ fn question(u: &mut Unstructured<'_>) -> Result<String> {
                 "select source_offset, url_path, url_query from request where coalesce(url_path, '-') {not}in (select coalesce(url_path, '-') from request where {condition} and source_offset % 50 = 3) and {condition} order by source_offset limit 40"
             )
         }
-        5 => format!(
+        5 => named_and_named_again(&condition),
+        6 => format!(
             "select host, ts, source_offset, before from (select *, lag(url_path) over (partition by host order by ts, source_offset) as before from request where {condition}) order by source_offset limit 50"
         ),
         _ => {
@@ -195,6 +216,9 @@ fn answers_are_the_same_with_columns_in_memory_and_without() {
     let plan =
         runtime.block_on(ask(&plain, "explain select host, count(*) from request group by 1"));
     assert!(!plan.contains("CodedGroupsExec") && plan.contains(".parquet"), "{plan}");
+    let sql = format!("explain {}", named_and_named_again("true"));
+    let plan = runtime.block_on(ask(&cached, &sql));
+    assert_eq!(plan.matches("made once for all that are alike").count(), 3, "{plan}");
     let (mut runs, mut hits) = (0, 0);
     arbtest::arbtest(|u| {
         let sql = question(u)?;
