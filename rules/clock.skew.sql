@@ -10,8 +10,8 @@ key = ["source"]
 explained_by = ["log.ship_lag"]
 needs = ["request", "log", "ship"]
 when = """
-select 1 from request where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes'
-union all select 1 from log where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' limit 1"""
+select 1 from request where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds'
+union all select 1 from log where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds' limit 1"""
 subject = "{source} on {host}"
 summary = "the lines of {source} on {host} are {skew_seconds:duration} {direction} the host's clock (median of {lines} lines of the last {window_seconds} s){zone_text}"
 why = "weir compares the time in each line with the clock of the same host when it reads the line. Lines from the future are in no window of \"now\", lines from the past come too late for it: searches miss them, rules see gaps and bursts that were not there, and the order of events across tiers is wrong."

@@ -10,8 +10,8 @@ key = ["source"]
 needs = ["request", "log", "reject", "config_directive"]
 when = """
 select 1 as n from reject where reason = 'invalid_json' and ts > $now - interval '2 minutes' and ts <= $now
-union all select 1 as n from request where repair is not null and ts > $now - interval '10 minutes' and ts <= $now
-union all select 1 as n from log where repair is not null and ts > $now - interval '10 minutes' and ts <= $now
+union all select 1 as n from request where repair is not null and ts > $now - interval '4 minutes' and ts <= $now
+union all select 1 as n from log where repair is not null and ts > $now - interval '4 minutes' and ts <= $now
 limit 1"""
 subject = "{source}"
 summary = "{source}: {rejected} of {lines} lines in 2 minutes are no JSON and are in the table reject; {repaired} more were repaired ({share:%}). {sample_text}"
@@ -32,12 +32,12 @@ with rejected as (
 read_lines as (
   select host, source, count(*) as lines, count(*) filter (where repair like '%hex_escape%') as repaired
   from request
-  where observed_ts > $now - interval '2 minutes' and observed_ts <= $now and ts > $now - interval '10 minutes' and ts <= $now
+  where observed_ts > $now - interval '2 minutes' and observed_ts <= $now and ts > $now - interval '4 minutes' and ts <= $now
   group by host, source
   union all
   select host, source, count(*) as lines, count(*) filter (where repair like '%hex_escape%') as repaired
   from log
-  where observed_ts > $now - interval '2 minutes' and observed_ts <= $now and ts > $now - interval '10 minutes' and ts <= $now
+  where observed_ts > $now - interval '2 minutes' and observed_ts <= $now and ts > $now - interval '4 minutes' and ts <= $now
   group by host, source
   union all
   select host, source, count(*) as lines, 0 as repaired
