@@ -123,6 +123,18 @@ impl Answer {
 }
 
 impl Objects {
+    /// Several at once, named in the body.
+    fn delete(&self, asked: &Asked) -> Answer {
+        let body = String::from_utf8_lossy(&asked.body);
+        let keys = body.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
+        let mut gone = String::from("<DeleteResult>");
+        for (key, _) in keys {
+            self.whole.write().expect("no panic").remove(key);
+            gone += &format!("<Deleted><Key>{key}</Key></Deleted>");
+        }
+        Answer::new("200 OK", (gone + "</DeleteResult>").into_bytes())
+    }
+
     fn answer(&self, asked: &Asked) -> Answer {
         match asked.method.as_str() {
             "GET" if asked.query.contains_key("list-type") => self.list(asked),
@@ -133,6 +145,7 @@ impl Objects {
                 self.whole.write().expect("no panic").insert(asked.key.clone(), bytes);
                 Answer::new("200 OK", Vec::new())
             }
+            "POST" if asked.query.contains_key("delete") => self.delete(asked),
             "POST" => self.upload(asked),
             "DELETE" => {
                 self.whole.write().expect("no panic").remove(&asked.key);

@@ -53,20 +53,20 @@ pub(crate) struct CodedGroupsExec {
 pub(super) struct MadeOnce {
     pub(super) what: What,
     is_shared: bool,
-    /// `None` inside: there was no memory for it.
-    rows: OnceCell<Option<Made>>,
+    /// When they are shared; `None` inside: there was no memory for it.
+    made: OnceCell<Option<Made>>,
 }
 
 #[derive(Debug)]
 struct Made {
     rows: RecordBatch,
     /// Held while others may still ask for them.
-    _memory: Option<MemoryReservation>,
+    _memory: MemoryReservation,
 }
 
 impl MadeOnce {
     pub(super) fn new(what: What, is_shared: bool) -> Arc<Self> {
-        Arc::new(Self { what, is_shared, rows: OnceCell::new() })
+        Arc::new(Self { what, is_shared, made: OnceCell::new() })
     }
 }
 
@@ -210,8 +210,7 @@ impl ExecutionPlan for CodedGroupsExec {
         let baseline = BaselineMetrics::new(&self.metrics, 0);
         let of_schema = Arc::clone(&schema);
         let batches = async move {
-            let rows = made.rows.get_or_try_init(|| made.make(&context, &baseline)).await?;
-            let Some(Made { rows, .. }) = rows else {
+            let Some(rows) = made.rows(&context, &baseline).await? else {
                 return Ok::<_, DataFusionError>(other.execute(0, context)?.right_stream());
             };
             let rows = RecordBatch::try_new(of_schema, rows.project(&places)?.columns().to_vec())?;
@@ -230,6 +229,20 @@ impl ExecutionPlan for CodedGroupsExec {
 }
 
 impl MadeOnce {
+    /// `None`: there is no memory for it.
+    async fn rows(
+        &self,
+        context: &TaskContext,
+        baseline: &BaselineMetrics,
+    ) -> Result<Option<RecordBatch>> {
+        if !self.is_shared {
+            let made = self.make(context, baseline).await?;
+            return Ok(made.map(|made| made.rows));
+        }
+        let made = self.made.get_or_try_init(|| self.make(context, baseline)).await?;
+        Ok(made.as_ref().map(|made| made.rows.clone()))
+    }
+
     async fn make(
         &self,
         context: &TaskContext,
@@ -251,7 +264,7 @@ impl MadeOnce {
         let _timer = baseline.elapsed_compute().timer();
         let rows = state.finish(what)?;
         baseline.record_output(rows.num_rows());
-        Ok(Some(Made { rows, _memory: self.is_shared.then_some(memory) }))
+        Ok(Some(Made { rows, _memory: memory }))
     }
 }
 

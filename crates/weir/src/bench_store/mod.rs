@@ -110,9 +110,7 @@ pub(crate) fn run(values: &Values, args: &BenchArgs) -> Result<ExitCode, Failure
     let reader = Arc::new(RangeReader::open(&place)?);
     runtime.block_on(prepare(&reader, args))?;
     let measured = measure(args, &cells);
-    if !args.keep {
-        runtime.block_on(clean(&reader, args))?;
-    }
+    let cleaned = if args.keep { Ok(()) } else { runtime.block_on(clean(&reader, args)) };
     let measured = measured?;
     say(&table::text(&measured));
     say(&advice::text(&measured, matches!(place, SlowPlace::Bucket(_))));
@@ -120,7 +118,8 @@ pub(crate) fn run(values: &Values, args: &BenchArgs) -> Result<ExitCode, Failure
         write(out, "csv", &table::csv(&measured))?;
         write(out, "svg", &picture::svg(&args.place, &measured))?;
     }
-    Ok(ExitCode::SUCCESS)
+    // What was measured is worth more than what is left there.
+    cleaned.map(|()| ExitCode::SUCCESS)
 }
 
 fn grid(args: &BenchStoreArgs) -> Result<Vec<Cell>, Failure> {
@@ -187,7 +186,10 @@ async fn prepare(reader: &Arc<RangeReader>, args: &BenchStoreArgs) -> Result<(),
 
 async fn clean(reader: &Arc<RangeReader>, args: &BenchStoreArgs) -> Result<(), Failure> {
     for number in 0..args.objects {
-        reader.delete(&name(number)).await?;
+        let deleted = reader.delete(&name(number)).await;
+        deleted.map_err(|error| {
+            Failure::from(error).hint("objects of this measurement are left below `weir-bench/`")
+        })?;
     }
     Ok(())
 }
