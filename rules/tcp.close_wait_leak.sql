@@ -3,17 +3,18 @@ id = "tcp.close_wait_leak"
 title = "A process does not close connections that its peers have closed: a leak"
 tier = "app"
 class = "mail"
-for = "30s"
-every = "30s"
+for = "0s"
+every = "5s"
 clear = "3m"
 key = ["netns"]
+explained_by = ["app.fd_limit", "app.blocked_on_store", "tcp.listen_overflow", "tcp.accept_queue_high", "tcp.accept_wait", "app.slow"]
 needs = ["sock_stat"]
 when = "select 1 from sock_stat where tcp_close_wait >= 20 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "CLOSE_WAIT in netns {netns} of {host}"
-summary = "sockets in CLOSE_WAIT in netns {netns} of {host} only become more: at least {first_count}, {second_count}, {third_count}, {now_count} in the last four minutes"
+summary = "sockets in CLOSE_WAIT in netns {netns} of {host} only become more: at least {counts_text}"
 why = "The peer has closed its side, the kernel has told the process, and the process never calls close(). Each such socket keeps a file descriptor; when they are used up, it can accept nothing more (app.fd_limit). No time-out of the kernel ends CLOSE_WAIT."
 look_at = "Whose they are: `ss -tnp state close-wait`. The peer's port says which client library: a database, a cache, an API, or visitors. `ls /proc/PID/fd | wc -l` against `Max open files` in /proc/PID/limits gives the time that is left."
-silent_when = "Fewer than 20 in each of the last 30 s, or their smallest number per minute did not rise by at least 5 in each of the last three minutes: sockets that are closed within a minute do not count, whatever their number. A protocol that keeps half of a connection open on purpose has a steady number. It goes on while at least nine tenths of them are still there."
+silent_when = "Fewer than 20, or their smallest number per minute did not rise by at least 5 in each of the last three minutes: sockets that are closed within a minute do not count, whatever their number. A leak that is quick enough to use up a usual limit of descriptors within minutes is named sooner: seven counts and more in 20 s, none of them less than the one before, and at least 10 more in each 5 s. A program that is only late closes some of them in between. A protocol that keeps half of a connection open on purpose has a steady number. It goes on while at least half of the most are still there."
 fix = "In the program: close the connection when read() gives 0 bytes or an error, on every path (`with`, `defer resp.Body.Close()`, try-with-resources), also for connections from a pool that were idle. Until then restart the process before its descriptors are used up; a higher LimitNOFILE only buys time. Check: the number falls to near 0 after the restart and stays there. Do not lower net.ipv4.tcp_keepalive_time for it: the peer has closed already, so nothing is probed."
 source = "fault lab F31 (60, 120, 180 sockets, descriptors with them); RFC 9293, CLOSE-WAIT"
 [chart]
@@ -23,18 +24,41 @@ sql = """
 select ts, tcp_close_wait as close_wait from sock_stat
 where host = {host} and netns = {netns} and tcp_close_wait is not null and ts > $now - interval '1 hour' and ts <= $now order by ts"""
 ---*/
-with minutes as (
-  select host, netns,
-    min(tcp_close_wait) filter (where ts <= $now - interval '3 minutes') as first_count,
-    min(tcp_close_wait) filter (where ts > $now - interval '3 minutes' and ts <= $now - interval '2 minutes') as second_count,
-    min(tcp_close_wait) filter (where ts > $now - interval '2 minutes' and ts <= $now - interval '1 minute') as third_count,
-    min(tcp_close_wait) filter (where ts > $now - interval '1 minute') as now_count,
-    max(tcp_close_wait) as most
+with counts as (
+  select host, netns, ts, tcp_close_wait as count,
+    lag(tcp_close_wait) over (partition by host, netns order by ts) as count_before
   from sock_stat
   where tcp_close_wait is not null and ts > $now - interval '4 minutes' and ts <= $now
+),
+sums as (
+  select host, netns,
+    min(count) filter (where ts <= $now - interval '3 minutes') as minute_1,
+    min(count) filter (where ts > $now - interval '3 minutes' and ts <= $now - interval '2 minutes') as minute_2,
+    min(count) filter (where ts > $now - interval '2 minutes' and ts <= $now - interval '1 minute') as minute_3,
+    min(count) filter (where ts > $now - interval '1 minute') as minute_4,
+    min(count) filter (where ts > $now - interval '20 seconds' and ts <= $now - interval '15 seconds') as part_1,
+    min(count) filter (where ts > $now - interval '15 seconds' and ts <= $now - interval '10 seconds') as part_2,
+    min(count) filter (where ts > $now - interval '10 seconds' and ts <= $now - interval '5 seconds') as part_3,
+    min(count) filter (where ts > $now - interval '5 seconds') as part_4,
+    count(*) filter (where ts > $now - interval '20 seconds') as looks,
+    count(*) filter (where ts > $now - interval '20 seconds' and count < count_before) as falls,
+    max(count) as most
+  from counts
   group by host, netns
+),
+judged as (
+  select *,
+    minute_4 >= 20 and minute_2 >= minute_1 + 5 and minute_3 >= minute_2 + 5 and minute_4 >= minute_3 + 5 as is_slow_leak,
+    part_4 >= 20 and looks >= 7 and falls = 0
+      and part_2 >= part_1 + 10 and part_3 >= part_2 + 10 and part_4 >= part_3 + 10 as is_quick_leak
+  from sums
 )
-select host, netns, first_count, second_count, third_count, now_count, most,
-  second_count >= first_count + 5 and third_count >= second_count + 5 and now_count >= third_count + 5 as opens
-from minutes
-where now_count >= 20 and now_count * 2 >= most
+select host, netns, minute_4 as count, most,
+  case
+    when is_slow_leak then concat(minute_1, ', ', minute_2, ', ', minute_3, ', ', minute_4, ' in the last four minutes')
+    when is_quick_leak then concat(part_1, ', ', part_2, ', ', part_3, ', ', part_4, ' in the last four times 5 seconds')
+    else concat(minute_4, ' in the last minute')
+  end as counts_text,
+  coalesce(is_slow_leak, false) or coalesce(is_quick_leak, false) as opens
+from judged
+where coalesce(is_quick_leak, false) or (minute_4 >= 20 and minute_4 * 2 >= most)

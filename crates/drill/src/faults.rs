@@ -125,6 +125,21 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "connections never closed",
+        rules: &[&["tcp.close_wait_leak"]],
+        parameters: &[of("visitors", 1, 4, "visitors whose connections are kept")],
+        tools: &["nginx"],
+        set: |scene| scene.usual(256, 5),
+        inject: |scene| {
+            // Beside the one that serves well, so that nothing else happens to visitors.
+            let (netns, address) = (scene.server.clone(), "127.0.0.1:9002");
+            scene.app_at(&netns, address, 256, &["--leak", "--files", "16384"])?;
+            let visitors = scene.draw("visitors");
+            scene.inner_visitors_at(address, visitors, &[])?;
+            Ok(None)
+        },
+    },
+    Fault {
         name: "line too narrow",
         rules: &[&["wire.bandwidth_cap"]],
         parameters: &[of("rate", 2000, 9000, "kbit/s of the line")],

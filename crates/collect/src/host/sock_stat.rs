@@ -1,7 +1,7 @@
 //! How many sockets there are: sums of `/proc/net/sockstat` each second, states by sock_diag more rarely.
 //!
 //! Counting states walks the kernel's whole hash of connections, whatever the filter. So the pause after a count is so
-//! long that counting takes less than a thousandth of one processor, and never shorter than 10 s.
+//! long that counting takes less than a thousandth of one processor, and never shorter than 2 s.
 
 use weir_tables::{Batch, Micros, SockStat, SockStatRows};
 
@@ -14,7 +14,7 @@ use crate::CollectError;
 /// Share of one processor that counting states may take.
 const COUNT_COST_RATIO: f64 = 0.0008;
 /// Shortest and longest pause between two counts of states.
-const COUNT_PAUSE_SECONDS: (f64, f64) = (10.0, 600.0);
+const COUNT_PAUSE_SECONDS: (f64, f64) = (2.0, 600.0);
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ table! {
     /// Counts of sockets, orphans and TCP memory per network namespace.
     SockStat, SockStatRows = "sock_stat";
     grain: "one row per network namespace and second";
-    source: "/proc/net/sockstat, /proc/net/sockstat6, Tcp.CurrEstab; states by sock_diag without TIME_WAIT every 10 s or rarer";
+    source: "/proc/net/sockstat, /proc/net/sockstat6, Tcp.CurrEstab; states by sock_diag without TIME_WAIT every 2 s or rarer";
     sort: [host, netns, ts];
     1 ts: Time = "When the sample was taken.";
     2 host: Text = "The host that it was taken on.";

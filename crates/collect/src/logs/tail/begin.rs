@@ -15,12 +15,14 @@ use super::contact::{Begin, Candidate, Contact, Policy, StartAt, Surroundings};
 use super::content::Content;
 use super::file::{Seen, TailFile, is_line_start, recent_start};
 use super::identity::Place;
-use super::rotated::Part;
+use super::rotated::{Part, SIBLING_LIMIT};
 use super::types::{Chunk, Gap, GapReason, NewStream, TailEvent};
 use super::{Live, Orphan, Tailer, cannot_read, elapsed};
 
 /// How often opening an unreadable file again is tried.
 const REOPEN_EVERY: Duration = Duration::from_secs(5);
+/// Rotated parts of one log that are looked at where the usual number is too few, and of several such logs at a time.
+const WIDE_LIMIT: usize = 1000;
 /// Names of dropped streams that are kept.
 const GIVEN_UP_LIMIT: usize = 65_536;
 /// Stale file handle: the server of a network file system does not know the file any more.
@@ -32,7 +34,11 @@ impl Tailer {
         let host = &self.options.host;
         let is_complete = |contact: &mut Contact| contact.has_news && contact.has_answers(host);
         let complete = self.contacts.extract_if(.., |_, contact| is_complete(contact));
-        for (_, mut contact) in complete.collect::<Vec<_>>() {
+        for (id, mut contact) in complete.collect::<Vec<_>>() {
+            if self.asks_on(&mut contact) {
+                self.contacts.insert(id, contact);
+                continue;
+            }
             let path = contact.path.clone();
             self.in_contact.remove(&path);
             let stale = contact.take_stale_live();
@@ -61,6 +67,24 @@ impl Tailer {
                 self.hasten_path(&path, now);
             }
         }
+    }
+
+    /// Opens the parts older than those that were asked about, where they may be wanted; gives whether the contact is not to be
+    /// resolved yet.
+    fn asks_on(&mut self, contact: &mut Contact) -> bool {
+        if !contact.wants_older() {
+            return false;
+        }
+        let is_wide = |other: &&Contact| other.siblings.len() > SIBLING_LIMIT;
+        let wide = self.contacts.values().filter(is_wide);
+        if wide.map(|other| other.siblings.len()).sum::<usize>() >= WIDE_LIMIT {
+            // Each part is an open file: this contact's turn comes.
+            contact.has_news = true;
+            return true;
+        }
+        let (siblings, _) = self.open_siblings(&contact.path, WIDE_LIMIT);
+        contact.add_older(siblings);
+        !contact.has_answers(&self.options.host)
     }
 
     /// One contact of a path at a time: two would find the same parts.
@@ -290,7 +314,7 @@ impl Tailer {
     /// The copy that copytruncate made of `old`, if it holds more than what was read, and its size.
     fn find_copy(&mut self, old: &TailFile) -> Option<(Part, u64)> {
         self.listings.clear();
-        let parts = self.listings.siblings(&old.at, None);
+        let parts = self.listings.siblings(&old.at);
         self.listings.clear();
         let mut copies = parts.into_iter().filter_map(|mut part| {
             let is_copy = !part.place.is_same_file(&old.place)
@@ -342,7 +366,7 @@ impl Tailer {
             Some(Part { content, place })
         });
         self.listings.clear();
-        let parts = here.into_iter().chain(self.listings.siblings(&file.at, None));
+        let parts = here.into_iter().chain(self.listings.siblings(&file.at));
         let found = parts.into_iter().find_map(|mut part| {
             let is_it = part.place.is_same_file(&file.place)
                 && file.head.is_head_of(&mut part.content).unwrap_or(false);

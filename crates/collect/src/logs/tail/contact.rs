@@ -16,15 +16,12 @@ use std::sync::Arc;
 use weir_tables::StreamId;
 
 use super::content::{Content, is_same_content};
+use super::directory::{Directory, SLOT_LIMIT};
 use super::file::is_line_start;
-use super::identity::{Age, Entry, Head, Place, directory_id, stream_id};
+use super::identity::{Age, Entry, Head, Place, directory_id};
 
-/// Contents with the same first line in the same file that are told apart.
-const GENERATION_LIMIT: u32 = 1000;
-/// Files with the same first line that the hub remembers; the oldest is forgotten for the newest.
-const SLOT_LIMIT: u32 = 32;
-/// Streams of one kind that are asked about at once: first, and when these are all known.
-const ASKED: (u32, u32) = (2, 16);
+/// The oldest of the parts that are looked at, by which it is told whether older ones are wanted.
+const OLDEST_PARTS: usize = 4;
 
 /// A file whose stream is looked for.
 #[derive(Debug)]
@@ -72,111 +69,6 @@ impl Candidate {
     }
 }
 
-/// Streams that are numbered from 0, asked about in steps until one is not known.
-#[derive(Debug, Default)]
-struct Ladder {
-    asked: u32,
-    known: Vec<(u32, StreamId, u64)>,
-    is_done: bool,
-}
-
-impl Ladder {
-    fn questions(&self, id: impl Fn(u32) -> StreamId) -> Vec<StreamId> {
-        if self.is_done { Vec::new() } else { (0..self.asked.max(ASKED.0)).map(id).collect() }
-    }
-
-    /// Takes answers, if all are there.
-    fn answer(
-        &mut self,
-        limit: u32,
-        answers: &HashMap<StreamId, Option<u64>>,
-        id: impl Fn(u32) -> StreamId,
-    ) {
-        self.asked = self.asked.max(ASKED.0);
-        while !self.is_done {
-            let ids = (0..self.asked).map(|n| (n, id(n)));
-            let Some(all) = ids
-                .map(|(n, id)| Some((n, id, *answers.get(&id)?)))
-                .collect::<Option<Vec<(u32, StreamId, Option<u64>)>>>()
-            else {
-                return;
-            };
-            self.is_done = self.asked >= limit || all.last().is_some_and(|(.., at)| at.is_none());
-            self.known = all.into_iter().filter_map(|(n, id, at)| Some((n, id, at?))).collect();
-            self.asked = (self.asked + ASKED.1).min(limit);
-        }
-    }
-}
-
-/// What the hub knows of the files that begin with one line.
-#[derive(Debug)]
-struct Directory {
-    head: Head,
-    slots: Ladder,
-    /// By a file's mark.
-    files: Vec<(u64, Ladder)>,
-}
-
-impl Directory {
-    fn new(head: Head) -> Self {
-        Self { head, slots: Ladder::default(), files: Vec::new() }
-    }
-
-    fn add(&mut self, mark: u64) {
-        if !self.files.iter().any(|(known, _)| *known == mark) {
-            self.files.push((mark, Ladder::default()));
-        }
-    }
-
-    fn questions(&self, host: &str) -> Vec<StreamId> {
-        let mut all = self.slots.questions(|slot| directory_id(host, &self.head, slot));
-        for (mark, ladder) in &self.files {
-            all.extend(ladder.questions(|n| stream_id(host, *mark, &self.head, n)));
-        }
-        all
-    }
-
-    fn answer(&mut self, host: &str, answers: &HashMap<StreamId, Option<u64>>) -> bool {
-        let head = &self.head;
-        self.slots.answer(SLOT_LIMIT, answers, |slot| directory_id(host, head, slot));
-        if self.slots.is_done {
-            for mark in self.entries().map(|entry| entry.mark).collect::<Vec<_>>() {
-                self.add(mark);
-            }
-        }
-        for (mark, ladder) in &mut self.files {
-            ladder.answer(GENERATION_LIMIT, answers, |n| stream_id(host, *mark, &self.head, n));
-        }
-        self.slots.is_done && self.files.iter().all(|(_, ladder)| ladder.is_done)
-    }
-
-    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.slots.known.iter().map(|(.., position)| Entry::of_position(*position))
-    }
-
-    /// Streams of the files that begin so, the newest content of each file first.
-    fn streams(&self, mark: u64) -> impl Iterator<Item = (StreamId, u64)> + '_ {
-        let of_file = self.files.iter().filter(move |(known, _)| *known == mark);
-        of_file.flat_map(|(_, ladder)| ladder.known.iter().rev().map(|(_, id, at)| (*id, *at)))
-    }
-
-    /// All of them, those of the newest file first.
-    fn all_streams(&self) -> impl Iterator<Item = (StreamId, u64)> + '_ {
-        let mut entries: Vec<Entry> = self.entries().collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
-        entries.into_iter().flat_map(|entry| self.streams(entry.mark))
-    }
-
-    /// The first generation of a file that nobody knows.
-    fn free(&self, host: &str, mark: u64, taken: &impl Fn(StreamId) -> bool) -> StreamId {
-        let known = self.files.iter().find(|(known, _)| *known == mark);
-        let last = known.and_then(|(_, ladder)| Some(ladder.known.last()?.0 + 1));
-        let mut free =
-            (last.unwrap_or(0)..).map(|generation| stream_id(host, mark, &self.head, generation));
-        free.find(|id| !taken(*id)).expect("generations do not end")
-    }
-}
-
 /// A file that has to be entered into its head's directory before a byte of it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Registration {
@@ -206,6 +98,8 @@ pub(super) struct Contact {
     pub(super) live: Option<Candidate>,
     /// Newest first.
     pub(super) siblings: Vec<Candidate>,
+    /// Whether there may be parts that are older than these.
+    pub(super) has_older: bool,
     pub(super) policy: Policy,
     /// Whether rotated parts that nobody knows are wanted too (the user's own glob names them).
     pub(super) wants_all: bool,
@@ -266,29 +160,76 @@ impl Contact {
         siblings: Vec<Candidate>,
         policy: Policy,
     ) -> Self {
-        let mut directories: Vec<Directory> = Vec::new();
-        for candidate in live.iter().chain(&siblings) {
-            let known = directories.iter().position(|known| known.head == candidate.head);
-            let at = known.unwrap_or_else(|| {
-                directories.push(Directory::new(candidate.head.clone()));
-                directories.len() - 1
-            });
-            directories[at].add(candidate.place.mark());
-        }
-        let (wants_all, wanted_since_ns, seen_age) = (false, None, None);
-        let answers = HashMap::new();
-        Self {
+        let mut contact = Self {
             path,
             live,
             siblings,
+            has_older: false,
             policy,
-            wants_all,
-            wanted_since_ns,
-            seen_age,
-            answers,
+            wants_all: false,
+            wanted_since_ns: None,
+            seen_age: None,
+            answers: HashMap::new(),
             has_news: true,
-            directories,
+            directories: Vec::new(),
+        };
+        contact.list_heads();
+        contact
+    }
+
+    fn list_heads(&mut self) {
+        for candidate in self.live.iter().chain(&self.siblings) {
+            let known = self.directories.iter().position(|known| known.head == candidate.head);
+            let at = known.unwrap_or_else(|| {
+                self.directories.push(Directory::new(candidate.head.clone()));
+                self.directories.len() - 1
+            });
+            self.directories[at].add(candidate.place.mark());
         }
+    }
+
+    /// Once every answer is there: whether one of the oldest parts may be followed by older ones that are wanted too, because
+    /// the hub does not know it nor a newer one, or has not all of it.
+    pub(super) fn wants_older(&self) -> bool {
+        if !self.has_older {
+            return false;
+        }
+        let is_known = |candidate: &Candidate| {
+            let directory = self.directory(&candidate.head);
+            directory.streams(candidate.place.mark()).next().is_some()
+                || directory.all_streams().next().is_some()
+        };
+        let is_open = |candidate: &Candidate| {
+            let directory = self.directory(&candidate.head);
+            let stream = directory.streams(candidate.place.mark()).next();
+            // Of what is packed the end is not known yet.
+            stream.is_some_and(|(_, at)| !candidate.content.is_packed() && at < candidate.size)
+        };
+        let newest = self.live.iter().chain(&self.siblings).position(is_known);
+        let oldest = self.siblings.len().saturating_sub(OLDEST_PARTS);
+        (self.siblings.iter().enumerate().skip(oldest)).any(|(at, candidate)| {
+            let place = at + usize::from(self.live.is_some());
+            match self.seen_age {
+                Some(age) => candidate.place.age().may_follow(&[age]),
+                None => newest.is_none_or(|newest| place < newest) || is_open(candidate),
+            }
+        })
+    }
+
+    /// Adds those of the parts that are older than the ones that it has.
+    pub(super) fn add_older(&mut self, siblings: Vec<Candidate>) {
+        let is_there = |new: &Candidate| {
+            let own = self.live.iter().chain(&self.siblings);
+            own.map(|own| &own.place).any(|own| own.is_same_file(&new.place))
+        };
+        let oldest = self.siblings.last().map(|oldest| oldest.place.age());
+        let mut older: Vec<Candidate> = siblings
+            .into_iter()
+            .filter(|new| oldest.is_none_or(|age| new.place.age() <= age) && !is_there(new))
+            .collect();
+        self.siblings.append(&mut older);
+        (self.has_older, self.has_news) = (false, true);
+        self.list_heads();
     }
 
     /// What is still to be asked.

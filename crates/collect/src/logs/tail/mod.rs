@@ -14,6 +14,7 @@ mod agenda;
 mod begin;
 mod contact;
 mod content;
+mod directory;
 #[cfg(test)]
 mod event_tests;
 mod file;
@@ -247,8 +248,8 @@ impl Tailer {
         self.look_at_files(now);
         self.look_at_orphans(now);
         self.look_at_paths(now);
-        self.listings.clear();
         self.resolve(now);
+        self.listings.clear();
         self.questions()
     }
 
@@ -320,9 +321,14 @@ impl Tailer {
             return;
         };
         let to = to.clamp(file.acknowledged, file.position);
-        file.is_known |= to > file.acknowledged;
+        let is_new = !file.is_known && to > file.acknowledged;
+        file.is_known |= is_new;
         self.in_flight[usize::from(file.is_backfill)] -= to - file.acknowledged;
         file.acknowledged = to;
+        if is_new {
+            let path = file.path.clone();
+            self.release_those_of(&path);
+        }
     }
 
     /// The hub stands at `to` and wants the stream from there again.

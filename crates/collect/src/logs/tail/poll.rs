@@ -19,7 +19,7 @@ use super::content::Content;
 use super::file::{Look, TailFile};
 use super::identity::{Age, Place};
 use super::idle::TRUST;
-use super::rotated::is_part_of_another;
+use super::rotated::{Part, SIBLING_LIMIT, is_part_of_another};
 use super::types::{Gap, GapReason, ReadFrom, TailEvent};
 use super::{Live, Orphan, Tailer, Watched, cannot_read, label};
 use crate::logs::glob;
@@ -217,6 +217,16 @@ impl Tailer {
         self.gap(gap);
     }
 
+    /// The hub knows a file of this path that it did not know: another one may have waited for that.
+    pub(super) fn release_those_of(&mut self, path: &str) {
+        for key in self.by_path.get(path).cloned().unwrap_or_default() {
+            if self.files.get(&key).is_some_and(|file| !file.waits_for.is_empty()) {
+                self.release(key);
+                self.queue(key);
+            }
+        }
+    }
+
     /// Drops those that a file waits for from its list once the hub knows them, or they are gone.
     fn release(&mut self, key: u64) {
         let Some(file) = self.files.get_mut(&key).filter(|file| !file.waits_for.is_empty()) else {
@@ -396,7 +406,7 @@ impl Tailer {
         if watched.is_met && live.is_none() {
             return;
         }
-        let siblings = self.open_siblings(path);
+        let (siblings, has_older) = self.open_siblings(path, self.sibling_limit());
         let is_first = !std::mem::replace(&mut watched.is_met, true);
         if live.is_none() && siblings.is_empty() {
             return;
@@ -405,6 +415,7 @@ impl Tailer {
         let ages = live.iter().chain(&siblings).map(|candidate| candidate.place.age());
         let newest = Age::newest(ages.chain(watched.seen_age));
         let mut contact = Contact::new(watched.at.clone(), live, siblings, policy);
+        contact.has_older = has_older;
         contact.wants_all = is_first && watched.is_from_glob && policy == Policy::Start;
         contact.seen_age = std::mem::replace(&mut watched.seen_age, newest);
         contact.wanted_since_ns = self
@@ -455,16 +466,22 @@ impl Tailer {
         }
     }
 
-    fn open_siblings(&mut self, path: &Path) -> Vec<Candidate> {
-        let limit = self.options.backfill.map(|_| BACKFILL_PARTS);
+    fn sibling_limit(&self) -> usize {
+        if self.options.backfill.is_some() { BACKFILL_PARTS } else { SIBLING_LIMIT }
+    }
+
+    /// Rotated parts that are not being read, and whether there may be older ones.
+    pub(super) fn open_siblings(&mut self, path: &Path, limit: usize) -> (Vec<Candidate>, bool) {
         let paths = &self.paths;
         let parts = self.listings.siblings_but(path, limit, |path| paths.contains_key(path));
+        let has_older = parts.len() == limit;
         let is_free = |place: &Place| {
             !self.by_inode.contains_key(&place.inode())
                 && !self.orphans.iter().any(|orphan| orphan.place.is_same_file(place))
         };
         let free = parts.into_iter().filter(|part| is_free(&part.place));
-        free.filter_map(|part| Candidate::open(part.content, part.place, true).ok()?.ok()).collect()
+        let open = |part: Part| Candidate::open(part.content, part.place, true).ok()?.ok();
+        (free.filter_map(open).collect(), has_older)
     }
 
     /// Rotated files without a whole first line: complete by now, or final after a while.
@@ -482,7 +499,8 @@ impl Tailer {
             let is_final = now >= orphan.grown_at + self.options.half_line_after;
             match Candidate::open(orphan.content, orphan.place, is_final) {
                 Ok(Ok(candidate)) => {
-                    let mut siblings = self.open_siblings(&orphan.at);
+                    let limit = self.sibling_limit();
+                    let (mut siblings, has_older) = self.open_siblings(&orphan.at, limit);
                     let is_other = |other: &Candidate| !other.place.is_same_file(&orphan.place);
                     siblings.retain(is_other);
                     siblings.push(Candidate { is_wanted: true, ..candidate });
@@ -490,6 +508,7 @@ impl Tailer {
                     let seen_age = self.paths.get(&*orphan.at).and_then(|w| w.seen_age);
                     let mut contact = Contact::new(orphan.at, None, siblings, Policy::Start);
                     contact.seen_age = seen_age;
+                    contact.has_older = has_older;
                     self.ask(contact);
                 }
                 Ok(Err(content)) if now < orphan.grown_at + self.options.keep_rotated => {

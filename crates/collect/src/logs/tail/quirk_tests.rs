@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::tests::{Bench, tail};
@@ -280,4 +281,51 @@ fn past_does_not_starve_what_is_followed() {
     let old = order[..last_new].iter().filter(|is_new| !**is_new).count();
     assert!(old > 0 && old <= last_new / 8 + 3, "{old} of {last_new}");
     assert_eq!(bench.hub.lines.len(), 104);
+}
+
+/// `a.log.1` to `a.log.2`, `a.log.2.gz` to `a.log.3.gz`, and so on; then the log, which is packed or not.
+fn rotate(dir: &Path, next_line: &str, is_packed: bool) {
+    let ends = ["", ".gz"];
+    let at = |number: u32, end: &str| dir.join(format!("a.log.{number}{end}"));
+    let found = |number| ends.into_iter().find(|end| at(number, end).exists());
+    let last = (1..).find(|number| found(*number).is_none()).unwrap();
+    for number in (1..last).rev() {
+        let end = found(number).unwrap();
+        fs::rename(at(number, end), at(number + 1, end)).unwrap();
+    }
+    fs::rename(dir.join("a.log"), at(1, "")).unwrap();
+    fs::write(dir.join("a.log"), next_line).unwrap();
+    if is_packed {
+        let written = fs::metadata(at(1, "")).unwrap().modified().unwrap();
+        let packed = File::create(at(1, ".gz")).unwrap();
+        let mut out = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
+        out.write_all(&fs::read(at(1, "")).unwrap()).unwrap();
+        out.finish().unwrap().set_modified(written).unwrap();
+        fs::remove_file(at(1, "")).unwrap();
+    }
+}
+
+#[test]
+fn parts_that_are_renamed_while_they_are_looked_for_are_found() {
+    let mut bench = tail();
+    bench.append("a.log", "0\n");
+    bench.check(&["0"]);
+    let dir = bench.dir.path().to_owned();
+    let rotating = std::thread::spawn(move || {
+        for number in 1..=120_u64 {
+            rotate(&dir, &format!("{number}\n"), number % 3 == 0);
+            // Parts are told apart by a clock that ticks every 4 ms.
+            std::thread::park_timeout(Duration::from_millis(9));
+        }
+    });
+    while !rotating.is_finished() {
+        bench.restart();
+        bench.run(1);
+    }
+    rotating.join().unwrap();
+    bench.restart();
+    bench.run(200);
+    let mut lines: Vec<u64> = bench.hub.lines.iter().map(|line| line.parse().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (0..=120).collect::<Vec<u64>>());
 }

@@ -8,13 +8,19 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::content::{Content, split_packing};
 use super::identity::Place;
 use crate::logs::glob::path_matches;
 
-/// Older parts of one log that are looked at, newest first.
-const SIBLING_LIMIT: usize = 12;
+/// Older parts of one log that are looked at at first, newest first.
+pub(super) const SIBLING_LIMIT: usize = 12;
+
+/// A change of a name is seen by the directory's time when that moves on, which it does every 4 ms or so.
+const QUIET: Duration = Duration::from_millis(20);
+/// How often a directory whose names change is listed again.
+const LISTING_TRIES: u32 = 20;
 
 /// Suffixes that mean an older part and are no number.
 const WORDS: &[&[u8]] = &[b"old", b"bak", b"save", b"prev"];
@@ -26,27 +32,62 @@ pub(super) struct Part {
     pub(super) place: Place,
 }
 
-/// Directories that were listed, by the names that their files could be parts of. Good for one look at everything.
+/// Directories that were listed. Good for one look at everything.
 #[derive(Debug, Default)]
-pub(super) struct Listings(HashMap<PathBuf, HashMap<Vec<u8>, Vec<OsString>>>);
+pub(super) struct Listings(HashMap<PathBuf, Listing>);
+
+#[derive(Debug)]
+struct Listing {
+    /// By the names that files could be parts of.
+    names: HashMap<Vec<u8>, Vec<OsString>>,
+    /// When a name had last changed, if that was well before it was listed.
+    quiet_since: Option<SystemTime>,
+}
 
 impl Listings {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Files that are named like older parts of `path`, newest first, at most `limit` (or 12).
-    pub(super) fn siblings(&mut self, path: &Path, limit: Option<usize>) -> Vec<Part> {
-        self.siblings_but(path, limit, |_| false)
+    /// Files that are named like older parts of `path`, newest first, at most 12.
+    pub(super) fn siblings(&mut self, path: &Path) -> Vec<Part> {
+        self.siblings_but(path, SIBLING_LIMIT, |_| false)
     }
 
-    /// The same without those for which `is_left_out` says so.
+    /// The same without those for which `is_left_out` says so, at most `limit`.
     pub(super) fn siblings_but(
         &mut self,
         path: &Path,
-        limit: Option<usize>,
+        limit: usize,
         is_left_out: impl Fn(&Path) -> bool,
     ) -> Vec<Part> {
+        let mut found = self.open_parts(path, &is_left_out);
+        // While names are shifted (.1 to .2, .2.gz to .3.gz) a file can have one name when the directory is listed and another when
+        // it is opened. Nothing was missed if it all is the same once more.
+        for _ in 0..LISTING_TRIES {
+            if self.is_quiet(path) {
+                break;
+            }
+            self.0.clear();
+            let before = std::mem::replace(&mut found, self.open_parts(path, &is_left_out));
+            let is_same = |((a, was), (b, is)): (&(PathBuf, Part), &(PathBuf, Part))| {
+                a == b && was.place.is_same_file(&is.place)
+            };
+            if before.len() == found.len() && before.iter().zip(&found).all(is_same) {
+                break;
+            }
+        }
+        let mut found: Vec<Part> = found.into_iter().map(|(_, part)| part).collect();
+        found.sort_by_key(|part| std::cmp::Reverse(part.place.age()));
+        found.truncate(limit);
+        found
+    }
+
+    fn open_parts(
+        &mut self,
+        path: &Path,
+        is_left_out: impl Fn(&Path) -> bool,
+    ) -> Vec<(PathBuf, Part)> {
         let mut paths = self.named_like(path);
         if path.is_symlink()
             && let Ok(target) = path.canonicalize()
@@ -57,10 +98,14 @@ impl Listings {
         paths.retain(|path| !is_left_out(path));
         paths.sort();
         paths.dedup();
-        let mut found: Vec<Part> = paths.iter().filter_map(|path| open_regular(path)).collect();
-        found.sort_by_key(|part| std::cmp::Reverse(part.place.age()));
-        found.truncate(limit.unwrap_or(SIBLING_LIMIT));
-        found
+        paths.into_iter().filter_map(|path| open_regular(&path).map(|part| (path, part))).collect()
+    }
+
+    /// Whether no name beside `path` has changed since shortly before its directory was listed.
+    fn is_quiet(&self, path: &Path) -> bool {
+        let Some(directory) = path.parent().filter(|_| !path.is_symlink()) else { return false };
+        let since = self.0.get(directory).and_then(|listing| listing.quiet_since);
+        since.is_some() && since == directory.metadata().and_then(|now| now.modified()).ok()
     }
 
     fn named_like(&mut self, path: &Path) -> Vec<PathBuf> {
@@ -68,20 +113,23 @@ impl Listings {
             return Vec::new();
         };
         let listing = self.0.entry(directory.to_owned()).or_insert_with(|| list(directory));
-        let names = listing.get(name.as_encoded_bytes()).map_or(&[][..], Vec::as_slice);
+        let names = listing.names.get(name.as_encoded_bytes()).map_or(&[][..], Vec::as_slice);
         names.iter().map(|name| directory.join(name)).collect()
     }
 }
 
-fn list(directory: &Path) -> HashMap<Vec<u8>, Vec<OsString>> {
-    let mut listing: HashMap<Vec<u8>, Vec<OsString>> = HashMap::new();
+fn list(directory: &Path) -> Listing {
+    let modified = directory.metadata().and_then(|metadata| metadata.modified());
+    let is_old = |at: &SystemTime| at.elapsed().is_ok_and(|age| age > QUIET);
+    let quiet_since = modified.ok().filter(is_old);
+    let mut names: HashMap<Vec<u8>, Vec<OsString>> = HashMap::new();
     for entry in directory.read_dir().into_iter().flatten().flatten() {
         let name = entry.file_name();
         for base in base_names(name.as_encoded_bytes()) {
-            listing.entry(base).or_default().push(name.clone());
+            names.entry(base).or_default().push(name.clone());
         }
     }
-    listing
+    Listing { names, quiet_since }
 }
 
 /// Files beside `target` whose names differ from its name in their digits only.

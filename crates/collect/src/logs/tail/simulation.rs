@@ -375,9 +375,11 @@ fn every_line_is_stored_once_through_rotations_and_deaths() {
 /// One course; what went wrong, and how it came to that.
 fn course(seed: u64) -> Result<(), String> {
     let mut world = World::new(seed);
-    for _ in 0..5 + world.chance.below(25) {
+    // More parts than are looked at at first, in every fourth course.
+    let most = if world.chance.is(4) { 40 } else { 8 };
+    for _ in 0..5 + world.chance.below(3 * most) {
         world.step();
-        if world.parts().len() > 8 {
+        if world.parts().len() as u64 > most {
             world.clean();
         }
     }

@@ -245,6 +245,58 @@ fn file_that_was_renamed_while_nobody_looked_is_found_beside_it() {
 }
 
 #[test]
+fn however_many_rotations_nobody_saw_all_is_read_and_the_past_before_is_not() {
+    // Unread; the oldest read in part; packed.
+    for (is_partial, is_packed) in [(false, false), (true, false), (false, true)] {
+        let mut bench = tail();
+        for past in 0..20 {
+            let name = format!("a.log.{}", 90 - past);
+            bench.append(&name, &format!("past {past}\n"));
+            if is_packed {
+                pack(&bench.path(&name));
+            }
+            bench.tick();
+        }
+        bench.append("a.log", "0\n");
+        bench.check(&["0"]);
+        let mut expected: Vec<String> = (0..=60).map(|number| number.to_string()).collect();
+        if is_partial {
+            bench.append("a.log", "half\n");
+            expected.push("half".to_owned());
+        }
+        for number in 1..=60 {
+            bench.tick();
+            fs::rename(bench.path("a.log"), bench.path(&format!("a.log.{}", 70 - number))).unwrap();
+            bench.append("a.log", &format!("{number}\n"));
+        }
+        if is_packed {
+            for number in 1..60 {
+                pack(&bench.path(&format!("a.log.{}", 70 - number)));
+            }
+        }
+        bench.restart();
+        bench.run(20);
+        bench.restart();
+        bench.run(4);
+        bench.hub.lines.sort();
+        expected.sort();
+        assert_eq!(bench.hub.lines, expected, "{is_partial} {is_packed}");
+    }
+}
+
+/// As gzip does: the time of the last write stays.
+fn pack(path: &Path) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let packed = File::create(path.with_extension("packed")).unwrap();
+    let mut out = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
+    out.write_all(&fs::read(path).unwrap()).unwrap();
+    out.finish().unwrap().set_modified(modified).unwrap();
+    fs::remove_file(path).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    fs::rename(path.with_extension("packed"), path.with_file_name(format!("{name}.gz"))).unwrap();
+}
+
+#[test]
 fn two_rotations_between_two_looks_lose_nothing() {
     let mut bench = tail();
     bench.append("a.log", "one\n");
