@@ -129,13 +129,21 @@ pub(crate) const FAULTS: &[Fault] = &[
         rules: &[&["tcp.close_wait_leak"]],
         parameters: &[of("visitors", 1, 4, "visitors whose connections are kept")],
         tools: &["nginx"],
-        set: |scene| scene.usual(256, 5),
+        set: |scene| {
+            scene.app(256, &[])?;
+            let beside = format!(
+                "server {{ listen {SERVER}:8080; location / {{ proxy_pass http://127.0.0.1:9002; }} }}"
+            );
+            let proxied = format!("location / {{ proxy_pass http://{APP}; }}");
+            scene.nginx_with(4096, &beside, &proxied)?;
+            scene.visitors(5, &[])
+        },
         inject: |scene| {
             // Beside the one that serves well, so that nothing else happens to visitors.
-            let (netns, address) = (scene.server.clone(), "127.0.0.1:9002");
-            scene.app_at(&netns, address, 256, &["--leak", "--files", "16384"])?;
+            let netns = scene.server.clone();
+            scene.app_at(&netns, "127.0.0.1:9002", 256, &["--leak", "--files", "16384"])?;
             let visitors = scene.draw("visitors");
-            scene.inner_visitors_at(address, visitors, &[])?;
+            scene.visitors_at(&format!("{SERVER}:8080"), visitors, &[])?;
             Ok(None)
         },
     },

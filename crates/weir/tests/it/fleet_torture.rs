@@ -131,7 +131,7 @@ impl Drop for Disk<'_> {
 }
 
 /// What is known of lines that do not come.
-fn unfinished(site: &Site, rows: &Result<Vec<Vec<Value>>, String>, written: u64) -> String {
+fn unfinished(site: &Site<'_>, rows: &Result<Vec<Vec<Value>>, String>, written: u64) -> String {
     let gaps = "select number, before from (select n as number, lag(n) over (order by n) as before from \
         (select cast(split_part(body, ' ', 2) as bigint) as n from log where body like 'line %')) \
         where number <> before + 1 limit 20";
@@ -214,8 +214,7 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
         min(split_part(body, ' ', 2)), max(split_part(body, ' ', 2)) from log where body like 'line %'";
     let end = Instant::now() + 2 * PATIENCE;
     let found = loop {
-        let rows = try_rows(&site.url(), sql);
-        match rows {
+        match try_rows(&site.url(), sql) {
             Ok(rows) if rows[0][0].as_u64() >= Some(written) => break rows[0].clone(),
             rows => assert!(Instant::now() < end, "{}", unfinished(&site, &rows, written)),
         }
