@@ -20,7 +20,7 @@ use super::directory::{Directory, SLOT_LIMIT};
 use super::file::is_line_start;
 use super::identity::{Age, Entry, Head, Place, directory_id};
 
-/// The oldest of the parts that are looked at, by which it is told whether older ones are wanted.
+/// The oldest of the parts that are looked at, by which a running tailer tells whether there are older ones that it has not seen.
 const OLDEST_PARTS: usize = 4;
 
 /// A file whose stream is looked for.
@@ -188,32 +188,29 @@ impl Contact {
         }
     }
 
-    /// Once every answer is there: whether one of the oldest parts may be followed by older ones that are wanted too, because
-    /// the hub does not know it nor a newer one, or has not all of it.
+    /// Once every answer is there: whether parts that are older than these may be wanted too. While the tailer runs it knows what
+    /// it has seen. After a start: if the hub knows neither one of these nor a newer one, or has not all of it.
     pub(super) fn wants_older(&self) -> bool {
         if !self.has_older {
             return false;
         }
-        let is_known = |candidate: &Candidate| {
-            let directory = self.directory(&candidate.head);
-            directory.streams(candidate.place.mark()).next().is_some()
-                || directory.all_streams().next().is_some()
+        if let Some(age) = self.seen_age {
+            let oldest = self.siblings.iter().rev().take(OLDEST_PARTS);
+            return oldest.map(|part| part.place.age()).any(|its| its.may_follow(&[age]));
+        }
+        let is_known = |part: &Candidate| {
+            let directory = self.directory(&part.head);
+            directory.streams(part.place.mark()).chain(directory.all_streams()).next().is_some()
         };
-        let is_open = |candidate: &Candidate| {
-            let directory = self.directory(&candidate.head);
-            let stream = directory.streams(candidate.place.mark()).next();
+        let is_unfinished = |part: &Candidate| {
+            let own = self.directory(&part.head).streams(part.place.mark()).next();
             // Of what is packed the end is not known yet.
-            stream.is_some_and(|(_, at)| !candidate.content.is_packed() && at < candidate.size)
+            own.is_some_and(|(_, at)| !part.content.is_packed() && at < part.size)
         };
-        let newest = self.live.iter().chain(&self.siblings).position(is_known);
-        let oldest = self.siblings.len().saturating_sub(OLDEST_PARTS);
-        (self.siblings.iter().enumerate().skip(oldest)).any(|(at, candidate)| {
-            let place = at + usize::from(self.live.is_some());
-            match self.seen_age {
-                Some(age) => candidate.place.age().may_follow(&[age]),
-                None => newest.is_none_or(|newest| place < newest) || is_open(candidate),
-            }
-        })
+        let parts = || self.live.iter().chain(&self.siblings);
+        let newest_known = parts().position(is_known).unwrap_or(usize::MAX);
+        let mut older = parts().enumerate().skip(usize::from(self.live.is_some()));
+        older.any(|(at, part)| at < newest_known || is_unfinished(part))
     }
 
     /// Adds those of the parts that are older than the ones that it has.
