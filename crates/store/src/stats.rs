@@ -1,4 +1,4 @@
-//! How far the store is: what `weir status`, `/api/status` and `/metrics` show of it.
+//! How far the store is: what `/api/status` and `/metrics` show of it.
 
 use weir_tables::{Micros, TABLES};
 
