@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::tests::{Bench, tail};
+use super::tests::{Bench, pack, tail};
 use super::*;
 
 fn gaps(bench: &mut Bench) -> Vec<Gap> {
@@ -296,12 +296,7 @@ fn rotate(dir: &Path, next_line: &str, is_packed: bool) {
     fs::rename(dir.join("a.log"), at(1, "")).unwrap();
     fs::write(dir.join("a.log"), next_line).unwrap();
     if is_packed {
-        let written = fs::metadata(at(1, "")).unwrap().modified().unwrap();
-        let packed = File::create(at(1, ".gz")).unwrap();
-        let mut out = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
-        out.write_all(&fs::read(at(1, "")).unwrap()).unwrap();
-        out.finish().unwrap().set_modified(written).unwrap();
-        fs::remove_file(at(1, "")).unwrap();
+        pack(&at(1, ""));
     }
 }
 

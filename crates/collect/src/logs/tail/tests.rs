@@ -284,16 +284,14 @@ fn however_many_rotations_nobody_saw_all_is_read_and_the_past_before_is_not() {
     }
 }
 
-/// As gzip does: the time of the last write stays.
-fn pack(path: &Path) {
+/// As gzip does: packs beside, keeps the time of the last write, removes.
+pub(super) fn pack(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
-    let packed = File::create(path.with_extension("packed")).unwrap();
+    let packed = File::create(format!("{}.gz", path.display())).unwrap();
     let mut out = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
     out.write_all(&fs::read(path).unwrap()).unwrap();
     out.finish().unwrap().set_modified(modified).unwrap();
     fs::remove_file(path).unwrap();
-    let name = path.file_name().unwrap().to_str().unwrap();
-    fs::rename(path.with_extension("packed"), path.with_file_name(format!("{name}.gz"))).unwrap();
 }
 
 #[test]
