@@ -12,13 +12,14 @@ when = [
   "select 1 from request where upstream_response_seconds >= $threshold and ts > $now - interval '15 seconds' and ts <= $now limit 1",
   """
 select 1 from request
-where ts > $now - interval '15 seconds' and ts <= $now
-  and tier in ('proxy', 'edge') and upstream_response_seconds is not null
+where ts > $now - interval '15 seconds' and ts <= $now and tier in ('proxy', 'edge')
 group by host, proxy_backend, upstream_address
-having count(*) filter (where coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= $threshold) >= 0.04 * count(*)
-  or 2 * count(*) filter (where ts > $now - interval '3 seconds'
-    and coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= $threshold)
-    >= greatest(count(*) filter (where ts > $now - interval '3 seconds'), 8)
+having count(upstream_response_seconds) > 0
+  and (count(*) filter (where coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= $threshold)
+      >= 0.04 * count(upstream_response_seconds)
+    or 2 * count(*) filter (where ts > $now - interval '3 seconds'
+      and coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0) >= $threshold)
+      >= greatest(count(upstream_response_seconds) filter (where ts > $now - interval '3 seconds'), 8))
 limit 1""",
 ]
 explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow", "app.fd_limit", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "redis.evictions", "app.blocked_on_store"]

@@ -9,7 +9,10 @@ clear = "30s"
 key = ["device"]
 needs = ["disk_stat"]
 explained_by = ["disk.stuck", "disk.member_outlier", "mem.thrash"]
-when = "select 1 from disk_stat where in_flight > 0 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
+when = [
+  "select 1 from disk_stat where in_flight > 0 and ts > $now - interval '20 seconds' and ts <= $now limit 1",
+  "select 1 from disk_stat where ts > $now - interval '20 seconds' and ts <= $now and not is_partition group by host, device having max(busy_seconds_total) - min(busy_seconds_total) > 2.5 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.1 limit 1",
+]
 subject = "disk {device} of {host}"
 summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times its own {past_await_seconds:duration}, with {queue:.1} operations waiting on average, {utilisation:%} busy, at {operations_per_second:.0} operations a second (before: {past_operations_per_second:.0})"
 why = "Operations wait longer although there are not more of them than before, so the device itself has become slow: a sick or throttled volume, a noisy neighbour, a rebuild. Everything above waits with it: databases, applications that log synchronously, and in the end visitors."

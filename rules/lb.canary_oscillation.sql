@@ -10,20 +10,27 @@ key = ["pool", "member"]
 explained_by = ["app.down", "lb.health_flapping", "edge.backend_out", "wire.host_unreachable"]
 needs = ["request"]
 when = """
-select 1 from (
-  select host, pool, member, n, cast(n as double) / sum(n) over (partition by host, pool, bin) as share
+select 1
+from (
+  select host, pool, count(*) as bins, avg(n) as mean, stddev(share) / avg(share) as variation
   from (
-    select host, coalesce(nullif(proxy_backend, ''), server_address, '') as pool,
-      coalesce(nullif(proxy_server, ''), upstream_address) as member,
-      cast(floor((date_part('epoch', $now) - date_part('epoch', ts)) / 5) as bigint) as bin, count(*) as n
-    from request
-    where tier in ('proxy', 'edge') and coalesce(proxy_server, upstream_address) is not null
-      and ts > $now - interval '60 seconds' and ts <= $now
-    group by 1, 2, 3, 4
+    select host, pool, member, n, cast(n as double) / sum(n) over (partition by host, pool, bin) as share
+    from (
+      select host, coalesce(nullif(proxy_backend, ''), server_address, '') as pool,
+        coalesce(nullif(proxy_server, ''), upstream_address) as member,
+        cast(floor((date_part('epoch', $now) - date_part('epoch', ts)) / 5) as bigint) as bin, count(*) as n
+      from request
+      where tier in ('proxy', 'edge') and coalesce(proxy_server, upstream_address) is not null
+        and ts > $now - interval '60 seconds' and ts <= $now
+      group by 1, 2, 3, 4
+    )
   )
+  group by host, pool, member
 )
-group by host, pool, member
-having avg(n) >= 8 and stddev(share) > 0.25 * avg(share)
+group by host, pool
+having count(*) >= 3 and (
+  max(case when mean >= 8 then variation end) > greatest(0.25, 0.7 * least(3.0, 0.8 * (count(*) - 1)) * median(variation))
+  or min(case when mean >= 8 then bins end) <= 0.8 * max(bins))
 limit 1"""
 subject = "{member} of {pool} on {host}"
 summary = "{member} of {pool} gets between {least} and {most} requests in 5 s, in waves of about {period_seconds} s, while its {siblings} siblings are even (its share varies {times:.1} times as much as theirs)"

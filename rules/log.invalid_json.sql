@@ -8,11 +8,33 @@ every = "5s"
 clear = "2m"
 key = ["source"]
 needs = ["request", "log", "reject", "config_directive"]
-when = """
+when = [
+  """
 select 1 as n from reject where reason = 'invalid_json' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 as n from request where repair is not null and ts > $now - interval '4 minutes' and ts <= $now
 union all select 1 as n from log where repair is not null and ts > $now - interval '4 minutes' and ts <= $now
-limit 1"""
+limit 1""",
+  """
+select 1 from (
+  select host, source, count(*) as bad, (max(source_offset) - min(source_offset)) / greatest(avg(length(raw)), 1.0) as lines_between
+  from reject
+  where reason = 'invalid_json' and ts > $now - interval '2 minutes' and ts <= $now
+  group by host, source
+  union all
+  select host, source, count(*) as bad, 0.0 as lines_between
+  from request
+  where repair is not null and observed_ts > $now - interval '2 minutes' and observed_ts <= $now and ts > $now - interval '4 minutes' and ts <= $now
+  group by host, source
+  union all
+  select host, source, count(*) as bad, 0.0 as lines_between
+  from log
+  where repair is not null and observed_ts > $now - interval '2 minutes' and observed_ts <= $now and ts > $now - interval '4 minutes' and ts <= $now
+  group by host, source
+)
+group by host, source
+having sum(bad) >= 3 and sum(bad) > 0.001 * coalesce(max(lines_between), 0.0)
+limit 1""",
+]
 subject = "{source}"
 summary = "{source}: {rejected} of {lines} lines in 2 minutes are no JSON and are in the table reject; {repaired} more were repaired ({share:%}). {sample_text}"
 why = "Hand-made JSON breaks on what visitors send: nginx writes a quote in a user agent as `\\x22`, which JSON does not know. Strict shippers drop such lines, and they are the ones of attackers and odd clients. weir repairs `\\xNN`; a line that still cannot be read is kept raw in reject."

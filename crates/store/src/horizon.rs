@@ -3,7 +3,7 @@
 //!
 //! Files are taken as a whole, by their oldest row: they hold rows of one day.
 
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::BooleanArray;
 use arrow_select::filter::filter_record_batch;
 
 use crate::hot::{HotBatch, timestamps};
@@ -30,16 +30,17 @@ impl Horizon {
     }
 
     /// The rows of a batch that are on this side; `None` when there are none.
-    pub(crate) fn rows_of(self, batch: &HotBatch) -> Option<RecordBatch> {
+    pub(crate) fn rows_of(self, batch: &HotBatch) -> Option<HotBatch> {
         let is_future = self.side == Side::Future;
         let (has_past, has_future) = (batch.min_ts <= self.ts, batch.max_ts > self.ts);
         match (has_past, has_future) {
             (true, true) => {
                 let keep = timestamps(&batch.rows).iter().map(|ts| (*ts > self.ts) == is_future);
                 let keep: BooleanArray = keep.map(Some).collect();
-                Some(filter_record_batch(&batch.rows, &keep).expect("as long as the rows"))
+                let rows = filter_record_batch(&batch.rows, &keep).expect("as long as the rows");
+                HotBatch::new(rows)
             }
-            (_, has_future) => (has_future == is_future).then(|| batch.rows.clone()),
+            (_, has_future) => (has_future == is_future).then(|| batch.clone()),
         }
     }
 }

@@ -82,7 +82,7 @@ fn future_rows(view: &View, horizon: Horizon) -> u64 {
     let memory = view.tables.iter().flat_map(|table| table.hot.iter().chain(&*table.frozen));
     let ahead = memory.filter(|batch| batch.max_ts > horizon.ts);
     let in_memory = ahead.filter_map(|batch| horizon.rows_of(batch));
-    in_files.chain(in_memory.map(|rows| rows.num_rows() as u64)).sum()
+    in_files.chain(in_memory.map(|batch| batch.rows.num_rows() as u64)).sum()
 }
 
 impl Store {

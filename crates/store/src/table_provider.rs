@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt64Array};
+use arrow_array::{ArrayRef, BooleanArray, TimestampMicrosecondArray, UInt64Array};
 use arrow_schema::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -39,7 +39,7 @@ use crate::far;
 use crate::file_reader::{FOOTER_BYTES_HINT, read_footer};
 use crate::guard::Usage;
 use crate::horizon::Horizon;
-use crate::hot::TableView;
+use crate::hot::{HotBatch, TableView};
 use crate::manifest::DataFile;
 use crate::per_value::{self, PerValueAdapters};
 use crate::slow::Places;
@@ -89,7 +89,7 @@ impl StoreTable {
             .ok()
     }
 
-    fn hot_batches(&self, pruning: Option<&PruningPredicate>) -> Vec<RecordBatch> {
+    fn hot_batches(&self, pruning: Option<&PruningPredicate>) -> Vec<HotBatch> {
         let batches: Vec<_> = self.view.frozen.iter().chain(&*self.view.hot).collect();
         let ranges =
             batches.iter().map(|batch| (batch.min_ts, batch.max_ts, batch.rows.num_rows() as u64));
@@ -297,7 +297,7 @@ impl TableProvider for StoreTable {
         if let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) {
             let wanted = Wanted {
                 table: self.spec,
-                hot: hot.clone(),
+                hot: &hot,
                 parts: &files,
                 projection,
                 filters,
@@ -309,7 +309,7 @@ impl TableProvider for StoreTable {
                 return Ok(DataSourceExec::from_data_source(scan));
             }
         }
-        let parts = spread(hot, threads);
+        let parts = spread(hot.into_iter().map(|batch| batch.rows).collect(), threads);
         let schema = Arc::clone(&self.schema);
         let memory = MemorySourceConfig::try_new(&parts, schema, projection.cloned())?
             .with_show_sizes(false)

@@ -126,6 +126,15 @@ impl Column {
         Ok(coded.unwrap_or_else(|| Self::Plain(Arc::clone(array))))
     }
 
+    /// A column whose rows all have the same value, if that shows quickly: texts, and NULL.
+    pub(crate) fn of_one_value(array: &ArrayRef) -> Option<Self> {
+        let is_one = match array.null_count() {
+            0 => array.as_string_opt::<i32>().is_some_and(is_one_text),
+            nulls => nulls == array.len(),
+        };
+        is_one.then(|| Self::coded(Codes::One(array.len()), array.slice(0, 1)))
+    }
+
     fn coded(codes: Codes, values: ArrayRef) -> Self {
         Self::Coded { codes, values, names: OnceLock::new() }
     }
@@ -212,6 +221,21 @@ impl Lexicon {
     }
 }
 
+/// Whether all texts are the first one.
+fn is_one_text(texts: &StringArray) -> bool {
+    let ends = texts.value_offsets();
+    let [first, second, .., last] = ends else { return texts.len() == 1 };
+    let (width, whole) = (second - first, last - first);
+    if usize::try_from(whole).ok() != usize::try_from(width).ok().map(|width| width * texts.len()) {
+        return false;
+    }
+    let place = |end: &i32| usize::try_from(*end).unwrap_or_default();
+    let bytes = &texts.value_data()[place(first)..place(last)];
+    // Texts of one length are the same when each byte is that of one text before.
+    bytes[place(&width)..] == bytes[..bytes.len() - place(&width)]
+        && ends.windows(2).all(|ends| ends[1] - ends[0] == width)
+}
+
 fn is_null_only(values: &ArrayRef) -> bool {
     values.len() == 1 && values.is_null(0)
 }
@@ -295,6 +319,34 @@ mod tests {
         assert_eq!(&column.rows(&rows).unwrap(), &taken);
         let stretch: Vec<u32> = (1..4).collect();
         assert_eq!(&column.rows(&stretch).unwrap(), &array.slice(1, 3));
+    }
+
+    #[test]
+    fn rows_in_memory_with_one_value_are_told() {
+        let is_one = |texts: &[Option<&str>]| {
+            let all: ArrayRef = Arc::new(texts.iter().copied().collect::<StringArray>());
+            let framed = [&[Some("xy")], texts, &[Some("z")]].concat();
+            let part: ArrayRef = Arc::new(framed.into_iter().collect::<StringArray>());
+            let answers = [all, part.slice(1, texts.len())].map(|array| {
+                let column = Column::of_one_value(&array);
+                column.map(|column| assert_eq!(&column.all().unwrap(), &array)).is_some()
+            });
+            assert_eq!(answers[0], answers[1], "{texts:?}");
+            answers[0]
+        };
+        assert!(is_one(&[Some("web1"); 3]));
+        assert!(is_one(&[Some("web1")]));
+        assert!(is_one(&[Some(""); 3]));
+        assert!(is_one(&[None; 3]));
+        assert!(!is_one(&[Some("ab"), Some("a"), Some("bab")]), "the same bytes, cut elsewhere");
+        assert!(!is_one(&[Some("ab"), Some("ac"), Some("ab")]));
+        assert!(!is_one(&[Some("long"), Some("a"), Some("a")]));
+        assert!(!is_one(&[Some("a"), None]));
+        assert!(!is_one(&[Some(""), None]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 1]));
+        assert!(Column::of_one_value(&numbers).is_none());
+        let nothing: ArrayRef = Arc::new(Int64Array::from(vec![None; 2]));
+        assert_eq!(&Column::of_one_value(&nothing).unwrap().all().unwrap(), &nothing);
     }
 
     #[test]

@@ -3,20 +3,22 @@
 //! A substring is looked for in all texts of a column at once, since they lie one after the other in memory; a find
 //! that reaches over the end of a text is none.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{Result, internal_err};
-use datafusion::physical_expr::expressions::{Column as ColumnExpr, LikeExpr, Literal};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, LikeExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use memchr::memmem::Finder;
 
 use super::column::{Codes, Column, each_width};
-use super::unit::Reader;
+use super::unit::{Reader, Unit};
 
 /// Rows of a unit, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +104,8 @@ pub(crate) struct Filter {
     schema: SchemaRef,
     /// What it looks for, if it is a substring and nothing else.
     part: Option<Arc<Finder<'static>>>,
+    /// What `ts` is compared with, if it is that and nothing else.
+    bound: Option<(Operator, i64)>,
 }
 
 impl Filter {
@@ -116,7 +120,21 @@ impl Filter {
         columns.dedup();
         let (local, schema) = localized(&expr, &columns, table)?;
         let part = part_of(&local).map(|part| Arc::new(Finder::new(part.as_bytes()).into_owned()));
-        Ok(Self { expr, columns, local, schema, part })
+        let bound = bound_of(&expr);
+        Ok(Self { expr, columns, local, schema, part, bound })
+    }
+
+    /// The answer for all rows of a unit, if its range of `ts` says it.
+    pub(crate) fn answer_of_all(&self, unit: &Unit) -> Option<bool> {
+        let (operator, than) = self.bound?;
+        let (of_first, of_last) = (unit.min_ts.cmp(&than), unit.max_ts.cmp(&than));
+        let is_met = |order: Ordering| match operator {
+            Operator::Gt => order.is_gt(),
+            Operator::GtEq => order.is_ge(),
+            Operator::Lt => order.is_lt(),
+            _ => order.is_le(),
+        };
+        (is_met(of_first) == is_met(of_last)).then(|| is_met(of_first))
     }
 
     /// Numbers before texts, one column before several: what costs less is asked first.
@@ -134,7 +152,7 @@ impl Filter {
     /// When it cannot be computed for one of them, or files cannot be read.
     pub(crate) fn narrow(&self, reader: &Reader<'_>, picked: Picked) -> Result<Picked> {
         if let [column] = self.columns[..]
-            && let Some(column) = reader.whole(column, picked.len())?
+            && let Some(column) = reader.values(column, picked.len())?
         {
             match &*column {
                 Column::Coded { codes, values, .. } if values.len() <= picked.len() => {
@@ -228,6 +246,29 @@ fn part_of(local: &Arc<dyn PhysicalExpr>) -> Option<String> {
     }
 }
 
+/// What is asked of `ts`, when that is all that is asked.
+fn bound_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, i64)> {
+    let comparison = expr.downcast_ref::<BinaryExpr>()?;
+    let is_ts = |expr: &Arc<dyn PhysicalExpr>| {
+        expr.downcast_ref::<ColumnExpr>().is_some_and(|column| column.name() == "ts")
+    };
+    let literal = |expr: &Arc<dyn PhysicalExpr>| match expr.downcast_ref::<Literal>()?.value() {
+        ScalarValue::TimestampMicrosecond(ts, _) => *ts,
+        _ => None,
+    };
+    let (left, operator, right) = (comparison.left(), comparison.op(), comparison.right());
+    let (operator, than) = if is_ts(left) {
+        (*operator, literal(right)?)
+    } else if is_ts(right) {
+        (operator.swap()?, literal(left)?)
+    } else {
+        return None;
+    };
+    let is_order =
+        matches!(operator, Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq);
+    is_order.then_some((operator, than))
+}
+
 /// Which of `picked` hold the text.
 fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
     let (ends, bytes) = (texts.value_offsets(), texts.value_data());
@@ -262,6 +303,7 @@ fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
 
 #[cfg(test)]
 mod tests {
+    use super::super::unit::Source;
     use super::*;
 
     #[test]
@@ -296,6 +338,46 @@ mod tests {
             check(&texts, part);
             check(&texts.slice(1, 6), part);
         }
+    }
+
+    #[test]
+    fn the_range_of_times_answers_for_all_rows() {
+        let table = weir_tables::Log::SPEC.schema();
+        let column = |name: &str| {
+            let place = table.index_of(name).unwrap();
+            Arc::new(ColumnExpr::new(name, place)) as Arc<dyn PhysicalExpr>
+        };
+        let time = |ts| {
+            let ts = ScalarValue::TimestampMicrosecond(Some(ts), Some("+00:00".into()));
+            Arc::new(Literal::new(ts)) as Arc<dyn PhysicalExpr>
+        };
+        let rows = RecordBatch::new_empty(Arc::clone(&table));
+        let unit = |min_ts, max_ts| Unit {
+            source: Source::Hot(rows.clone()),
+            min_ts,
+            max_ts,
+            picked: Picked::All(0),
+        };
+        let answers = |left, operator, right| {
+            let expr = Arc::new(BinaryExpr::new(left, operator, right));
+            let filter = Filter::new(expr, &table).unwrap();
+            let units = [(5, 9), (10, 10), (11, 20), (9, 11), (5, 10), (10, 20)];
+            units.map(|(min_ts, max_ts)| filter.answer_of_all(&unit(min_ts, max_ts)))
+        };
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(answers(column("ts"), Operator::Gt, time(10)), [no, no, yes, None, no, None]);
+        assert_eq!(
+            answers(column("ts"), Operator::GtEq, time(10)),
+            [no, yes, yes, None, None, yes]
+        );
+        assert_eq!(answers(column("ts"), Operator::Lt, time(10)), [yes, no, no, None, None, no]);
+        // 10 >= ts
+        assert_eq!(
+            answers(time(10), Operator::GtEq, column("ts")),
+            [yes, yes, no, None, yes, None]
+        );
+        assert_eq!(answers(column("observed_ts"), Operator::Gt, time(10)), [None; 6]);
+        assert_eq!(answers(column("ts"), Operator::Eq, time(10)), [None; 6]);
     }
 
     #[test]

@@ -35,6 +35,8 @@ use super::unit::Reader;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
+/// Others have their turn after so many rows.
+const ROWS_AT_ONCE: usize = 32_768;
 
 /// The groups.
 #[derive(Debug)]
@@ -251,6 +253,7 @@ impl MadeOnce {
         let memory = MemoryConsumer::new("groups").register(context.memory_pool());
         let what = &self.what;
         let mut state = State::new(what)?;
+        let mut rows = 0;
         for unit in &*what.scan.units {
             let timer = baseline.elapsed_compute().timer();
             state.take(what, unit)?;
@@ -258,8 +261,12 @@ impl MadeOnce {
             if memory.try_resize(state.byte_count()).is_err() {
                 return Ok(None);
             }
-            // A query that is given up ends between units.
-            tokio::task::yield_now().await;
+            // A query that is given up ends between units; to look costs as much as some hundred rows.
+            rows += unit.picked.len();
+            if rows >= ROWS_AT_ONCE {
+                rows = 0;
+                tokio::task::yield_now().await;
+            }
         }
         let _timer = baseline.elapsed_compute().timer();
         let rows = state.finish(what)?;

@@ -243,7 +243,7 @@ impl Values {
             local.evaluate(&batch)?.into_array(count)
         };
         let place = column;
-        if let Some(column) = reader.whole(place, picked.len())?
+        if let Some(column) = reader.values(place, picked.len())?
             && let Column::Coded { codes, values, names } = &*column
             && values.len() <= picked.len()
             // What fails for a value that no picked row may have is worked out row by row.

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_optimizer::pruning::PruningPredicate;
@@ -19,7 +18,7 @@ use super::chunk::Footer;
 use super::filter::Picked;
 use super::scan::{ColumnScan, places};
 use super::unit::{Source, Unit};
-use crate::hot::timestamps;
+use crate::hot::HotBatch;
 use crate::manifest::DataFile;
 use crate::table_provider::{FileAccess, Part, kept};
 
@@ -29,7 +28,7 @@ const FILES_MAX: usize = 1024;
 /// What a query wants of a table.
 pub(crate) struct Wanted<'a> {
     pub(crate) table: &'static TableSpec,
-    pub(crate) hot: Vec<RecordBatch>,
+    pub(crate) hot: &'a [HotBatch],
     pub(crate) parts: &'a [Part],
     pub(crate) projection: Option<&'a Vec<usize>>,
     pub(crate) filters: &'a [Expr],
@@ -81,7 +80,7 @@ pub(crate) async fn plan(access: &FileAccess, wanted: Wanted<'_>) -> Result<Opti
     units.sort_by_key(|unit| unit.min_ts);
     let is_apart = units.is_sorted_by(|one, next| one.max_ts <= next.min_ts);
     let is_ordered = wanted.table.sort == ["ts"] && wanted.hot.is_empty() && is_apart;
-    units.extend(wanted.hot.into_iter().filter_map(of_memory));
+    units.extend(wanted.hot.iter().map(of_memory));
     let partitions = units.len().clamp(1, wanted.threads.max(1));
     let blocks = wanted.parts.iter().filter_map(|part| Some(part.rows.as_ref()?.1.clone()));
     Ok(Some(ColumnScan {
@@ -102,11 +101,10 @@ pub(crate) async fn plan(access: &FileAccess, wanted: Wanted<'_>) -> Result<Opti
     }))
 }
 
-fn of_memory(rows: RecordBatch) -> Option<Unit> {
-    let ts = timestamps(&rows);
-    let (min_ts, max_ts) = (*ts.iter().min()?, *ts.iter().max()?);
-    let picked = Picked::All(rows.num_rows());
-    Some(Unit { source: Source::Hot(rows), min_ts, max_ts, picked })
+fn of_memory(batch: &HotBatch) -> Unit {
+    let picked = Picked::All(batch.rows.num_rows());
+    let source = Source::Hot(batch.rows.clone());
+    Unit { source, min_ts: batch.min_ts, max_ts: batch.max_ts, picked }
 }
 
 /// The row groups of a file that may matter.

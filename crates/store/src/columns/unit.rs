@@ -54,7 +54,11 @@ impl Reader<'_> {
             if picked.len() == 0 {
                 break;
             }
-            picked = filter.narrow(self, picked)?;
+            picked = match filter.answer_of_all(self.unit) {
+                Some(true) => picked,
+                Some(false) => Picked::Some(Vec::new()),
+                None => filter.narrow(self, picked)?,
+            };
         }
         Ok(picked)
     }
@@ -68,6 +72,19 @@ impl Reader<'_> {
             Source::Hot(rows) => Ok(Some(Arc::new(Column::Plain(Arc::clone(rows.column(column)))))),
             Source::Group { .. } => self.cache.whole(&self.chunk(), column, wanted, self.is_kept),
         }
+    }
+
+    /// The same for whoever asks each distinct value once: of rows in memory, those that all have one value say so.
+    ///
+    /// # Errors
+    /// As [`Reader::whole`].
+    pub(crate) fn values(&self, column: usize, wanted: usize) -> Result<Option<Arc<Column>>> {
+        if let Source::Hot(rows) = &self.unit.source
+            && let Some(one) = Column::of_one_value(rows.column(column))
+        {
+            return Ok(Some(Arc::new(one)));
+        }
+        self.whole(column, wanted)
     }
 
     /// Numbers for the texts of a column that hold for other units as well; those in memory have none.
