@@ -38,8 +38,10 @@ fn small_files(
     options: &StoreOptions,
 ) -> BTreeMap<i64, Vec<Arc<DataFile>>> {
     let mut days: BTreeMap<i64, Vec<Arc<DataFile>>> = BTreeMap::new();
+    // Of several hubs all files are in that place.
+    let tier = if options.cluster.is_some() { Tier::Slow } else { Tier::Local };
     let is_small =
-        |file: &DataFile| file.tier == Tier::Local && file.byte_count < options.small_file_bytes;
+        |file: &DataFile| file.tier == tier && file.byte_count < options.small_file_bytes;
     for file in files.iter().filter(|file| is_small(file)) {
         days.entry(file.day).or_default().push(Arc::clone(file));
     }

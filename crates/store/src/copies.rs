@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_tables::{LogPosition, TableSpec};
@@ -35,16 +35,17 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Positions of the copies that there are, and the log kept for them. `known` names those that will go on; others are
+    /// Positions of the copies that there are, in a database, and the log kept for them. `known` names those that will go on; others are
     /// forgotten. Without it all are kept.
     ///
     /// # Errors
     /// `Io`, `Full`, `Corrupt`.
     pub(crate) fn open(
         directory: &Directory,
+        kept_in: &Path,
         known: Option<&[String]>,
     ) -> Result<Self, StoreError> {
-        let positions = CopyPositions::open(&directory.manifest())?;
+        let positions = CopyPositions::open(kept_in)?;
         let mut needs = BTreeMap::new();
         for (name, state) in positions.load()? {
             if known.is_none_or(|known| known.contains(&name)) {

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS copy_position (
 ";
 
 impl CopyPositions {
-    /// Opens the manifest, which exists.
+    /// Opens the manifest, or a file of its own.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `Full`.

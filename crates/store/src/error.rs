@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Io,
     /// The store was closed.
     Closed,
+    /// Another hub of the cluster has the stream now, or has changed the same files: do it again.
+    Moved,
 }
 
 /// Why the store did not do what it was asked to.
@@ -63,6 +65,11 @@ impl StoreError {
 
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "the store is closed")
+    }
+
+    pub(crate) fn moved() -> Self {
+        Self::new(ErrorKind::Moved, "the stream goes through another hub of the cluster")
+            .with_hint("ask where it stands, and send what is missing")
     }
 
     /// `cannot {what} `{path}`: {why}`; [`ErrorKind::Full`] when the error says that the disk is full.

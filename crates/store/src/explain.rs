@@ -26,6 +26,9 @@ pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionConte
             "cannot read the SQL: {}",
             strip(&parser.to_string(), "sql parser error: ")
         )),
+        DataFusionError::External(error) if error.is::<StoreError>() => {
+            error.downcast_ref().map_or_else(StoreError::closed, StoreError::repeat)
+        }
         DataFusionError::Plan(text) => explain_plan(text, sql, context),
         DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
             bad_query("only one statement is run at a time")

@@ -4,6 +4,7 @@
 //! snapshot still holds it (`Arc::make_mut`), so appending is cheap while nobody asks.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
@@ -18,6 +19,21 @@ use crate::manifest::DataFile;
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) tables: Vec<TableView>,
+    /// Of several hubs: the change of the manifest that the files are of.
+    pub(crate) snapshot: i64,
+    /// Rows that came into files a moment ago, for other hubs.
+    pub(crate) flushed: Arc<Vec<Flushed>>,
+    /// The newest change of those that are not kept any more.
+    pub(crate) forgotten: i64,
+}
+
+/// Rows that came into files with a change.
+#[derive(Clone)]
+pub(crate) struct Flushed {
+    pub(crate) snapshot: i64,
+    pub(crate) at: Instant,
+    /// By table.
+    pub(crate) tables: Vec<Arc<Vec<HotBatch>>>,
 }
 
 /// One table's rows at one moment. Every row is in exactly one of the three.
@@ -39,7 +55,12 @@ pub(crate) struct HotBatch {
 
 impl View {
     pub(crate) fn new() -> Self {
-        Self { tables: vec![TableView::default(); TABLES.len()] }
+        Self {
+            tables: vec![TableView::default(); TABLES.len()],
+            snapshot: 0,
+            flushed: Arc::default(),
+            forgotten: 0,
+        }
     }
 
     /// Adds rows; gives the bytes that hot rows grew by.

@@ -15,7 +15,7 @@ use weir_tables::TableSpec;
 use crate::data_file::SORT;
 use crate::error::{ErrorKind, StoreError};
 use crate::hot::timestamps;
-use crate::manifest::{DataFile, Manifest, Tier};
+use crate::manifest::{DataFile, Sqlite, Tier};
 use crate::options::SlowOptions;
 use crate::slow::{Places, Source};
 use crate::text_index::{BLOCK_ROWS, IndexBuilder, METADATA_KEY, TextIndex};
@@ -65,22 +65,22 @@ pub fn inspect(
             .with_hint("name a hub's data directory with `--data`"));
     }
     let (content, places) = {
-        let manifest = Manifest::read(&manifest)?;
-        (manifest.load()?, Places::new(dir, slow, &manifest, None)?)
+        let manifest = Sqlite::read(&manifest)?;
+        (manifest.load()?, Places::new(dir, slow, manifest.slow_id()?, None)?)
     };
     let mut inspection = Inspection::default();
     for file in &content.files {
         let outcome = Look { places: &places, file, is_thorough }.look(&mut inspection);
         if let Err(why) = outcome {
             // A running weir may have merged it away in the meantime.
-            let paths = Manifest::read(&manifest)?.load()?.paths;
+            let paths = Sqlite::read(&manifest)?.load()?.paths;
             if paths.contains(&file.path) {
                 inspection.problems.push((file.path.clone(), why));
             }
         }
     }
     let known: HashSet<&String> = content.paths.iter().collect();
-    let waiting = Manifest::read(&manifest)?.gc_queue()?;
+    let waiting = Sqlite::read(&manifest)?.gc_queue()?;
     let is_known =
         |path: &String| known.contains(path) || waiting.iter().any(|file| file.path == *path);
     let local = data_files(dir, "parquet").into_iter().filter(|path| !is_known(path));

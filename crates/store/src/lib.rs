@@ -2,6 +2,7 @@
 
 mod adapt;
 mod backup;
+mod cluster;
 mod columns;
 mod compaction;
 mod condition;
@@ -31,6 +32,7 @@ mod options;
 mod parquet_file;
 mod per_value;
 mod postgres;
+mod postgres_client;
 mod query;
 mod recent;
 mod repair;
@@ -52,6 +54,7 @@ mod writer;
 pub use backup::{
     BackedUp, BackupSnapshot, Restored, Verified, backup, backup_snapshots, restore, verify_backup,
 };
+pub use cluster::{ClusterOptions, Peer, PeerAsk, PeerFailure, PeerRows, Peers};
 pub use copies::CopyOptions;
 pub use copy::Copy;
 pub use error::{ErrorKind, StoreError};

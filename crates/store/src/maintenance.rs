@@ -16,6 +16,7 @@ use arrow_array::RecordBatch;
 use tokio::sync::oneshot;
 use weir_tables::{Micros, TABLES};
 
+use crate::cluster::SharedWork;
 use crate::data_file::FileMaker;
 use crate::directory::Directory;
 use crate::error::{ErrorKind, StoreError};
@@ -60,6 +61,8 @@ pub(crate) struct Maintenance {
     pub(crate) slow: Option<SlowTier>,
     /// Whether the manifest has files of tables that this weir does not know.
     pub(crate) names_unknown_tables: bool,
+    /// `None` for a hub alone.
+    pub(crate) shared_work: Option<SharedWork>,
 }
 
 /// A file out of the manifest.
@@ -125,6 +128,9 @@ impl Maintenance {
     /// Waits for the writer, whose last sender this is, and before that for what is under way in the slow tier.
     fn end(&mut self) {
         self.slow.take();
+        if let Some(work) = &mut self.shared_work {
+            work.follower.take();
+        }
         self.commands.take();
         drop(self.writer.take().map(JoinHandle::join));
     }
@@ -132,6 +138,7 @@ impl Maintenance {
     fn is_flush_due(&self) -> bool {
         let age = self.shared.hot_since().map(|since| self.shared.now().seconds_since(since));
         self.frozen.is_some()
+            || self.has_purged()
             || self.shared.hot_bytes() > self.options.hot_bytes_max
             || self.shared.wal_bytes() > self.options.wal_bytes_max
             || age.is_some_and(|age| age > self.options.hot_age_max.as_secs_f64())
@@ -162,7 +169,9 @@ impl Maintenance {
         };
         let mut before = usize::MAX;
         let mut now = lag(self);
-        while now > self.options.small_files_max.max(self.options.small_file_count) && now < before
+        while self.is_for_all()
+            && now > self.options.small_files_max.max(self.options.small_file_count)
+            && now < before
         {
             tracing::info!("{now} small files of one table and day: merging comes first");
             if let Err(error) = self.compact() {
@@ -175,16 +184,30 @@ impl Maintenance {
 
     fn freeze(&self) -> Result<Option<Frozen>, StoreError> {
         let (reply, answer) = channel();
-        self.command(Command::Freeze(reply))?;
+        let is_needed = self.has_purged();
+        self.command(Command::Freeze { is_needed, reply })?;
         answer.recv().map_err(|_| StoreError::closed())?
     }
 
-    fn command(&self, command: Command) -> Result<(), StoreError> {
+    /// Whether the manifest has to learn that streams of other hubs are left out by now.
+    fn has_purged(&self) -> bool {
+        self.shared_work.as_ref().is_some_and(|work| work.cluster.has_purged())
+    }
+
+    /// Whether this hub merges and deletes: one alone, or the one of several that does.
+    fn is_for_all(&self) -> bool {
+        self.shared_work.as_ref().is_none_or(|work| work.cluster.is_leader())
+    }
+
+    pub(crate) fn command(&self, command: Command) -> Result<(), StoreError> {
         let sender = self.commands.as_ref().ok_or_else(StoreError::closed)?;
         sender.send(command).map_err(|_| StoreError::closed())
     }
 
     fn flush_frozen(&mut self) -> Result<(), StoreError> {
+        if self.shared_work.is_some() {
+            return self.flush_shared();
+        }
         if self.frozen.is_some() && self.written.is_none() {
             self.written = Some(self.write_frozen()?);
         }
@@ -205,7 +228,7 @@ impl Maintenance {
         self.command(Command::Release(floor))
     }
 
-    fn write_frozen(&self) -> Result<Vec<Arc<DataFile>>, StoreError> {
+    pub(crate) fn write_frozen(&self) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let view = self.shared.view();
         let mut files = Vec::new();
         for (spec, table) in TABLES.iter().zip(&view.tables) {
@@ -224,8 +247,12 @@ impl Maintenance {
 
     /// Compaction, retention, deletion; each may fail without stopping the others.
     fn round(&mut self) {
-        self.expire().unwrap_or_else(|error| tracing::warn!("cannot apply the retention: {error}"));
-        self.compact().unwrap_or_else(|error| tracing::warn!("cannot merge small files: {error}"));
+        if self.is_for_all() {
+            self.expire()
+                .unwrap_or_else(|error| tracing::warn!("cannot apply the retention: {error}"));
+            self.compact()
+                .unwrap_or_else(|error| tracing::warn!("cannot merge small files: {error}"));
+        }
         self.look_at_slow_tier();
         self.collect_garbage()
             .unwrap_or_else(|error| tracing::warn!("cannot delete old files: {error}"));
@@ -284,6 +311,9 @@ impl Maintenance {
         remove: Vec<Arc<DataFile>>,
         add: &[Arc<DataFile>],
     ) -> Result<(), StoreError> {
+        if self.shared_work.is_some() {
+            return self.replace_shared(reason, &remove, add);
+        }
         let now = self.shared.now();
         let change = Change { reason, now, add, remove: &remove, ..Change::default() };
         if let Err(error) = self.manifest.commit(&change) {
@@ -297,6 +327,9 @@ impl Maintenance {
     }
 
     fn collect_garbage(&mut self) -> Result<(), StoreError> {
+        if self.shared_work.is_some() {
+            return self.collect_shared_garbage(self.is_for_all());
+        }
         let now = self.shared.now();
         let grace = self.options.gc_grace;
         let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retired)

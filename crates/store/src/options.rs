@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_tables::Clock;
 
+use crate::cluster::ClusterOptions;
 use crate::objects::BucketOptions;
 
 /// Where the store lives and what it may use.
@@ -59,6 +60,8 @@ pub struct StoreOptions {
     pub future: Duration,
     /// Where old files go. Default: nowhere.
     pub slow: Option<SlowOptions>,
+    /// One of several hubs: all their files are in the place of `slow`. Default: a hub alone.
+    pub cluster: Option<ClusterOptions>,
     /// Threads that run queries. Default: the cores of the machine.
     pub query_threads: usize,
 }
@@ -89,6 +92,7 @@ impl StoreOptions {
             copies: None,
             future: Duration::from_secs(86_400),
             slow: None,
+            cluster: None,
             query_threads: std::thread::available_parallelism().map_or(2, usize::from),
         }
     }

@@ -28,6 +28,7 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use weir_tables::{Clock, Micros, TableSpec};
 
+use crate::cluster::{Cluster, OfPeers};
 use crate::columns::{CodedGroups, ColumnCache, NewestUnits};
 use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
@@ -86,6 +87,8 @@ pub(crate) struct QueryEngine {
     future: Duration,
     pub(crate) ended: Arc<EndedQueries>,
     readers: Readers,
+    /// Of several hubs, the way to the others.
+    pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 impl QueryEngine {
@@ -120,7 +123,13 @@ impl QueryEngine {
             future,
             ended,
             readers: Readers::new(options.user_read_bytes),
+            cluster: None,
         })
+    }
+
+    /// The same, with rows of other hubs.
+    pub(crate) fn in_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
+        Self { cluster, ..self }
     }
 
     pub(crate) fn bucket_stats(&self) -> Option<BucketStats> {
@@ -295,7 +304,9 @@ impl QueryEngine {
     /// rule's condition.
     fn session(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage, asking: Asking) -> Session {
         let catalog = MemoryCatalogProvider::new();
-        let tables = Tables { view, files: self.files.clone(), horizon: self.horizon() };
+        let snapshot = view.snapshot;
+        let peers = self.cluster.clone().map(|cluster| OfPeers { cluster, snapshot });
+        let tables = Tables { view, files: self.files.clone(), horizon: self.horizon(), peers };
         for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
             let tables = tables.of(side);
             catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
@@ -318,11 +329,13 @@ impl QueryEngine {
 }
 
 /// What is asked, and how.
+#[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) sql: String,
     pub(crate) asking: Asking,
 }
 
+#[derive(Clone)]
 pub(crate) enum Asking {
     Once,
     /// Again and again: the question with `$now` in it, and what that is this time.

@@ -144,8 +144,12 @@ const DEAR_NANOS_PER_ROW: u64 = 2_000;
 
 impl Store {
     /// Watches a condition from now on, as long as the answer lives; `now` is written `$now` in it. `None` when it
-    /// depends on more than single rows and their age: then only the query can tell.
+    /// depends on more than single rows and their age, and for one of several hubs: then only the query can tell.
     pub fn watch(&self, sql: &str) -> Option<Recent> {
+        if self.cluster.is_some() {
+            // Rows of other hubs are not seen here.
+            return None;
+        }
         let shapes = shapes(sql)?;
         let has_groups = shapes.iter().any(|shape| shape.has_groups);
         let compile = |shape: Shape| {

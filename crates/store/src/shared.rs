@@ -1,13 +1,15 @@
 //! What the writer, maintenance and queries share: the view, the positions, and a few figures.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 use weir_tables::{Clock, Micros, Parcel, StreamId};
 
-use crate::hot::{View, table_index};
-use crate::manifest::DataFile;
+use crate::hot::{Flushed, View, table_index};
+use crate::manifest::{DataFile, News};
 use crate::options::StoreOptions;
 use crate::recent::Watching;
 use crate::streams::Positions;
@@ -120,6 +122,69 @@ impl Shared {
             list.retain(|other| other.id != file.id);
         }
         add(&mut view, files);
+    }
+
+    /// Of several hubs: brings the view to a later change of the manifest. With the number of a change of this hub, and the
+    /// positions in it, the frozen rows are in its files: others may still ask for them.
+    pub(crate) fn advance(&self, news: &News, thaw: Option<(i64, &[(StreamId, u64)])>) {
+        let mut view = self.view.write().expect(NO_PANIC);
+        if let Some((snapshot, _)) = thaw {
+            let tables = view.tables.iter_mut().map(|table| std::mem::take(&mut table.frozen));
+            let flushed = Flushed { snapshot, at: Instant::now(), tables: tables.collect() };
+            Arc::make_mut(&mut view.flushed).push(flushed);
+        }
+        let added: HashSet<i64> = news.added.iter().map(|file| file.id).collect();
+        let removed: HashSet<i64> = news.removed.iter().copied().collect();
+        for table in &mut view.tables {
+            let is_gone = |file: &DataFile| {
+                if news.is_whole { !added.contains(&file.id) } else { removed.contains(&file.id) }
+            };
+            if table.files.iter().any(|file| is_gone(file)) {
+                Arc::make_mut(&mut table.files).retain(|file| !is_gone(file));
+            }
+        }
+        let is_new = |view: &View, file: &DataFile| {
+            let files = &view.tables[table_index(file.table)].files;
+            !files.iter().any(|known| known.id == file.id)
+        };
+        let new: Vec<_> = news.added.iter().filter(|file| is_new(&view, file)).cloned().collect();
+        add(&mut view, &new);
+        view.snapshot = news.snapshot;
+        drop(view);
+        if let Some((_, positions)) = thaw {
+            self.frozen_bytes.store(0, Ordering::Relaxed);
+            self.room.notify_waiters();
+            self.positions().file(positions);
+            self.commits.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Rows that have been in files for so long are not kept for other hubs any more.
+    pub(crate) fn forget_flushed(&self, kept: Duration) {
+        if self.view.read().expect(NO_PANIC).flushed.is_empty() {
+            return;
+        }
+        let mut view = self.view.write().expect(NO_PANIC);
+        let is_over = |flushed: &Flushed| flushed.at.elapsed() > kept;
+        let over = view.flushed.iter().filter(|flushed| is_over(flushed));
+        if let Some(newest) = over.map(|flushed| flushed.snapshot).max() {
+            view.forgotten = newest;
+            Arc::make_mut(&mut view.flushed).retain(|flushed| flushed.snapshot > newest);
+        }
+    }
+
+    /// Puts other rows in the place of those in memory.
+    pub(crate) fn put_in_memory(&self, frozen: View, hot: View) {
+        let mut view = self.view.write().expect(NO_PANIC);
+        let bytes = [&frozen, &hot].map(|rows| usize::try_from(rows.hot_totals().1));
+        let [frozen_bytes, hot_bytes] = bytes.map(|bytes| bytes.unwrap_or(usize::MAX));
+        for ((table, frozen), hot) in view.tables.iter_mut().zip(frozen.tables).zip(hot.tables) {
+            (table.frozen, table.hot) = (frozen.hot, hot.hot);
+        }
+        drop(view);
+        self.hot_bytes.store(hot_bytes, Ordering::Relaxed);
+        self.frozen_bytes.store(frozen_bytes, Ordering::Relaxed);
+        self.room.notify_waiters();
     }
 
     pub(crate) fn hot_bytes(&self) -> usize {

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use weir_tables::{Clock, Micros, Parcel, StreamId, TableSpec};
 
 use crate::adapt::adapt;
+use crate::cluster::{self, Cluster, Entered, Follower, SharedWork};
 use crate::copies::Copies;
 use crate::data_file::FileMaker;
 use crate::directory::{Directory, space};
@@ -24,7 +25,7 @@ use crate::iceberg::{Iceberg, IcebergTable};
 use crate::inspect::data_files;
 use crate::kept_plans;
 use crate::maintenance::{Maintenance, Retired, Task, delete};
-use crate::manifest::{Content, Manifest, Tier, Waiting};
+use crate::manifest::{Content, Manifest, Postgres, Sqlite, Tier, Waiting};
 use crate::options::{QueryLimits, SlowOptions, StoreOptions};
 use crate::postgres::{self, Described};
 use crate::query::{Asking, QueryEngine, QueryResult, Question};
@@ -43,6 +44,8 @@ pub struct Store {
     pub(crate) copies: Option<Copies>,
     /// `None` without files.
     iceberg: Option<Arc<Iceberg>>,
+    /// `None` for a hub alone.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     memory_limit: usize,
     has_files: bool,
     /// Bytes that may wait for the writer, in KiB.
@@ -72,45 +75,61 @@ impl Store {
     /// `Locked`, `NewerVersion`, `Corrupt`, `Io`, `Full`; the message says what to do.
     pub fn open(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
-        let mut manifest = Manifest::open(&directory.manifest())?;
+        if let Some(cluster) = &options.cluster {
+            if options.slow.is_none() {
+                let text = "cannot enter the cluster: no place is named that all hubs have for their files";
+                return Err(StoreError::new(ErrorKind::Io, text).with_hint(
+                    "set `store.slow_path` to a bucket, or to a directory that all hubs mount",
+                ));
+            }
+            let Entered { cluster, manifest, follows } = Entered::new(&directory, cluster)?;
+            refuse_older_manifest(&directory, &manifest)?;
+            let begun =
+                Begun { shared: Some((cluster, follows)), ..Begun::new(directory, manifest) };
+            return Self::start(options, begun);
+        }
+        cluster::refuse_cluster(&options.dir)?;
+        let mut manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
         refuse_older_manifest(&directory, &manifest)?;
         let retired = clean(&options, &directory, &mut manifest)?;
-        let slow = options.slow.clone();
-        Self::start(options, directory, manifest, retired, slow)
+        let moving = options.slow.clone();
+        Self::start(options, Begun { retired, moving, ..Begun::new(directory, manifest) })
     }
 
     /// The same, with every file left where it is, also those that the manifest does not name.
     pub(crate) fn open_keeping(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
-        let manifest = Manifest::open(&directory.manifest())?;
-        Self::start(options, directory, manifest, Vec::new(), None)
+        let manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
+        Self::start(options, Begun::new(directory, manifest))
     }
 
-    /// With `moving`, files move to the slow tier.
-    fn start(
-        options: StoreOptions,
-        directory: Directory,
-        mut manifest: Manifest,
-        retired: Vec<Retired>,
-        moving: Option<SlowOptions>,
-    ) -> Result<Arc<Self>, StoreError> {
+    fn start(options: StoreOptions, begun: Begun) -> Result<Arc<Self>, StoreError> {
+        let Begun { directory, mut manifest, retired, moving, shared: of_several } = begun;
         let content = manifest.load()?;
         let min_free_bytes =
             options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
         // Rows come first: what is only kept for queries ends long before the disk has as little room as ends writing.
         let reserve = min_free_bytes.saturating_mul(2);
         let room = CacheRoom { dir: &options.dir, reserve };
-        let places = Places::new(&options.dir, options.slow.as_ref(), &manifest, Some(&room))?;
+        let places =
+            Places::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, Some(&room))?;
         let slow = moving
             .zip(places.slow.clone())
             .map(|(options, slow)| SlowTier::start(slow, options, &mut manifest))
             .transpose()?;
         let names_unknown_tables = content.paths.len() > content.files.len();
         let needs_slow = content.files.iter().any(|file| file.tier == Tier::Slow);
-        let next_id = next_file_id(&options.dir, &content);
+        let (next_id, copies_in) = own_state(&manifest, &directory, &content)?;
         let maker = FileMaker::new(options.dir.clone(), next_id);
-        let copies = Copies::open(&directory, options.copies.as_deref())?;
-        let (shared, wal) = recover(&options, &directory, content, &copies)?;
+        let copies = Copies::open(&directory, &copies_in, options.copies.as_deref())?;
+        let (floor, snapshot) = (content.wal_floor, content.snapshot);
+        let lost: Vec<StreamId> = content.lost.iter().copied().collect();
+        let (shared, mut wal) = recover(&options, &directory, content, &copies)?;
+        if let Some((cluster, _)) = &of_several {
+            // Records of streams that are another hub's by now are in the log up to here.
+            let segment = if lost.is_empty() { wal.segment() } else { wal.roll()? };
+            cluster.begin(snapshot, &lost, segment);
+        }
         let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
 
         let spill = match options.query_spill_bytes {
@@ -124,10 +143,13 @@ impl Store {
         {
             shared.set_slow_failure(Some(error.to_string()));
         }
-        let engine = Arc::new(QueryEngine::new(&options, Some(places.clone()), spill)?);
+        let cluster = of_several.as_ref().map(|(cluster, _)| Arc::clone(cluster));
+        let engine = QueryEngine::new(&options, Some(places.clone()), spill)?;
+        let engine = Arc::new(engine.in_cluster(cluster));
         let iceberg = Iceberg::new(places.clone(), options.gc_grace);
-        let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log));
+        let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log), floor);
         let writer = spawn("weir-writer", move || writer.run())?;
+        let shared_work = of_several.map(|parts| follow(parts, &shared, &commands)).transpose()?;
         let (task_sender, tasks) = std::sync::mpsc::channel();
         let maintenance = Maintenance {
             shared: Arc::clone(&shared),
@@ -146,6 +168,7 @@ impl Store {
             places,
             slow,
             names_unknown_tables,
+            shared_work,
             options: options.clone(),
         };
         let last = spawn("weir-files", move || maintenance.run())?;
@@ -165,7 +188,7 @@ impl Store {
         let engine =
             Arc::new(QueryEngine::new(&options, None, None).expect("threads can be started"));
         let shared = Arc::new(Shared::new(View::new(), Positions::default(), &options));
-        let (writer, commands) = Writer::new(Arc::clone(&shared), None);
+        let (writer, commands) = Writer::new(Arc::clone(&shared), None, 0);
         let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
         let threads = Threads { commands: Some(commands), tasks: None, last: Some(last) };
         Arc::new(Self::assemble(&options, shared, engine, threads, None))
@@ -181,6 +204,7 @@ impl Store {
         let (copies, iceberg) = files.unzip();
         Self {
             shared,
+            cluster: engine.cluster.clone(),
             engine,
             memory_limit: options.hot_bytes_limit,
             has_files: copies.is_some(),
@@ -216,11 +240,15 @@ impl Store {
                 format!("the parcel has {} bytes, more than {RECORD_BYTES_MAX}", encoded.len());
             return Err(StoreError::bad_parcel(text));
         }
-        let room = tokio::time::timeout(PATIENCE, self.room(encoded.len())).await;
-        let room = room.map_err(|_| busy())??;
         let (reply, answer) = oneshot::channel();
-        let encoded = if self.has_files { encoded } else { Vec::new() };
-        self.send(Command::Append(Request { parcel, encoded, reply, _room: room }))?;
+        let range = parcel.range;
+        let hand_over = async move {
+            let room = tokio::time::timeout(PATIENCE, self.room(encoded.len())).await;
+            let room = room.map_err(|_| busy())??;
+            let encoded = if self.has_files { encoded } else { Vec::new() };
+            self.send(Command::Append(Request { parcel, encoded, reply, _room: room }))
+        };
+        self.in_turn(range, hand_over).await?;
         answer.await.map_err(|_| StoreError::closed())?
     }
 
@@ -248,7 +276,7 @@ impl Store {
         sender.send(command).map_err(|_| StoreError::closed())
     }
 
-    /// Where streams stand for sure; streams not seen before are left out.
+    /// Where streams stand for sure; streams not seen before are left out, and of a cluster those of other hubs.
     pub fn positions(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
         let positions = self.shared.positions();
         streams.iter().filter_map(|stream| Some((*stream, positions.durable(*stream)?))).collect()
@@ -272,7 +300,7 @@ impl Store {
     /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when a limit ends it, `Io` when files cannot be read.
     pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
         let question = Question { sql: sql.to_owned(), asking: Asking::Once };
-        self.engine.query(self.shared.view(), None, question, limits).await
+        self.ask(None, question, limits).await
     }
 
     /// The same for somebody: a login or an address, as [`EndedQuery::user`] says it.
@@ -286,7 +314,7 @@ impl Store {
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
         let question = Question { sql: sql.to_owned(), asking: Asking::Once };
-        self.engine.query(self.shared.view(), Some(user), question, limits).await
+        self.ask(Some(user), question, limits).await
     }
 
     /// The same for a question that is asked again and again, with `$now` in it where the moment stands that it is asked
@@ -303,7 +331,7 @@ impl Store {
         let sql = kept_plans::Asked { template, now }.sql();
         let asking = Asking::At { template: template.to_owned(), now };
         let question = Question { sql, asking };
-        self.engine.query(self.shared.view(), None, question, limits).await
+        self.ask(None, question, limits).await
     }
 
     /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
@@ -319,7 +347,25 @@ impl Store {
     ) -> Result<QueryResult, StoreError> {
         let asking = Asking::Postgres(postgres::values(parameters)?);
         let question = Question { sql: sql.to_owned(), asking };
-        self.engine.query(self.shared.view(), Some(user), question, limits).await
+        self.ask(Some(user), question, limits).await
+    }
+
+    async fn ask(
+        &self,
+        user: Option<&str>,
+        question: Question,
+        limits: QueryLimits,
+    ) -> Result<QueryResult, StoreError> {
+        let (again, view) = (question.clone(), self.shared.view());
+        let snapshot = view.snapshot;
+        match self.engine.query(view, user, question, limits).await {
+            // Another hub has gone on: what came into files meanwhile is in the view then.
+            Err(error) if error.kind == ErrorKind::Moved => {
+                let view = self.view_at(snapshot + 1).await?;
+                self.engine.query(view, user, again, limits).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// What a query would read now, without running it.
@@ -385,7 +431,7 @@ impl Store {
             wal_bytes: self.shared.wal_bytes(),
             is_full: self.shared.is_full(),
             bucket: self.engine.bucket_stats(),
-            message: self.shared.message(),
+            message: self.shared.message().or_else(|| self.cluster.as_ref()?.trouble()),
             ..StoreStats::of(&self.shared.view(), self.engine.horizon())
         }
     }
@@ -416,6 +462,23 @@ impl Drop for Store {
     }
 }
 
+/// What a start begins with.
+struct Begun {
+    directory: Directory,
+    manifest: Manifest,
+    retired: Vec<Retired>,
+    /// With it, files move to the slow tier.
+    moving: Option<SlowOptions>,
+    /// Of several hubs.
+    shared: Option<(Arc<Cluster>, Postgres)>,
+}
+
+impl Begun {
+    fn new(directory: Directory, manifest: Manifest) -> Self {
+        Self { directory, manifest, retired: Vec::new(), moving: None, shared: None }
+    }
+}
+
 async fn ask(
     tasks: Option<Sender<Task>>,
     task: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Task,
@@ -437,6 +500,32 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
     thread
         .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}")))
+}
+
+/// The number of the next file, and where copies keep their positions.
+fn own_state(
+    manifest: &Manifest,
+    directory: &Directory,
+    content: &Content,
+) -> Result<(i64, PathBuf), StoreError> {
+    Ok(match manifest {
+        Manifest::Own(_) => (next_file_id(&directory.root, content), directory.manifest()),
+        Manifest::Shared(manifest) => {
+            (cluster::next_id(manifest, content)?, directory.root.join("copies.sqlite"))
+        }
+    })
+}
+
+/// Learns what the others do, and keeps up with them from then on.
+fn follow(
+    (cluster, follows): (Arc<Cluster>, Postgres),
+    shared: &Arc<Shared>,
+    commands: &Sender<Command>,
+) -> Result<SharedWork, StoreError> {
+    cluster.learn(follows.pulse()?, commands)?;
+    let (shared, commands) = (Arc::clone(shared), commands.clone());
+    let follower = Follower::start(Arc::clone(&cluster), shared, follows, commands)?;
+    Ok(SharedWork::new(cluster, follower))
 }
 
 /// 256 MiB or 1 % of the file system, whichever is smaller.
@@ -523,7 +612,10 @@ fn recover(
     copies: &Copies,
 ) -> Result<(Arc<Shared>, Wal), StoreError> {
     let mut view = View::new();
-    let mut positions = Positions::new(content.positions);
+    let mut positions = Positions::new(content.positions, content.owned);
+    view.snapshot = content.snapshot;
+    view.forgotten = content.snapshot;
+    let lost = content.lost;
     for file in content.files {
         let table = &mut view.tables[table_index(file.table)];
         Arc::make_mut(&mut table.files).push(file);
@@ -532,6 +624,9 @@ fn recover(
     let (floor, size) = (content.wal_floor, options.wal_segment_bytes);
     let wal = Wal::open(&directory.wal(), floor, size, segments, |bytes| {
         let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
+        if parcel.range.is_some_and(|range| lost.contains(&range.stream)) {
+            return Ok(());
+        }
         for batch in &parcel.batches {
             view.push(batch);
         }

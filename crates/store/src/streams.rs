@@ -9,7 +9,7 @@
 //!               │    [from, to)   from > P: refused, go back to P
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -87,11 +87,41 @@ pub(crate) struct Positions {
     pending: HashMap<StreamId, u64>,
     /// What is in files as well: a subset of what is durable.
     filed: HashMap<StreamId, u64>,
+    /// Of several hubs: the streams that go through this one.
+    owned: Option<HashSet<StreamId>>,
 }
 
 impl Positions {
-    pub(crate) fn new(durable: HashMap<StreamId, u64>) -> Self {
-        Self { filed: durable.clone(), durable, pending: HashMap::new() }
+    /// With `owned`, only those may be taken in.
+    pub(crate) fn new(durable: HashMap<StreamId, u64>, owned: Option<HashSet<StreamId>>) -> Self {
+        Self { filed: durable.clone(), durable, pending: HashMap::new(), owned }
+    }
+
+    /// Whether rows of the stream may be taken in here.
+    pub(crate) fn owns(&self, stream: StreamId) -> bool {
+        self.owned.as_ref().is_none_or(|owned| owned.contains(&stream))
+    }
+
+    /// These go through this hub from now on, from where files have them.
+    pub(crate) fn own(&mut self, streams: &[(StreamId, u64)]) {
+        let Some(owned) = &mut self.owned else { return };
+        for (stream, position) in streams {
+            if owned.insert(*stream) {
+                self.durable.insert(*stream, *position);
+                self.filed.insert(*stream, *position);
+            }
+        }
+    }
+
+    /// These go through another hub. Whether it is more than files that is known of them.
+    pub(crate) fn disown(&mut self, streams: &HashSet<StreamId>) -> bool {
+        let Some(owned) = &mut self.owned else { return false };
+        let mut is_more = false;
+        for stream in streams {
+            owned.remove(stream);
+            is_more |= self.durable.remove(stream) != self.filed.remove(stream);
+        }
+        is_more
     }
 
     /// The position that the next parcel of the group meets.

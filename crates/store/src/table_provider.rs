@@ -33,6 +33,7 @@ use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::RowSelection;
 use weir_tables::TableSpec;
 
+use crate::cluster::OfPeers;
 use crate::columns::{self, ColumnCache, Wanted};
 use crate::data_file::SORT;
 use crate::far;
@@ -53,6 +54,7 @@ pub(crate) struct StoreTable {
     view: TableView,
     files: Option<FileAccess>,
     horizon: Horizon,
+    peers: Option<OfPeers>,
 }
 
 /// How the files of a store are read.
@@ -75,7 +77,12 @@ impl StoreTable {
         files: Option<FileAccess>,
         horizon: Horizon,
     ) -> Self {
-        Self { spec, schema: spec.schema(), view, files, horizon }
+        Self { spec, schema: spec.schema(), view, files, horizon, peers: None }
+    }
+
+    /// The same, with rows that other hubs have in memory.
+    pub(crate) fn with_peers(self, peers: Option<OfPeers>) -> Self {
+        Self { peers, ..self }
     }
 
     /// The predicate that tells from the range of `ts` whether a container can hold a match.
@@ -288,7 +295,11 @@ impl TableProvider for StoreTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let pruning = self.pruning(session, filters);
         let threads = session.config().target_partitions();
-        let hot = self.hot_batches(pruning.as_ref());
+        let mut hot = self.hot_batches(pruning.as_ref());
+        if let Some(peers) = &self.peers {
+            let others = peers.rows(self.spec, projection, filters, limit).await?;
+            hot.extend(others.iter().filter_map(|batch| self.horizon.rows_of(batch)));
+        }
         let files = self.kept_files(pruning.as_ref());
         let mut files = match &self.files {
             Some(access) => access.narrow(self.spec, files, filters).await?,

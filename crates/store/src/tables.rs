@@ -11,6 +11,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableSource;
 use weir_tables::TABLES;
 
+use crate::cluster::OfPeers;
 use crate::horizon::{Horizon, Side};
 use crate::hot::View;
 use crate::table_provider::{FileAccess, StoreTable};
@@ -25,6 +26,8 @@ pub(crate) struct Tables {
     pub(crate) view: View,
     pub(crate) files: Option<FileAccess>,
     pub(crate) horizon: Horizon,
+    /// Of several hubs: the rows in memory of the others.
+    pub(crate) peers: Option<OfPeers>,
 }
 
 impl Tables {
@@ -35,7 +38,8 @@ impl Tables {
     fn provider(&self, name: &str) -> Option<Arc<StoreTable>> {
         let at = TABLES.iter().position(|spec| spec.name == name)?;
         let view = self.view.tables[at].clone();
-        Some(Arc::new(StoreTable::new(TABLES[at], view, self.files.clone(), self.horizon)))
+        let table = StoreTable::new(TABLES[at], view, self.files.clone(), self.horizon);
+        Some(Arc::new(table.with_peers(self.peers.clone())))
     }
 
     /// The table that a plan names so.

@@ -185,6 +185,29 @@ impl Wal {
         Ok(self.number)
     }
 
+    /// Hands each record of the closed segments from `floor` up to `end` to `replay`, in order.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`, and what `replay` answers.
+    pub(crate) fn read(
+        &self,
+        floor: u64,
+        end: u64,
+        mut replay: impl FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut next_sequence = 0;
+        for number in self.older.range(floor..end).map(|(number, _)| number) {
+            let path = path_of(&self.dir, *number);
+            replay_segment(&path, false, &mut next_sequence, &mut replay)?;
+        }
+        Ok(())
+    }
+
+    /// The segment that is written to.
+    pub(crate) fn segment(&self) -> u64 {
+        self.number
+    }
+
     /// What is below `floor` is in files: those segments go as soon as no copy needs them.
     pub(crate) fn release(&mut self, floor: u64) {
         self.older = self.older.split_off(&floor);

@@ -6,6 +6,7 @@
 //! [`Pace`]). Positions of a group count for the parcels behind it in the same group, and are rolled back with it when
 //! it cannot be written.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,8 +15,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use weir_tables::{Parcel, StreamId};
 
+use crate::adapt::adapt;
 use crate::directory::space;
 use crate::error::{ErrorKind, StoreError};
+use crate::hot::View;
 use crate::shared::Shared;
 use crate::streams::{Verdict, judge};
 use crate::wal::Wal;
@@ -48,10 +51,15 @@ pub(crate) struct Request {
 /// What the thread is asked to do.
 pub(crate) enum Command {
     Append(Request),
-    /// Freeze all hot rows for a flush; `None` when nothing changed since the last.
-    Freeze(Sender<Result<Option<Frozen>, StoreError>>),
+    /// Freeze all hot rows for a flush; `None` when nothing changed since the last, unless it has to be one anyway.
+    Freeze {
+        is_needed: bool,
+        reply: Sender<Result<Option<Frozen>, StoreError>>,
+    },
     /// Log segments below this are in files.
     Release(u64),
+    /// Rows of these streams that are in no file are left out; the first log segment that has none of them.
+    LeaveOut(Arc<HashSet<StreamId>>, Sender<Result<u64, StoreError>>),
 }
 
 /// What a flush has to make durable together with the frozen rows of the view.
@@ -75,6 +83,10 @@ pub(crate) struct Writer {
     commands: Receiver<Command>,
     log: Option<Log>,
     pace: Pace,
+    /// The first segment of the log that has rows which are in no file,
+    floor: u64,
+    /// and the first one that has none of the frozen rows, while there are some.
+    frozen: Option<u64>,
 }
 
 /// An append that passed the positions.
@@ -129,9 +141,14 @@ impl Pace {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, log: Option<Log>) -> (Self, Sender<Command>) {
+    /// With the first segment of the log that has rows which are in no file.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        log: Option<Log>,
+        floor: u64,
+    ) -> (Self, Sender<Command>) {
         let (sender, commands) = channel();
-        (Self { shared, commands, log, pace: Pace::default() }, sender)
+        (Self { shared, commands, log, pace: Pace::default(), floor, frozen: None }, sender)
     }
 
     /// Runs until every sender is gone.
@@ -151,8 +168,9 @@ impl Writer {
             };
             match command {
                 Command::Append(first) => next = self.append_group(first),
-                Command::Freeze(reply) => drop(reply.send(self.freeze())),
+                Command::Freeze { is_needed, reply } => drop(reply.send(self.freeze(is_needed))),
                 Command::Release(floor) => self.release(floor),
+                Command::LeaveOut(streams, reply) => drop(reply.send(self.leave_out(&streams))),
             }
         }
     }
@@ -210,6 +228,10 @@ impl Writer {
     fn accept(&self, request: Request) -> Option<Accepted> {
         let Request { mut parcel, mut encoded, reply, _room } = request;
         let mut positions = self.shared.positions();
+        if parcel.range.is_some_and(|range| !positions.owns(range.stream)) {
+            drop(reply.send(Err(StoreError::moved())));
+            return None;
+        }
         let position = parcel.range.and_then(|range| positions.next(range.stream));
         let mut end = parcel.range.map(|range| range.to);
         match judge(&parcel, position) {
@@ -255,24 +277,58 @@ impl Writer {
         }
     }
 
-    fn freeze(&mut self) -> Result<Option<Frozen>, StoreError> {
+    fn freeze(&mut self, is_needed: bool) -> Result<Option<Frozen>, StoreError> {
         let Some(log) = &mut self.log else { return Ok(None) };
-        if !log.wal.has_records() && self.shared.hot_bytes() == 0 {
+        if !is_needed && !log.wal.has_records() && self.shared.hot_bytes() == 0 {
             return Ok(None);
         }
         let wal_floor = log.wal.roll()?;
         self.shared.freeze();
+        self.frozen = Some(wal_floor);
         Ok(Some(Frozen { wal_floor, positions: self.shared.positions().all() }))
+    }
+
+    /// Reads back what the memory has, without these streams.
+    fn leave_out(&mut self, streams: &HashSet<StreamId>) -> Result<u64, StoreError> {
+        let Some(log) = &mut self.log else { return Ok(0) };
+        let end = log.wal.roll()?;
+        let is_more = self.shared.positions().disown(streams);
+        if is_more {
+            let middle = self.frozen.unwrap_or(self.floor);
+            let frozen = log.rows((self.floor, middle), streams)?;
+            self.shared.put_in_memory(frozen, log.rows((middle, end), streams)?);
+        }
+        Ok(end)
     }
 
     fn release(&mut self, floor: u64) {
         let Some(log) = &mut self.log else { return };
+        (self.floor, self.frozen) = (floor, None);
         log.wal.release(floor);
         self.shared.set_wal_bytes(log.wal.byte_count());
     }
 }
 
 impl Log {
+    /// Rows of records, without those of some streams.
+    fn rows(
+        &self,
+        (from, to): (u64, u64),
+        without: &HashSet<StreamId>,
+    ) -> Result<View, StoreError> {
+        let mut view = View::new();
+        self.wal.read(from, to, |bytes| {
+            let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
+            if parcel.range.is_none_or(|range| !without.contains(&range.stream)) {
+                for batch in &parcel.batches {
+                    view.push(batch);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(view)
+    }
+
     /// # Errors
     /// `Full` when fewer bytes are free than have to stay free.
     fn check_room(&self) -> Result<(), StoreError> {

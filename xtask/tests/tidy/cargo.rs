@@ -15,6 +15,8 @@ const HEAVY: &[(&str, &str)] = &[
     ("parquet", "weir-store"),
     ("object_store", "weir-store"),
     ("rusqlite", "weir-store"),
+    ("postgres", "weir-store"),
+    ("tokio-postgres-rustls", "weir-store"),
     ("rskafka", "weir-outputs"),
     ("hyper", "weir-edge"),
     ("aya", "weir-ebpf"),

@@ -16,7 +16,7 @@ use weir_tables::Micros;
 
 use crate::directory::sync_dir;
 use crate::error::{ErrorKind, StoreError};
-use crate::manifest::{Manifest, Tier};
+use crate::manifest::{Sqlite, Tier};
 use crate::options::SlowOptions;
 use crate::slow::Places;
 use list::{Entry, List};
@@ -96,7 +96,7 @@ pub fn backup(
     make_dir(&draft)?;
     let known = place.known();
     let mut objects = Objects::new(to);
-    let places = Places::new(dir, slow, &Manifest::read(&manifest)?, None)?;
+    let places = Places::new(dir, slow, Sqlite::read(&manifest)?.slow_id()?, None)?;
     let list = place.copy_all(&places, &manifest, &draft, &known, &mut objects)?;
     objects.sync()?;
     list.write(&draft.join("list"))?;
@@ -250,8 +250,8 @@ impl Place {
         let dir = &places.root;
         for _ in 0..TRIES {
             drop(std::fs::remove_file(&copy));
-            Manifest::read(manifest)?.copy_to(&copy)?;
-            let files = Manifest::read(&copy)?.places()?;
+            Sqlite::read(manifest)?.copy_to(&copy)?;
+            let files = Sqlite::read(&copy)?.places()?;
             refuse_missing_tier(places, &files)?;
             let all = files.into_iter().map(|(path, tier)| (path, tier, true));
             let all = all.chain(others(dir).into_iter().map(|path| (path, Tier::Local, false)));
@@ -319,13 +319,13 @@ fn missing(places: &Places, manifest: &Path) -> Result<Option<String>, StoreErro
         let error = places.open(path, *tier).err();
         error.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     };
-    let files = Manifest::read(manifest)?.places()?;
+    let files = Sqlite::read(manifest)?.places()?;
     let gone: Vec<(String, Tier)> = files.into_iter().filter(is_gone).collect();
     if gone.is_empty() {
         return Ok(None);
     }
     // Merged just now?
-    let files = Manifest::read(manifest)?.places()?;
+    let files = Sqlite::read(manifest)?.places()?;
     let gone = gone.into_iter().find(|file| files.contains(file) && is_gone(file));
     Ok(gone.map(|(path, _)| path))
 }

@@ -10,7 +10,7 @@ use crate::backup::object::write_copy;
 use crate::backup::{Place, full, make_dir, rename, sync_file, write};
 use crate::directory::{RESTORING, sync_dir};
 use crate::error::{ErrorKind, StoreError};
-use crate::manifest::Manifest;
+use crate::manifest::Sqlite;
 
 /// What a restore did.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub fn restore(backup: &Path, at: Option<&str>, dir: &Path) -> Result<Restored, 
     let (draft, manifest) = (dir.join("manifest.new"), dir.join("manifest.sqlite"));
     std::fs::copy(from.join("manifest.sqlite"), &draft)
         .map_err(|error| full(StoreError::io("copy", &draft, &error)))?;
-    Manifest::forget_removed(&draft)?;
+    Sqlite::forget_removed(&draft)?;
     sync_file(&draft)?;
     rename(&draft, &manifest)?;
     let mark = dir.join(RESTORING);

@@ -19,7 +19,7 @@ use weir_tables::{Micros, TableSpec};
 use crate::directory::{Directory, sync_dir};
 use crate::error::{ErrorKind, StoreError};
 use crate::inspect::{Inspection, Look, data_files};
-use crate::manifest::{DataFile, Manifest, Tier};
+use crate::manifest::{DataFile, Manifest, Sqlite, Tier};
 use crate::options::StoreOptions;
 use crate::slow::Places;
 use crate::store::Store;
@@ -81,8 +81,8 @@ pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
 /// ones.
 fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreError> {
     let directory = Directory::open(&options.dir)?;
-    let mut manifest = Manifest::open(&directory.manifest())?;
-    let places = Places::new(&options.dir, options.slow.as_ref(), &manifest, None)?;
+    let mut manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
+    let places = Places::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, None)?;
     let files = manifest.load()?.files;
     if files.iter().any(|file| file.tier == Tier::Slow) {
         // What is out of reach is not lost.

@@ -150,6 +150,16 @@ impl Slow {
         self.place.stats()
     }
 
+    /// As [`Place::put`].
+    pub(crate) fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError> {
+        self.place.put(from, path, stop)
+    }
+
+    /// As [`Place::delete`].
+    pub(crate) fn delete(&self, path: &str) -> Result<(), StoreError> {
+        self.place.delete(path)
+    }
+
     fn set_id(&self, id: i64) {
         self.id.store(id, Ordering::Relaxed);
     }
@@ -168,7 +178,7 @@ impl Slow {
     }
 
     /// The same for one that may be new: `is_used` says whether the manifest names a file in it.
-    fn take(&self, is_used: bool) -> Result<(), StoreError> {
+    pub(crate) fn take(&self, is_used: bool) -> Result<(), StoreError> {
         let mark = self.place.mark().map_err(|error| self.gone(&error.message))?;
         if mark.is_none() && !is_used {
             if self.place.list().is_ok_and(|files| !files.is_empty()) {

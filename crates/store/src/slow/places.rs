@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{CacheRoom, Slow, Source};
 use crate::error::{ErrorKind, StoreError};
-use crate::manifest::{DataFile, Manifest, Tier};
+use crate::manifest::{DataFile, Tier};
 use crate::options::SlowOptions;
 
 /// Opens files of a store by what the manifest says of them.
@@ -16,17 +16,17 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The places of the data directory `root` whose manifest is open; its owner may keep pieces of files that are in a bucket.
+    /// The places of the data directory `root`, with the number that the manifest has for the slow tier; its owner may keep pieces of files that are in a bucket.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
     pub(crate) fn new(
         root: &Path,
         options: Option<&SlowOptions>,
-        manifest: &Manifest,
+        slow_id: Option<i64>,
         cache: Option<&CacheRoom<'_>>,
     ) -> Result<Self, StoreError> {
-        let id = manifest.slow_id()?.unwrap_or_default();
+        let id = slow_id.unwrap_or_default();
         let slow = options.map(|options| Slow::new(options, id, cache)).transpose()?.map(Arc::new);
         Ok(Self { root: root.to_owned(), slow })
     }

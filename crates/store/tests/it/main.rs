@@ -3,6 +3,7 @@
 
 mod backup;
 mod bucket;
+mod cluster;
 mod columns;
 mod copy;
 mod crash;
@@ -16,6 +17,7 @@ mod inspect;
 mod memory;
 mod model;
 mod planning;
+mod postgres;
 mod recent;
 mod refusal;
 mod repair;

@@ -1,117 +1,18 @@
-//! The manifest: which files are the tables, where every stream stands, where the log begins. One SQLite transaction
-//! per change. Layout: `docs/formats/manifest.md`.
-//!
-//! It is the only truth: a file that it does not name does not exist, however complete it looks on the disk.
+//! The manifest of one hub, in SQLite: one transaction per change. Layout: `docs/formats/manifest.md`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rusqlite::{Connection, OpenFlags, Transaction, params};
-use weir_tables::{Micros, StreamId, TableSpec};
+use weir_tables::{Micros, StreamId};
 
+use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
 use crate::error::{ErrorKind, StoreError};
-use crate::text_index::TextIndex;
-
-/// Where a file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// Below the data directory.
-    Local,
-    /// In the slow tier.
-    Slow,
-}
-
-/// What the manifest calls the tiers.
-const TIERS: [(&str, Tier); 2] = [("local", Tier::Local), ("slow", Tier::Slow)];
-
-/// Before the path of a file of the slow tier where one name has to say both.
-pub(crate) const SLOW_PREFIX: &str = "slow/";
-
-/// One Parquet file of a table.
-#[derive(Clone, Debug)]
-pub(crate) struct DataFile {
-    pub(crate) id: i64,
-    pub(crate) table: &'static TableSpec,
-    /// Below the directory of its tier, with `/`.
-    pub(crate) path: String,
-    pub(crate) tier: Tier,
-    /// Days since 1970-01-01 of the oldest row's `ts`.
-    pub(crate) day: i64,
-    pub(crate) row_count: u64,
-    pub(crate) byte_count: u64,
-    pub(crate) min_ts: i64,
-    pub(crate) max_ts: i64,
-    /// When the last of its rows came in.
-    pub(crate) arrival_ts: i64,
-    /// Its index of texts once that is known; `None` inside: it has none.
-    pub(crate) index: OnceLock<Option<TextIndex>>,
-    /// Which of its columns are stored as dictionaries, once that is known.
-    pub(crate) dictionaries: OnceLock<Vec<bool>>,
-}
-
-impl DataFile {
-    /// A file without rows.
-    pub(crate) fn new(id: i64, table: &'static TableSpec, path: String) -> Self {
-        Self {
-            id,
-            table,
-            path,
-            tier: Tier::Local,
-            day: 0,
-            row_count: 0,
-            byte_count: 0,
-            min_ts: 0,
-            max_ts: 0,
-            arrival_ts: 0,
-            index: OnceLock::new(),
-            dictionaries: OnceLock::new(),
-        }
-    }
-
-    /// What it is called in query plans.
-    pub(crate) fn location(&self) -> String {
-        match self.tier {
-            Tier::Local => self.path.clone(),
-            Tier::Slow => format!("{SLOW_PREFIX}{}", self.path),
-        }
-    }
-}
-
-/// A file that waits to be deleted.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) id: i64,
-    pub(crate) path: String,
-    pub(crate) tier: Tier,
-    pub(crate) since: Micros,
-}
-
-/// What the manifest says at start.
-#[derive(Debug)]
-pub(crate) struct Content {
-    pub(crate) files: Vec<Arc<DataFile>>,
-    pub(crate) positions: HashMap<StreamId, u64>,
-    pub(crate) wal_floor: u64,
-    /// Every path that the manifest names, also of tables that this weir does not know.
-    pub(crate) paths: Vec<String>,
-    pub(crate) next_file_id: i64,
-}
-
-/// What one transaction changes.
-#[derive(Debug, Default)]
-pub(crate) struct Change<'a> {
-    pub(crate) reason: &'static str,
-    pub(crate) now: Micros,
-    pub(crate) add: &'a [Arc<DataFile>],
-    pub(crate) remove: &'a [Arc<DataFile>],
-    pub(crate) positions: &'a [(StreamId, u64)],
-    pub(crate) wal_floor: Option<u64>,
-}
 
 /// The open manifest.
 #[derive(Debug)]
-pub(crate) struct Manifest {
+pub(crate) struct Sqlite {
     connection: Connection,
 }
 
@@ -145,7 +46,7 @@ UPDATE data_file SET arrival_ts = (SELECT made_ts FROM snapshot WHERE id = begin
 PRAGMA user_version = 2;
 ";
 
-impl Manifest {
+impl Sqlite {
     /// Opens the manifest at `path`; makes it when it is missing.
     ///
     /// # Errors
@@ -205,6 +106,9 @@ impl Manifest {
             Ok(Content {
                 files: self.live_files()?,
                 positions: self.positions()?,
+                owned: None,
+                lost: HashSet::new(),
+                snapshot: 0,
                 wal_floor: self.setting("wal_floor")?.cast_unsigned(),
                 paths: self.column("SELECT path FROM data_file WHERE end_snapshot IS NULL")?,
                 next_file_id: self.setting("next_file_id")?,
@@ -435,14 +339,6 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
         )?;
     }
     Ok(snapshot)
-}
-
-fn tier_of(name: &str) -> Tier {
-    TIERS.iter().find(|tier| tier.0 == name).map_or(Tier::Local, |tier| tier.1)
-}
-
-fn name_of(tier: Tier) -> &'static str {
-    TIERS.iter().find(|entry| entry.1 == tier).map_or("local", |entry| entry.0)
 }
 
 /// Brings a manifest of version 1 to today's, after a copy of it was made beside it.

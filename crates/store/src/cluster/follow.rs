@@ -1,0 +1,164 @@
+//! The thread that keeps up with the cluster: says twice a second that this hub is there, learns who else is, brings the
+//! view to the newest change, and leaves out streams that another hub took over.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weir_tables::StreamId;
+
+use super::{Cluster, Purged};
+use crate::error::{ErrorKind, StoreError};
+use crate::manifest::{Postgres, Pulse};
+use crate::shared::Shared;
+use crate::writer::Command;
+
+/// How often.
+const BEAT: Duration = Duration::from_millis(500);
+/// Who was away for longer may have missed that files came and went: all are looked at. Less than files are kept for
+/// those who may still read them.
+const AWAY: Duration = Duration::from_secs(20);
+/// Rows stay in memory for so long after they came into files, for others that have not seen that change yet.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// The thread; it ends when this is dropped.
+pub(crate) struct Follower {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Follower {
+    /// # Errors
+    /// `Io` when the system refuses to start a thread.
+    pub(crate) fn start(
+        cluster: Arc<Cluster>,
+        shared: Arc<Shared>,
+        manifest: Postgres,
+        commands: Sender<Command>,
+    ) -> Result<Self, StoreError> {
+        let (stop, stopped) = channel::<()>();
+        let work = move || {
+            while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                let outcome = cluster.beat(&shared, &manifest, &commands);
+                cluster.note(outcome);
+            }
+            // Others need not wait for the lease to end.
+            drop(manifest.leave());
+        };
+        let thread = std::thread::Builder::new().name("weir-cluster".into()).spawn(work);
+        let thread = thread.map_err(|error| {
+            StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop.take();
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+impl Cluster {
+    fn beat(
+        &self,
+        shared: &Shared,
+        manifest: &Postgres,
+        commands: &Sender<Command>,
+    ) -> Result<(), StoreError> {
+        self.learn(manifest.pulse()?, commands)?;
+        self.catch_up(shared, manifest)?;
+        shared.forget_flushed(KEPT);
+        Ok(())
+    }
+
+    /// Takes in what the server says; as at the start of a hub, before anybody asks it.
+    ///
+    /// # Errors
+    /// `Io`, `Full`, `Closed`: the log cannot be read again.
+    pub(crate) fn learn(&self, pulse: Pulse, commands: &Sender<Command>) -> Result<(), StoreError> {
+        let Pulse { is_leader, peers, lost } = pulse;
+        let mut members = self.members.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        members.gone.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
+        members.peers = peers;
+        members.renewed = Some(Instant::now());
+        drop(members);
+        if self.is_leader.swap(is_leader, std::sync::atomic::Ordering::Relaxed) != is_leader {
+            let now = if is_leader { "does" } else { "leaves to another one" };
+            tracing::info!(
+                "this hub {now} what one hub of the cluster does: merging, deleting, rules"
+            );
+        }
+        self.leave_out(&lost, commands)
+    }
+
+    /// Leaves out what the log and the memory have of streams that another hub took over.
+    ///
+    /// # Errors
+    /// `Io`, `Full`, `Closed`.
+    pub(crate) fn leave_out(
+        &self,
+        lost: &[StreamId],
+        commands: &Sender<Command>,
+    ) -> Result<(), StoreError> {
+        let mut purged = self.purged();
+        let is_new = |stream: &StreamId| !purged.iter().any(|known| known.stream == *stream);
+        let new: HashSet<StreamId> = lost.iter().copied().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let count = new.len();
+        let (reply, answer) = channel();
+        let streams = Arc::new(new);
+        commands
+            .send(Command::LeaveOut(Arc::clone(&streams), reply))
+            .map_err(|_| StoreError::closed())?;
+        let segment = answer.recv().map_err(|_| StoreError::closed())??;
+        tracing::info!(
+            "{count} streams go through another hub now; what they had beyond files is sent there again"
+        );
+        purged.extend(streams.iter().map(|stream| Purged { stream: *stream, segment }));
+        Ok(())
+    }
+
+    /// Brings the view to the newest change.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn catch_up(&self, shared: &Shared, manifest: &Postgres) -> Result<(), StoreError> {
+        let mut seen = self.seen();
+        if seen.is_in_doubt {
+            return Ok(());
+        }
+        let is_whole = seen.at.elapsed() > AWAY;
+        if let Some(news) = manifest.news(seen.snapshot, is_whole)? {
+            shared.advance(&news, None);
+            seen.snapshot = news.snapshot;
+        }
+        seen.at = Instant::now();
+        Ok(())
+    }
+
+    /// The same for a question that knows of a later change than the view; blocks.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn hurry(&self, shared: &Shared) -> Result<(), StoreError> {
+        self.catch_up(shared, &self.claims)
+    }
+
+    /// Said once when it begins and once when it is over.
+    fn note(&self, outcome: Result<(), StoreError>) {
+        let why = outcome.err().map(|error| error.to_string());
+        let mut members = self.members.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match (&members.trouble, &why) {
+            (before, Some(why)) if before.as_ref() != Some(why) => tracing::error!("{why}"),
+            (Some(_), None) => tracing::info!("the manifest in PostgreSQL can be used again"),
+            _ => {}
+        }
+        members.trouble = why;
+    }
+}

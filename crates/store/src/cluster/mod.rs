@@ -1,0 +1,254 @@
+//! Several hubs over one manifest and one place for files: each takes rows in, each answers for all.
+//!
+//! ```text
+//!   agents ──► hub 1: log, rows in memory ──files──►┌─────────────┐◄──files── hub 2: log, rows in memory ◄── agents
+//!                  │        ▲                       │ bucket      │               ▲        │
+//!                  │        └───── rows in memory, asked by queries ──────────────┘        │
+//!                  └──────── files, positions ─────►│ PostgreSQL  │◄─── files, positions ──┘
+//! ```
+//!
+//! A stream goes through one hub at a time. Whoever an agent turns to takes its streams over, from where files have them;
+//! the hub that had them before learns it, leaves out what it has beyond, and cannot commit until it did.
+//!
+//! A query sees each row once: it looks at the files of change N, and asks every other hub for the rows that were not in
+//! files at change N. So a hub keeps rows for a moment after they came into files.
+
+mod follow;
+mod intake;
+mod peers;
+mod start;
+mod work;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use weir_tables::StreamId;
+
+use crate::error::StoreError;
+use crate::manifest::{Claimed, LEASE, Postgres};
+use crate::shared::Shared;
+
+pub(crate) use follow::Follower;
+pub(crate) use peers::OfPeers;
+pub use peers::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
+pub(crate) use start::{Entered, next_id, refuse_cluster};
+pub(crate) use work::SharedWork;
+
+/// How a hub is one of several.
+#[derive(Clone)]
+pub struct ClusterOptions {
+    /// Where PostgreSQL is: `postgresql://weir@db/weir`, or libpq's words. `sslmode=require` encrypts and verifies.
+    pub manifest: String,
+    /// Its password.
+    pub password: Option<String>,
+    /// An authority (PEM) that its certificate may be of, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The schema of its tables. Default `weir`.
+    pub schema: String,
+    /// What this hub is called; no other has the name.
+    pub name: String,
+    /// Where other hubs reach it: a URL.
+    pub address: String,
+    /// How it reaches the others.
+    pub peers: Arc<dyn Peers>,
+}
+
+impl fmt::Debug for ClusterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterOptions").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A hub that could not be reached is asked again after this.
+const GONE: Duration = Duration::from_secs(1);
+
+/// This hub as one of several.
+pub(crate) struct Cluster {
+    pub(crate) options: ClusterOptions,
+    /// For what senders wait for; maintenance and the follower have connections of their own.
+    claims: Postgres,
+    members: RwLock<Members>,
+    is_leader: AtomicBool,
+    /// Appends that wait for a stream to be theirs come one by one, in their order; how many there are.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) waiting: AtomicUsize,
+    /// Held while the view is brought from one change to the next.
+    seen: Mutex<Seen>,
+    /// Streams that were taken from this hub, whose rows are left out by now.
+    purged: Mutex<Vec<Purged>>,
+}
+
+/// The others, as of some moment.
+#[derive(Default)]
+struct Members {
+    peers: Vec<Peer>,
+    /// When the lease was last renewed; before the first time there is none.
+    renewed: Option<Instant>,
+    trouble: Option<String>,
+    /// Hubs that could not be reached, and when that was last tried.
+    gone: HashMap<String, Instant>,
+}
+
+/// How far the view is.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The last change in it.
+    pub(crate) snapshot: i64,
+    /// When that was looked at.
+    pub(crate) at: Instant,
+    /// A commit of this hub has no answer: the follower must not show what may be of it.
+    pub(crate) is_in_doubt: bool,
+}
+
+/// A stream that was left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purged {
+    pub(crate) stream: StreamId,
+    /// Segments of the log from this one on have none of its rows.
+    pub(crate) segment: u64,
+}
+
+impl Cluster {
+    pub(crate) fn new(options: ClusterOptions, claims: Postgres) -> Self {
+        let seen = Seen { snapshot: 0, at: Instant::now(), is_in_doubt: false };
+        Self {
+            options,
+            claims,
+            members: RwLock::default(),
+            is_leader: AtomicBool::new(false),
+            turn: tokio::sync::Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            seen: Mutex::new(seen),
+            purged: Mutex::default(),
+        }
+    }
+
+    /// Whether this hub does what only one does: merging, deleting, rules.
+    pub(crate) fn is_leader(&self) -> bool {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = members.renewed.is_some_and(|at| at.elapsed() < LEASE / 2);
+        self.is_leader.load(Ordering::Relaxed) && is_fresh
+    }
+
+    /// The hubs that are there.
+    pub(crate) fn peers(&self) -> Vec<Peer> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).peers.clone()
+    }
+
+    /// Those that it makes sense to ask: not the ones that could not be reached a moment ago.
+    pub(crate) fn reachable(&self) -> Vec<Peer> {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let is_gone =
+            |peer: &&Peer| members.gone.get(&peer.name).is_some_and(|at| at.elapsed() < GONE);
+        members.peers.iter().filter(|peer| !is_gone(peer)).cloned().collect()
+    }
+
+    /// Whether a hub could be reached, and if not, why; said when it changes.
+    pub(crate) fn note_reached(&self, peer: &Peer, gone: Option<&str>) {
+        let is_known = |members: &Members| members.gone.contains_key(&peer.name);
+        if gone.is_none() && !is_known(&self.members.read().unwrap_or_else(PoisonError::into_inner))
+        {
+            return;
+        }
+        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        match gone {
+            Some(why) => {
+                if members.gone.insert(peer.name.clone(), Instant::now()).is_none() {
+                    tracing::warn!(
+                        "answers are without the newest rows of the hub `{}`: {why}",
+                        peer.name
+                    );
+                }
+            }
+            None => {
+                members.gone.remove(&peer.name);
+                tracing::info!("the hub `{}` can be reached again", peer.name);
+            }
+        }
+    }
+
+    /// What a person should know.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let gone = || {
+            let is_gone = |peer: &&Peer| members.gone.contains_key(&peer.name);
+            let peer = members.peers.iter().find(is_gone)?;
+            Some(format!(
+                "the hub `{}` cannot be reached: answers are without its newest rows",
+                peer.name
+            ))
+        };
+        members.trouble.clone().or_else(gone)
+    }
+
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether streams wait to be over: their rows are left out of memory and not yet of the log.
+    pub(crate) fn has_purged(&self) -> bool {
+        !self.purged().is_empty()
+    }
+
+    pub(crate) fn purged(&self) -> MutexGuard<'_, Vec<Purged>> {
+        self.purged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has streams go through this hub; blocks. With a position also such that no hub has seen, from there on.
+    /// `false`: not yet, since they were taken from it a moment ago.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn claim(
+        &self,
+        shared: &Shared,
+        streams: &[(StreamId, Option<u64>)],
+    ) -> Result<bool, StoreError> {
+        match self.claims.claim(streams)? {
+            Claimed::Stale => Ok(false),
+            Claimed::Ours(ours) => {
+                shared.positions().own(&ours);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Where streams stand in files, also those of other hubs; blocks.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn filed(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, StoreError> {
+        self.claims.filed(streams)
+    }
+
+    /// Small files that all hubs have; blocks.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn shared_files(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.claims.shared_files()
+    }
+
+    /// As [`Postgres::share_file`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn share_file(
+        &self,
+        name: &str,
+        before: Option<&[u8]>,
+        content: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        self.claims.share_file(name, before, content)
+    }
+}
+
+/// Drawn anew.
+pub(crate) fn random(what: &str) -> i64 {
+    std::hash::RandomState::new().hash_one(what).cast_signed()
+}

@@ -1,0 +1,215 @@
+//! What maintenance does otherwise in a cluster: files go where all hubs have theirs, a change of the manifest brings the
+//! view up to it, and merging, retention and deletion are one hub's.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use weir_tables::StreamId;
+
+use super::{Cluster, Follower};
+use crate::error::{ErrorKind, StoreError};
+use crate::maintenance::Maintenance;
+use crate::manifest::{Change, DataFile, Manifest, Postgres, Tier};
+use crate::shared::Shared;
+use crate::writer::Command;
+
+/// Files that no query needs any more stay at least this long: other hubs may read them.
+const GRACE_MIN: Duration = Duration::from_secs(60);
+
+/// What maintenance keeps of it.
+pub(crate) struct SharedWork {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) follower: Option<Follower>,
+    /// Streams that the files of the frozen rows are without.
+    left_out: Vec<StreamId>,
+    /// The place of the files was looked at.
+    has_place: bool,
+}
+
+impl SharedWork {
+    pub(crate) fn new(cluster: Arc<Cluster>, follower: Follower) -> Self {
+        Self { cluster, follower: Some(follower), left_out: Vec::new(), has_place: false }
+    }
+}
+
+impl Maintenance {
+    fn postgres(&self) -> Result<&Postgres, StoreError> {
+        match &self.manifest {
+            Manifest::Shared(manifest) => Ok(manifest),
+            Manifest::Own(_) => Err(StoreError::closed()),
+        }
+    }
+
+    fn left_out(&self) -> Vec<StreamId> {
+        self.shared_work.as_ref().map(|work| work.left_out.clone()).unwrap_or_default()
+    }
+
+    fn work(&mut self) -> Result<&mut SharedWork, StoreError> {
+        self.shared_work.as_mut().ok_or_else(StoreError::closed)
+    }
+
+    /// Writes frozen rows to the place of all hubs and enters them, with the positions of the streams that are this hub's.
+    pub(crate) fn flush_shared(&mut self) -> Result<(), StoreError> {
+        let cluster = &self.work()?.cluster.clone();
+        for _ in 0..2 {
+            match self.try_flush(cluster) {
+                // Streams were taken over meanwhile: the same once more, without them.
+                Err(error) if error.kind == ErrorKind::Moved => {
+                    tracing::info!("files are written again: {}", error.message);
+                    self.written = None;
+                    let lost = self.postgres()?.lost_streams()?;
+                    let commands = self.commands.clone().ok_or_else(StoreError::closed)?;
+                    cluster.leave_out(&lost, &commands)?;
+                }
+                outcome => return outcome,
+            }
+        }
+        self.try_flush(cluster)
+    }
+
+    fn try_flush(&mut self, cluster: &Arc<Cluster>) -> Result<(), StoreError> {
+        if self.frozen.is_some() && self.written.is_none() {
+            self.work()?.left_out = cluster.purged().iter().map(|purged| purged.stream).collect();
+            let files = self.write_frozen()?;
+            self.written = Some(self.publish(files)?);
+        }
+        let (Some(frozen), Some(files)) = (&self.frozen, &self.written) else { return Ok(()) };
+        let (floor, left_out) = (frozen.wal_floor, self.left_out());
+        let (cleared, positions): (Vec<StreamId>, Vec<(StreamId, u64)>) = {
+            let purged = cluster.purged();
+            let is_over = |stream: &StreamId| {
+                purged.iter().any(|known| known.stream == *stream && known.segment <= floor)
+            };
+            let positions = self.shared.positions();
+            let is_ours = |entry: &&(StreamId, u64)| {
+                positions.owns(entry.0)
+                    && positions.filed(entry.0) != Some(entry.1)
+                    && !left_out.contains(&entry.0)
+            };
+            (
+                left_out.iter().copied().filter(is_over).collect(),
+                frozen.positions.iter().filter(is_ours).copied().collect(),
+            )
+        };
+        let change = Change {
+            reason: "flush",
+            now: self.shared.now(),
+            add: files,
+            positions: &positions,
+            wal_floor: Some(floor),
+            purged: &left_out,
+            cleared: &cleared,
+            ..Change::default()
+        };
+        commit(&mut self.manifest, cluster, &self.shared, &change, true)?;
+        cluster.purged().retain(|known| !cleared.contains(&known.stream));
+        (self.frozen, self.written) = (None, None);
+        self.command(Command::Release(floor))
+    }
+
+    /// Moves files from here to where all hubs have theirs. What comes of a failure is deleted later.
+    fn publish(&mut self, files: Vec<Arc<DataFile>>) -> Result<Vec<Arc<DataFile>>, StoreError> {
+        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+        let published = self.publish_each(&files, &paths);
+        self.maker.discard(&files);
+        published
+    }
+
+    fn publish_each(
+        &mut self,
+        files: &[Arc<DataFile>],
+        paths: &[String],
+    ) -> Result<Vec<Arc<DataFile>>, StoreError> {
+        self.take_place()?;
+        self.postgres()?.note_pending(paths)?;
+        let slow = self.places.slow()?;
+        let go_on = AtomicBool::new(false);
+        for path in paths {
+            slow.put(&self.directory.file(path), path, &go_on)?;
+        }
+        let moved =
+            |file: &Arc<DataFile>| Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() });
+        Ok(files.iter().map(moved).collect())
+    }
+
+    /// Looks once whether the place is there and is the cluster's; an empty one becomes it.
+    fn take_place(&mut self) -> Result<(), StoreError> {
+        if !self.work()?.has_place {
+            let is_used = self.shared.view().tables.iter().any(|table| !table.files.is_empty());
+            self.places.slow()?.take(is_used)?;
+            self.work()?.has_place = true;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn replace_shared(
+        &mut self,
+        reason: &'static str,
+        remove: &[Arc<DataFile>],
+        add: &[Arc<DataFile>],
+    ) -> Result<(), StoreError> {
+        let cluster = &self.work()?.cluster.clone();
+        let add = self.publish(add.to_vec())?;
+        let change =
+            Change { reason, now: self.shared.now(), add: &add, remove, ..Change::default() };
+        commit(&mut self.manifest, cluster, &self.shared, &change, false)
+    }
+
+    /// Deletes what is out of the manifest for long enough, and what never got into it.
+    pub(crate) fn collect_shared_garbage(&mut self, is_leader: bool) -> Result<(), StoreError> {
+        self.take_place()?;
+        let written: Vec<&String> = self.written.iter().flatten().map(|file| &file.path).collect();
+        let mut stray = self.postgres()?.pending(false)?;
+        stray.retain(|path| !written.contains(&path));
+        if is_leader {
+            stray.extend(self.postgres()?.pending(true)?);
+        }
+        let slow = self.places.slow()?;
+        for path in &stray {
+            slow.delete(path)?;
+        }
+        if !stray.is_empty() {
+            self.postgres()?.forget_pending(&stray)?;
+        }
+        if !is_leader {
+            return Ok(());
+        }
+        let (now, grace) = (self.shared.now(), self.options.gc_grace.max(GRACE_MIN));
+        let mut due = self.manifest.gc_queue()?;
+        due.retain(|waiting| waiting.since + grace <= now);
+        for waiting in &due {
+            slow.delete(&waiting.path)?;
+        }
+        let ids: Vec<i64> = due.iter().map(|waiting| waiting.id).collect();
+        if ids.is_empty() { Ok(()) } else { self.manifest.forget(&ids) }
+    }
+}
+
+/// One transaction, then the view: the files of this change and of those that others made before come in at once, and
+/// with `is_flush` the frozen rows go.
+fn commit(
+    manifest: &mut Manifest,
+    cluster: &Cluster,
+    shared: &Shared,
+    change: &Change<'_>,
+    is_flush: bool,
+) -> Result<(), StoreError> {
+    let Manifest::Shared(manifest) = manifest else { return Err(StoreError::closed()) };
+    let mut seen = cluster.seen();
+    let outcome = manifest.commit(change).and_then(|snapshot| {
+        let news = manifest.news(seen.snapshot, false)?;
+        Ok((snapshot, news))
+    });
+    // Nobody knows whether a commit without an answer was made. If it was, its files must not be seen beside the rows.
+    seen.is_in_doubt =
+        is_flush && outcome.as_ref().is_err_and(|error| error.kind != ErrorKind::Moved);
+    let (snapshot, news) = outcome?;
+    if let Some(news) = news {
+        let thaw = is_flush.then_some((snapshot, change.positions));
+        shared.advance(&news, thaw);
+        seen.snapshot = news.snapshot;
+        seen.at = Instant::now();
+    }
+    Ok(())
+}

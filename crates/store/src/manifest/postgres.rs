@@ -1,0 +1,646 @@
+//! The manifest of several hubs, in PostgreSQL. Layout: `docs/formats/manifest.md`.
+//!
+//! Every change begins by locking one row, so changes have an order and their numbers are in it: who has seen number N has
+//! seen all before it. A stream goes through one hub at a time; a hub that another one took a stream from is told in
+//! `stream_lost`, and cannot commit anything before it has left out what it has of that stream.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use postgres::types::ToSql;
+use postgres::{Client, Row, Transaction};
+use weir_tables::{Micros, StreamId};
+
+use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
+use crate::cluster::{ClusterOptions, Peer, random};
+use crate::error::{ErrorKind, StoreError};
+use crate::postgres_client::Server;
+
+/// The schema's version.
+const VERSION: i64 = 1;
+/// A lease, and what is said of a hub that is there, is good for so long.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// Files that a hub wrote and did not enter are somebody else's to delete when it was not seen for so long.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+const SCHEMA: &str = "
+CREATE TABLE setting (name text PRIMARY KEY, value bigint NOT NULL);
+CREATE TABLE hub (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, address text NOT NULL,
+  instance bigint NOT NULL, seen_ts bigint NOT NULL, wal_floor bigint NOT NULL DEFAULT 0, next_file_id bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE lease (name text PRIMARY KEY, hub bigint NOT NULL, until_ts bigint NOT NULL);
+CREATE TABLE snapshot (id bigint PRIMARY KEY, made_ts bigint NOT NULL, reason text NOT NULL, hub bigint NOT NULL);
+CREATE TABLE data_file (
+  id bigint PRIMARY KEY, table_name text NOT NULL, path text NOT NULL UNIQUE, tier text NOT NULL,
+  day bigint NOT NULL, row_count bigint NOT NULL, byte_count bigint NOT NULL, min_ts bigint NOT NULL, max_ts bigint NOT NULL,
+  arrival_ts bigint NOT NULL, begin_snapshot bigint NOT NULL, end_snapshot bigint
+);
+CREATE INDEX data_file_live ON data_file (table_name, day) WHERE end_snapshot IS NULL;
+CREATE INDEX data_file_begin ON data_file (begin_snapshot);
+CREATE INDEX data_file_end ON data_file (end_snapshot) WHERE end_snapshot IS NOT NULL;
+CREATE TABLE pending_file (path text PRIMARY KEY, hub bigint NOT NULL);
+CREATE TABLE stream_position (stream bytea PRIMARY KEY, position bigint NOT NULL, snapshot bigint, hub bigint NOT NULL);
+CREATE INDEX stream_position_hub ON stream_position (hub);
+CREATE TABLE stream_lost (hub bigint NOT NULL, stream bytea NOT NULL, PRIMARY KEY (hub, stream));
+CREATE TABLE gc_queue (file bigint PRIMARY KEY, path text NOT NULL, queued_ts bigint NOT NULL);
+CREATE TABLE shared_file (name text PRIMARY KEY, content bytea NOT NULL);
+INSERT INTO setting VALUES ('version', 1), ('snapshot', 0);
+";
+
+/// The server's own time, µs since 1970: leases are of one clock.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+const COLUMNS: &str =
+    "id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts, arrival_ts";
+
+/// The open manifest, as one hub.
+pub(crate) struct Postgres {
+    server: Mutex<Server>,
+    /// The hub's number.
+    hub: i64,
+    /// Drawn when the hub started: whoever has another one is not this process.
+    instance: i64,
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Postgres").field("hub", &self.hub).finish_non_exhaustive()
+    }
+}
+
+/// What a hub learns twice a second.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    pub(crate) is_leader: bool,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) lost: Vec<StreamId>,
+}
+
+/// What became of an attempt to take streams over.
+#[derive(Debug)]
+pub(crate) enum Claimed {
+    /// They go through this hub, as far as they are known; where files have them.
+    Ours(Vec<(StreamId, u64)>),
+    /// Some were taken from this hub, and its log still has rows of them.
+    Stale,
+}
+
+/// What changed after some change.
+#[derive(Debug)]
+pub(crate) struct News {
+    /// The last change.
+    pub(crate) snapshot: i64,
+    pub(crate) added: Vec<Arc<DataFile>>,
+    pub(crate) removed: Vec<i64>,
+    /// `added` are all files that there are, and others are gone.
+    pub(crate) is_whole: bool,
+}
+
+impl Postgres {
+    /// Enters the cluster as the hub `id`, or as a new one of this name; makes the tables when they are missing.
+    ///
+    /// # Errors
+    /// `Io`, `NewerVersion`; `Locked` when a hub of this name is there already.
+    pub(crate) fn enter(options: &ClusterOptions, id: Option<i64>) -> Result<Self, StoreError> {
+        let mut server = Server::new(options)?;
+        make_tables(&mut server, options)?;
+        let instance = random("instance");
+        let (name, address) = (&options.name, &options.address);
+        let hub = server.with(|client| {
+            let mut work = client.transaction()?;
+            let row = work.query_opt(
+                &format!("SELECT id, seen_ts > {NOW} - $2 FROM hub WHERE name = $1 FOR UPDATE"),
+                &[name, &micros(LEASE)],
+            )?;
+            let hub = match row {
+                Some(row) => {
+                    let (found, is_there): (i64, bool) = (row.get(0), row.get(1));
+                    if is_there && id != Some(found) {
+                        return Ok(None);
+                    }
+                    let sql = format!(
+                        "UPDATE hub SET address = $2, instance = $3, seen_ts = {NOW} WHERE id = $1"
+                    );
+                    work.execute(&sql, &[&found, address, &instance])?;
+                    found
+                }
+                None => {
+                    let sql = format!(
+                        "INSERT INTO hub (name, address, instance, seen_ts) VALUES ($1, $2, $3, {NOW}) RETURNING id"
+                    );
+                    work.query_one(&sql, &[name, address, &instance])?.get(0)
+                }
+            };
+            work.commit()?;
+            Ok(Some(hub))
+        })?;
+        let hub = hub.ok_or_else(|| {
+            let text = format!("cannot enter the cluster: another hub is there as `{name}`");
+            StoreError::new(ErrorKind::Locked, text)
+                .with_hint("give each hub a name of its own: `cluster.name`")
+        })?;
+        Ok(Self { server: Mutex::new(server), hub, instance })
+    }
+
+    /// The same hub over another connection.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn again(&self, options: &ClusterOptions) -> Result<Self, StoreError> {
+        let server = Mutex::new(Server::new(options)?);
+        Ok(Self { server, hub: self.hub, instance: self.instance })
+    }
+
+    pub(crate) fn hub(&self) -> i64 {
+        self.hub
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnMut(&mut Client) -> Result<T, postgres::Error>,
+    ) -> Result<T, StoreError> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).with(work)
+    }
+
+    pub(super) fn load(&self) -> Result<Content, StoreError> {
+        self.with(|client| {
+            let mut work = snapshot_transaction(client)?;
+            let snapshot = value(&mut work, "snapshot")?;
+            let files = live_files(&mut work)?;
+            let paths = work.query("SELECT path FROM data_file WHERE end_snapshot IS NULL", &[])?;
+            let (mut positions, mut owned) = (HashMap::new(), HashSet::new());
+            let sql = "SELECT stream, position FROM stream_position WHERE hub = $1";
+            for row in work.query(sql, &[&self.hub])? {
+                let Some(stream) = stream_of(&row) else { continue };
+                owned.insert(stream);
+                positions.insert(stream, row.get::<_, i64>(1).cast_unsigned());
+            }
+            let lost = lost(&mut work, self.hub)?.into_iter().collect();
+            let sql = "SELECT wal_floor, next_file_id FROM hub WHERE id = $1";
+            let hub = work.query_one(sql, &[&self.hub])?;
+            let wal_floor: i64 = hub.get(0);
+            Ok(Content {
+                files,
+                positions,
+                owned: Some(owned),
+                lost,
+                snapshot,
+                wal_floor: wal_floor.cast_unsigned(),
+                paths: paths.iter().map(|row| row.get(0)).collect(),
+                next_file_id: hub.get(1),
+            })
+        })
+    }
+
+    pub(super) fn places(&self) -> Result<Vec<(String, Tier)>, StoreError> {
+        self.with(|client| {
+            let sql = "SELECT path, tier FROM data_file WHERE end_snapshot IS NULL ORDER BY id";
+            let rows = client.query(sql, &[])?;
+            Ok(rows.iter().map(|row| (row.get(0), tier_of(row.get(1)))).collect())
+        })
+    }
+
+    pub(crate) fn slow_id(&self) -> Result<Option<i64>, StoreError> {
+        self.with(|client| {
+            let row = client.query_opt("SELECT value FROM setting WHERE name = 'slow_id'", &[])?;
+            Ok(row.map(|row| row.get(0)))
+        })
+    }
+
+    pub(crate) fn set_slow_id(&self, id: i64) -> Result<(), StoreError> {
+        let sql = "INSERT INTO setting VALUES ('slow_id', $1) ON CONFLICT (name) DO NOTHING";
+        self.with(|client| client.execute(sql, &[&id]).map(drop))
+    }
+
+    pub(super) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
+        self.with(|client| {
+            let sql = "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file";
+            let waiting = |row: &Row| Waiting {
+                id: row.get(0),
+                path: row.get(1),
+                since: Micros(row.get(2)),
+                tier: tier_of(row.get(3)),
+            };
+            Ok(client.query(sql, &[])?.iter().map(waiting).collect())
+        })
+    }
+
+    pub(super) fn forget(&self, ids: &[i64]) -> Result<(), StoreError> {
+        self.with(|client| {
+            let mut work = client.transaction()?;
+            work.execute("DELETE FROM gc_queue WHERE file = ANY($1)", &[&ids])?;
+            work.execute("DELETE FROM data_file WHERE id = ANY($1)", &[&ids])?;
+            let sql = "DELETE FROM snapshot WHERE id < (SELECT value FROM setting WHERE name = 'snapshot')
+                 AND NOT EXISTS (SELECT FROM data_file WHERE begin_snapshot = snapshot.id)
+                 AND NOT EXISTS (SELECT FROM data_file WHERE end_snapshot = snapshot.id)";
+            work.execute(sql, &[])?;
+            work.commit()
+        })
+    }
+
+    /// Files that are about to be written where all hubs have theirs.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn note_pending(&self, paths: &[String]) -> Result<(), StoreError> {
+        let sql =
+            "INSERT INTO pending_file SELECT unnest($1::text[]), $2 ON CONFLICT (path) DO NOTHING";
+        self.with(|client| client.execute(sql, &[&paths, &self.hub]).map(drop))
+    }
+
+    /// Files that were written and did not get into the manifest: of this hub, or with `is_leader` those of hubs that
+    /// are gone.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn pending(&self, is_leader: bool) -> Result<Vec<String>, StoreError> {
+        self.with(|client| {
+            let rows = if is_leader {
+                let sql = format!(
+                    "SELECT path FROM pending_file JOIN hub ON hub.id = hub WHERE seen_ts < {NOW} - $1 AND hub <> $2"
+                );
+                client.query(&sql, &[&micros(ABANDONED), &self.hub])?
+            } else {
+                client.query("SELECT path FROM pending_file WHERE hub = $1", &[&self.hub])?
+            };
+            Ok(rows.iter().map(|row| row.get(0)).collect())
+        })
+    }
+
+    /// Such files are deleted.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn forget_pending(&self, paths: &[String]) -> Result<(), StoreError> {
+        let sql = "DELETE FROM pending_file WHERE path = ANY($1)";
+        self.with(|client| client.execute(sql, &[&paths]).map(drop))
+    }
+
+    /// As [`super::Manifest::commit`]; gives the change's number.
+    ///
+    /// # Errors
+    /// `Io`, `Full`, `Moved`.
+    pub(crate) fn commit(&self, change: &Change<'_>) -> Result<i64, StoreError> {
+        let outcome = self.with(|client| {
+            let mut work = client.transaction()?;
+            let outcome = self.apply(&mut work, change)?;
+            if outcome.is_ok() {
+                work.commit()?;
+            }
+            Ok(outcome)
+        });
+        outcome?.map_err(|why| StoreError::new(ErrorKind::Moved, why))
+    }
+
+    /// What the change meets: `Err` says what others did meanwhile.
+    fn apply(
+        &self,
+        work: &mut Transaction<'_>,
+        change: &Change<'_>,
+    ) -> Result<Result<i64, &'static str>, postgres::Error> {
+        let snapshot = lock(work)? + 1;
+        let ids: Vec<i64> = change.add.iter().map(|file| file.id).collect();
+        // An earlier attempt whose answer was lost.
+        let sql = "SELECT begin_snapshot FROM data_file WHERE id = ANY($1) LIMIT 1";
+        if let Some(known) = work.query_opt(sql, &[&ids])? {
+            return Ok(Ok(known.get(0)));
+        }
+        let sql = "UPDATE hub SET wal_floor = coalesce($3, wal_floor), next_file_id = greatest(next_file_id, $4)
+             WHERE id = $1 AND instance = $2";
+        let floor = change.wal_floor.map(u64::cast_signed);
+        let next = ids.iter().max().map_or(0, |id| id + 1);
+        if work.execute(sql, &[&self.hub, &self.instance, &floor, &next])? == 0 {
+            return Ok(Err("another process is this hub now"));
+        }
+        let is_of_rows = change.wal_floor.is_some();
+        if is_of_rows && lost(work, self.hub)?.iter().any(|stream| !change.purged.contains(stream))
+        {
+            return Ok(Err("another hub took streams over"));
+        }
+        let sql = "DELETE FROM stream_lost WHERE hub = $1 AND stream = ANY($2)";
+        work.execute(sql, &[&self.hub, &keys(change.cleared.iter())])?;
+        let sql = "INSERT INTO snapshot VALUES ($1, $2, $3, $4)";
+        work.execute(sql, &[&snapshot, &change.now.0, &change.reason, &self.hub])?;
+        if let Err(why) = add_files(work, self.hub, snapshot, change.add)?
+            .and(remove_files(work, snapshot, change)?)
+            .and(move_streams(work, self.hub, snapshot, change.positions)?)
+        {
+            return Ok(Err(why));
+        }
+        work.execute("UPDATE setting SET value = $1 WHERE name = 'snapshot'", &[&snapshot])?;
+        Ok(Ok(snapshot))
+    }
+
+    /// What changed after change `seen`; `None` when nothing did. With `is_whole` all that there is.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn news(&self, seen: i64, is_whole: bool) -> Result<Option<News>, StoreError> {
+        self.with(|client| {
+            let mut work = snapshot_transaction(client)?;
+            let snapshot = value(&mut work, "snapshot")?;
+            if snapshot == seen && !is_whole {
+                return Ok(None);
+            }
+            let (added, removed) = if is_whole {
+                (live_files(&mut work)?, Vec::new())
+            } else {
+                let sql = format!(
+                    "SELECT {COLUMNS} FROM data_file WHERE begin_snapshot > $1 AND end_snapshot IS NULL ORDER BY id"
+                );
+                let added = work.query(&sql, &[&seen])?.iter().filter_map(file_of).collect();
+                let removed = work.query("SELECT id FROM data_file WHERE end_snapshot > $1", &[&seen])?;
+                (added, removed.iter().map(|row| row.get(0)).collect())
+            };
+            Ok(Some(News { snapshot, added, removed, is_whole }))
+        })
+    }
+
+    /// Streams that were taken from this hub, and that its log may have rows of.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn lost_streams(&self) -> Result<Vec<StreamId>, StoreError> {
+        self.with(|client| lost(&mut client.transaction()?, self.hub))
+    }
+
+    /// Has streams go through this hub from now on; with a position also such that no hub has seen, from there on.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn claim(&self, streams: &[(StreamId, Option<u64>)]) -> Result<Claimed, StoreError> {
+        let keys = keys(streams.iter().map(|(stream, _)| stream));
+        let from: Vec<Option<i64>> =
+            streams.iter().map(|(_, from)| from.map(u64::cast_signed)).collect();
+        self.with(|client| {
+            let mut work = client.transaction()?;
+            lock(&mut work)?;
+            let sql = "SELECT count(*) FROM stream_lost WHERE hub = $1 AND stream = ANY($2)";
+            if work.query_one(sql, &[&self.hub, &keys])?.get::<_, i64>(0) > 0 {
+                return Ok(Claimed::Stale);
+            }
+            let sql = "INSERT INTO stream_lost SELECT hub, stream FROM stream_position
+                 WHERE stream = ANY($2) AND hub <> $1 ON CONFLICT DO NOTHING";
+            work.execute(sql, &[&self.hub, &keys])?;
+            let sql = "UPDATE stream_position SET hub = $1 WHERE stream = ANY($2) AND hub <> $1";
+            work.execute(sql, &[&self.hub, &keys])?;
+            // A stream begins where its first hub took it up, also when that has nothing of it in files yet.
+            let sql = "INSERT INTO stream_position (stream, position, hub) SELECT stream, position, $1
+                 FROM unnest($2::bytea[], $3::bigint[]) AS new (stream, position) WHERE position IS NOT NULL
+                 ON CONFLICT DO NOTHING";
+            work.execute(sql, &[&self.hub, &keys, &from])?;
+            let sql = "SELECT stream, position FROM stream_position WHERE stream = ANY($2) AND hub = $1";
+            let ours = work.query(sql, &[&self.hub, &keys])?;
+            work.commit()?;
+            let entry = |row: &Row| Some((stream_of(row)?, row.get::<_, i64>(1).cast_unsigned()));
+            Ok(Claimed::Ours(ours.iter().filter_map(entry).collect()))
+        })
+    }
+
+    /// Where streams stand in files, whichever hub they go through.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn filed(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, StoreError> {
+        let keys = keys(streams.iter());
+        self.with(|client| {
+            let sql = "SELECT stream, position FROM stream_position WHERE stream = ANY($1)";
+            let rows = client.query(sql, &[&keys])?;
+            let entry = |row: &Row| Some((stream_of(row)?, row.get::<_, i64>(1).cast_unsigned()));
+            Ok(rows.iter().filter_map(entry).collect())
+        })
+    }
+
+    /// Says that this hub is there, and learns what it has to know of the others.
+    ///
+    /// # Errors
+    /// `Io`; `Locked` when another process is this hub now.
+    pub(crate) fn pulse(&self) -> Result<Pulse, StoreError> {
+        let pulse = self.with(|client| {
+            let sql = format!("UPDATE hub SET seen_ts = {NOW} WHERE id = $1 AND instance = $2");
+            if client.execute(&sql, &[&self.hub, &self.instance])? == 0 {
+                return Ok(None);
+            }
+            let lease = micros(LEASE);
+            let sql = format!(
+                "INSERT INTO lease VALUES ('work', $1, {NOW} + $2) ON CONFLICT (name) DO UPDATE
+                 SET hub = $1, until_ts = {NOW} + $2 WHERE lease.hub = $1 OR lease.until_ts < {NOW}"
+            );
+            let is_leader = client.execute(&sql, &[&self.hub, &lease])? > 0;
+            let sql = format!(
+                "SELECT id, name, address FROM hub WHERE seen_ts > {NOW} - $2 AND id <> $1 ORDER BY id"
+            );
+            let peers = client.query(&sql, &[&self.hub, &lease])?;
+            let peer = |row: &Row| Peer { name: row.get(1), address: row.get(2) };
+            let peers = peers.iter().map(peer).collect();
+            let mut work = client.transaction()?;
+            Ok(Some(Pulse { is_leader, peers, lost: lost(&mut work, self.hub)? }))
+        })?;
+        pulse.ok_or_else(|| {
+            StoreError::new(ErrorKind::Locked, "another process is this hub of the cluster now")
+                .with_hint("give each hub a name and a data directory of its own")
+        })
+    }
+
+    /// Gives up what others may go on with at once.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn leave(&self) -> Result<(), StoreError> {
+        self.with(|client| {
+            client.execute("DELETE FROM lease WHERE hub = $1", &[&self.hub])?;
+            let sql = "UPDATE hub SET seen_ts = 0 WHERE id = $1 AND instance = $2";
+            client.execute(sql, &[&self.hub, &self.instance]).map(drop)
+        })
+    }
+
+    /// Small files that all hubs have: name and content.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn shared_files(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.with(|client| {
+            let rows = client.query("SELECT name, content FROM shared_file ORDER BY name", &[])?;
+            Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+        })
+    }
+
+    /// Puts such a file there in the place of `before`, `None` for no file; `None` as its content deletes it. Whether it did:
+    /// not when there is something else by now.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn share_file(
+        &self,
+        name: &str,
+        before: Option<&[u8]>,
+        content: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        self.with(|client| {
+            let changed = match (before, content) {
+                (None, None) => return Ok(true),
+                (None, Some(content)) => client.execute(
+                    "INSERT INTO shared_file VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+                    &[&name, &content],
+                )?,
+                (Some(before), Some(content)) => client.execute(
+                    "UPDATE shared_file SET content = $3 WHERE name = $1 AND content = $2",
+                    &[&name, &before, &content],
+                )?,
+                (Some(before), None) => client.execute(
+                    "DELETE FROM shared_file WHERE name = $1 AND content = $2",
+                    &[&name, &before],
+                )?,
+            };
+            Ok(changed > 0)
+        })
+    }
+}
+
+fn make_tables(server: &mut Server, options: &ClusterOptions) -> Result<(), StoreError> {
+    let version = server.with(|client| {
+        let mut work = client.transaction()?;
+        // Two hubs may start at once.
+        work.batch_execute("SELECT pg_advisory_xact_lock(1702193522)")?;
+        let schema = &options.schema;
+        let sql =
+            "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'setting')";
+        if !work.query_one(sql, &[schema])?.get::<_, bool>(0) {
+            work.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; {SCHEMA}"))?;
+        }
+        let version = value(&mut work, "version")?;
+        work.commit()?;
+        Ok(version)
+    })?;
+    if version <= VERSION {
+        return Ok(());
+    }
+    let text = format!("cannot use the manifest in PostgreSQL: it is of version {version}");
+    Err(StoreError::new(ErrorKind::NewerVersion, text)
+        .with_hint("run the newer weir that wrote it"))
+}
+
+fn snapshot_transaction(client: &mut Client) -> Result<Transaction<'_>, postgres::Error> {
+    let level = postgres::IsolationLevel::RepeatableRead;
+    client.build_transaction().isolation_level(level).read_only(true).start()
+}
+
+/// Changes come one by one from here on; the last one's number.
+fn lock(work: &mut Transaction<'_>) -> Result<i64, postgres::Error> {
+    let sql = "SELECT value FROM setting WHERE name = 'snapshot' FOR UPDATE";
+    Ok(work.query_one(sql, &[])?.get(0))
+}
+
+fn value(work: &mut Transaction<'_>, name: &str) -> Result<i64, postgres::Error> {
+    Ok(work.query_one("SELECT value FROM setting WHERE name = $1", &[&name])?.get(0))
+}
+
+fn live_files(work: &mut Transaction<'_>) -> Result<Vec<Arc<DataFile>>, postgres::Error> {
+    let sql = format!("SELECT {COLUMNS} FROM data_file WHERE end_snapshot IS NULL ORDER BY id");
+    Ok(work.query(&sql, &[])?.iter().filter_map(file_of).collect())
+}
+
+fn lost(work: &mut Transaction<'_>, hub: i64) -> Result<Vec<StreamId>, postgres::Error> {
+    let rows = work.query("SELECT stream FROM stream_lost WHERE hub = $1", &[&hub])?;
+    Ok(rows.iter().filter_map(stream_of).collect())
+}
+
+type Met = Result<(), &'static str>;
+
+fn add_files(
+    work: &mut Transaction<'_>,
+    hub: i64,
+    snapshot: i64,
+    files: &[Arc<DataFile>],
+) -> Result<Met, postgres::Error> {
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let sql = "DELETE FROM pending_file WHERE hub = $1 AND path = ANY($2)";
+    if work.execute(sql, &[&hub, &paths])? != paths.len() as u64 {
+        return Ok(Err("another hub took this one for gone, and its files"));
+    }
+    for file in files {
+        let (table, tier) = (file.table.name, name_of(file.tier));
+        let (rows, bytes) = (file.row_count.cast_signed(), file.byte_count.cast_signed());
+        let values: [&(dyn ToSql + Sync); 11] = [
+            &file.id,
+            &table,
+            &file.path,
+            &tier,
+            &file.day,
+            &rows,
+            &bytes,
+            &file.min_ts,
+            &file.max_ts,
+            &file.arrival_ts,
+            &snapshot,
+        ];
+        let sql = format!(
+            "INSERT INTO data_file ({COLUMNS}, begin_snapshot) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+        );
+        work.execute(&sql, &values)?;
+    }
+    Ok(Ok(()))
+}
+
+fn remove_files(
+    work: &mut Transaction<'_>,
+    snapshot: i64,
+    change: &Change<'_>,
+) -> Result<Met, postgres::Error> {
+    let ids: Vec<i64> = change.remove.iter().map(|file| file.id).collect();
+    let sql = "UPDATE data_file SET end_snapshot = $1 WHERE id = ANY($2) AND end_snapshot IS NULL";
+    if work.execute(sql, &[&snapshot, &ids])? != ids.len() as u64 {
+        return Ok(Err("another hub has removed the same files"));
+    }
+    let sql = "INSERT INTO gc_queue SELECT id, path, $1 FROM data_file WHERE id = ANY($2)";
+    work.execute(sql, &[&change.now.0, &ids])?;
+    Ok(Ok(()))
+}
+
+fn move_streams(
+    work: &mut Transaction<'_>,
+    hub: i64,
+    snapshot: i64,
+    positions: &[(StreamId, u64)],
+) -> Result<Met, postgres::Error> {
+    let keys = keys(positions.iter().map(|(stream, _)| stream));
+    let to: Vec<i64> = positions.iter().map(|(_, position)| position.cast_signed()).collect();
+    let sql = "UPDATE stream_position SET position = moved.position, snapshot = $2
+         FROM unnest($3::bytea[], $4::bigint[]) AS moved (stream, position)
+         WHERE stream_position.stream = moved.stream AND hub = $1";
+    let moved = work.execute(sql, &[&hub, &snapshot, &keys, &to])?;
+    let is_ours = moved == positions.len() as u64;
+    Ok(if is_ours { Ok(()) } else { Err("another hub took streams over") })
+}
+
+fn file_of(row: &Row) -> Option<Arc<DataFile>> {
+    let table = weir_tables::table(row.get(1))?;
+    Some(Arc::new(DataFile {
+        id: row.get(0),
+        table,
+        path: row.get(2),
+        tier: tier_of(row.get(3)),
+        day: row.get(4),
+        row_count: row.get::<_, i64>(5).cast_unsigned(),
+        byte_count: row.get::<_, i64>(6).cast_unsigned(),
+        min_ts: row.get(7),
+        max_ts: row.get(8),
+        arrival_ts: row.get(9),
+        index: OnceLock::new(),
+        dictionaries: OnceLock::new(),
+    }))
+}
+
+fn stream_of(row: &Row) -> Option<StreamId> {
+    let bytes: [u8; 16] = row.get::<_, &[u8]>(0).try_into().ok()?;
+    Some(StreamId(u128::from_be_bytes(bytes)))
+}
+
+fn keys<'a>(streams: impl Iterator<Item = &'a StreamId>) -> Vec<Vec<u8>> {
+    streams.map(|stream| stream.0.to_be_bytes().to_vec()).collect()
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}

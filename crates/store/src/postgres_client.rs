@@ -1,0 +1,154 @@
+//! A connection to the PostgreSQL that has the manifest of a cluster. One that breaks is made again at the next use.
+//!
+//! Blocks; not for threads of a runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postgres::config::SslMode;
+use postgres::{Client, Config, NoTls};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::cluster::ClusterOptions;
+use crate::error::{ErrorKind, StoreError};
+
+/// A server that does not answer a connection is given up after this,
+const CONNECT: Duration = Duration::from_secs(5);
+/// and one that acknowledges nothing any more after this.
+const SILENCE: Duration = Duration::from_secs(15);
+/// No statement of a manifest takes longer, waiting for others included.
+const STATEMENT: &str = "SET statement_timeout = '30s'; SET lock_timeout = '15s'; SET idle_in_transaction_session_timeout = '30s'";
+
+/// The server.
+pub(crate) struct Server {
+    config: Config,
+    schema: String,
+    tls: Option<MakeRustlsConnect>,
+    client: Option<Client>,
+}
+
+impl Server {
+    /// Connects at the first use.
+    ///
+    /// # Errors
+    /// `Io`: what is wrong with the options.
+    pub(crate) fn new(options: &ClusterOptions) -> Result<Self, StoreError> {
+        let mut config: Config = options.manifest.parse().map_err(|error: postgres::Error| {
+            let why = std::error::Error::source(&error)
+                .map_or_else(|| error.to_string(), ToString::to_string);
+            StoreError::new(ErrorKind::Io, format!("cannot use the address of the manifest: {why}"))
+                .with_hint("write it as postgresql://USER@HOST:5432/DATABASE")
+        })?;
+        if let Some(password) = &options.password {
+            config.password(password);
+        }
+        config.connect_timeout(CONNECT).tcp_user_timeout(SILENCE).application_name("weir");
+        // Encryption that is dropped when the other side says so would be none.
+        let tls = match config.get_ssl_mode() {
+            SslMode::Require => Some(MakeRustlsConnect::new(client_config(options)?)),
+            _ => None,
+        };
+        Ok(Self { config, schema: options.schema.clone(), tls, client: None })
+    }
+
+    /// Does some work; after an error the connection is made anew if it broke.
+    ///
+    /// # Errors
+    /// `Io`, `Full`: with the server's name and words.
+    pub(crate) fn with<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Client) -> Result<T, postgres::Error>,
+    ) -> Result<T, StoreError> {
+        if self.client.as_ref().is_none_or(Client::is_closed) {
+            self.client = None;
+            let client = self.connect().map_err(|error| self.fail("reach", &error))?;
+            self.client = Some(client);
+        }
+        let client = self.client.as_mut().expect("it was made above");
+        let outcome = work(client);
+        outcome.map_err(|error| {
+            if error.as_db_error().is_none() {
+                self.client = None;
+            }
+            self.fail("use", &error)
+        })
+    }
+
+    fn connect(&self) -> Result<Client, postgres::Error> {
+        let mut client = match &self.tls {
+            Some(tls) => self.config.connect(tls.clone())?,
+            None => self.config.connect(NoTls)?,
+        };
+        let schema = self.schema.replace('"', "\"\"");
+        client.batch_execute(&format!("SET search_path = \"{schema}\"; {STATEMENT}"))?;
+        Ok(client)
+    }
+
+    fn fail(&self, what: &str, error: &postgres::Error) -> StoreError {
+        let is_full = error.code() == Some(&postgres::error::SqlState::DISK_FULL);
+        let kind = if is_full { ErrorKind::Full } else { ErrorKind::Io };
+        let mut why = error.to_string();
+        let mut cause = std::error::Error::source(error);
+        while let Some(inner) = cause {
+            let text = inner.to_string();
+            if !why.contains(&text) {
+                why = format!("{why}: {text}");
+            }
+            cause = inner.source();
+        }
+        let text = format!("cannot {what} the manifest in PostgreSQL at {}: {why}", self.name());
+        StoreError::new(kind, text).with_hint(
+            "rows that came in stay in the log and are written when it can be used again; `cluster.manifest` has its address",
+        )
+    }
+
+    fn name(&self) -> String {
+        let hosts: Vec<String> = self
+            .config
+            .get_hosts()
+            .iter()
+            .map(|host| match host {
+                postgres::config::Host::Tcp(name) => name.clone(),
+                postgres::config::Host::Unix(path) => path.display().to_string(),
+            })
+            .collect();
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        format!("`{}:{port}`", hosts.join(","))
+    }
+}
+
+impl Drop for Server {
+    /// A connection says goodbye when it is dropped, which waits, and this may be a thread that must not.
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            drop(std::thread::Builder::new().spawn(move || drop(client)));
+        }
+    }
+}
+
+fn client_config(options: &ClusterOptions) -> Result<ClientConfig, StoreError> {
+    let fail = |why: String| {
+        StoreError::new(ErrorKind::Io, format!("cannot use TLS with PostgreSQL: {why}"))
+    };
+    let mut roots = RootCertStore::empty();
+    match &options.ca_file {
+        Some(path) => {
+            let found = CertificateDer::pem_file_iter(path)
+                .map_err(|error| fail(format!("cannot read `{}`: {error}", path.display())))?;
+            for certificate in found.flatten() {
+                roots.add(certificate).map_err(|error| fail(error.to_string()))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| fail(error.to_string()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}

@@ -1,0 +1,119 @@
+//! A real PostgreSQL for one test.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server of this test alone; it ends with the value.
+pub(crate) struct PostgresServer {
+    dir: tempfile::TempDir,
+    bin: PathBuf,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl PostgresServer {
+    /// `None`, and a word about it, when the host has none.
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        let versions = std::fs::read_dir("/usr/lib/postgresql").ok();
+        let bin = versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+        let Some(bin) = bin.into_iter().find(|bin| bin.join("initdb").is_file()) else {
+            let text = format!("{test}: PostgreSQL is missing (apt-get install postgresql)");
+            assert!(std::env::var_os("CI").is_none(), "{text}");
+            println!("skipped: {text}");
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut server = Self { dir, bin, port, child: None };
+        if rustix::process::getuid().is_root() {
+            let owned = Command::new("chown").arg("postgres:").arg(server.dir.path()).status();
+            assert!(owned.unwrap().success());
+        }
+        let made = server
+            .command("initdb")
+            .args(["-A", "trust", "-U", "weir", "--no-sync", "-D"])
+            .arg(server.dir.path().join("data"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        server.run();
+        Some(server)
+    }
+
+    /// It does not run as root.
+    fn command(&self, program: &str) -> Command {
+        let program = self.bin.join(program);
+        let mut command = if rustix::process::getuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+            command.arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.current_dir(self.dir.path());
+        command
+    }
+
+    fn run(&mut self) {
+        let port = self.port.to_string();
+        let mut command = self.command("postgres");
+        command.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-p", &port, "-k"]);
+        command.arg(self.dir.path()).arg("-D").arg(self.dir.path().join("data"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.child = Some(child);
+        let began = Instant::now();
+        while self.sql("select 1").is_none() {
+            assert!(began.elapsed() < Duration::from_secs(30), "PostgreSQL does not come up");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What `psql` prints; `None` when it fails.
+    pub(crate) fn sql(&self, sql: &str) -> Option<String> {
+        let port = self.port.to_string();
+        let mut command = Command::new(self.bin.join("psql"));
+        command.args([
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "weir",
+            "-d",
+            "postgres",
+            "-qAt",
+            "-p",
+            &port,
+            "-c",
+        ]);
+        let output = command.arg(sql).output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+
+    /// For `ClusterOptions::manifest`.
+    pub(crate) fn url(&self) -> String {
+        format!("postgresql://weir@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Ends it at once, without a word to anybody.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let data: &Path = &self.dir.path().join("data");
+            let stop =
+                self.command("pg_ctl").args(["stop", "-m", "immediate", "-D"]).arg(data).output();
+            assert!(stop.unwrap().status.success());
+            child.wait().unwrap();
+        }
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.run();
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
