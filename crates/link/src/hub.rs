@@ -29,6 +29,10 @@ use crate::wire::{self, Inbox, Outbox};
 
 /// Takes what agents send: the store, behind this interface.
 pub trait Intake: Send + Sync {
+    /// Has streams come here from now on, of a hub that is one of several; before it is asked where they stand.
+    fn claim(&self, _streams: Vec<StreamId>) -> Claim {
+        Box::pin(std::future::ready(Ok(())))
+    }
     /// Where streams stand, in the order asked.
     fn positions(&self, streams: &[StreamId]) -> Vec<Position>;
     /// Keeps an encoded parcel. The first poll has to put it in its place behind those before.
@@ -41,6 +45,9 @@ pub trait Intake: Send + Sync {
 
 /// An [`Intake::append`] under way.
 pub type Append = Pin<Box<dyn Future<Output = Result<Appended, Refusal>> + Send>>;
+
+/// An [`Intake::claim`] under way; refused when the agent had better turn to another hub.
+pub type Claim = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
 /// The parcel survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

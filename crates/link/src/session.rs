@@ -144,6 +144,8 @@ where
         match message {
             Message::Parcel { sequence, bytes } => self.parcel(sequence, bytes).await?,
             Message::Ask { id, is_watching, streams } => {
+                let claimed = self.hub.intake.claim(streams.clone()).await;
+                claimed.map_err(|no| Denial::new(Code::Failed, no.text, no.hint))?;
                 let positions = self.hub.intake.positions(&streams);
                 if is_watching {
                     self.watch(&positions)?;

@@ -92,6 +92,8 @@ pub(crate) struct UpArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir hub --data /srv/weir
+  weir hub --data /srv/weir --cluster postgresql://weir@db/weir
+                                                 one of several hubs that share their rows
   weir hub invite --data /srv/weir               print a token that lets one agent join
   weir hub agents --data /srv/weir               list the agents that joined
   weir hub revoke web1 --data /srv/weir          turn an agent away for good")]
@@ -104,6 +106,9 @@ pub(crate) struct HubArgs {
     /// Where agents connect to; opened by itself once somebody was invited.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) agents: Option<String>,
+    /// The PostgreSQL that has the manifest of several hubs, such as postgresql://weir@db/weir (docs/cluster.md).
+    #[arg(long, value_name = "URL")]
+    pub(crate) cluster: Option<String>,
 }
 
 /// Commands about the fleet; they work whether the hub runs or not.

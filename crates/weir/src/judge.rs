@@ -230,8 +230,18 @@ pub(crate) async fn judge_always(
     let mut waiting = judge.restore(&store, clock.now()).await;
     let mut tick = tokio::time::interval(every);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut was_leader = store.is_leader();
     loop {
         tick.tick().await;
+        // Of several hubs one runs the rules, and goes on from what the one before has kept.
+        let is_leader = store.is_leader();
+        if is_leader && !was_leader {
+            waiting = judge.restore(&store, clock.now()).await;
+        }
+        was_leader = is_leader;
+        if !is_leader {
+            continue;
+        }
         let transitions = judge.round(&store, clock.now()).await;
         for transition in transitions.iter().filter(|transition| transition.is_state_change()) {
             let finding = &transition.finding;

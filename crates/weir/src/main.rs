@@ -12,6 +12,7 @@ mod cells;
 mod cli;
 mod client;
 mod clock;
+mod cluster;
 mod compare;
 mod config;
 mod doctor;
@@ -118,6 +119,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let mut config = load()?;
             config.apply_serve(&args.serve);
             config.apply_agents(args.agents.as_ref());
+            config.apply_cluster(args.cluster.as_ref());
             start_log(&config.values.log.level)?;
             if let Some(action) = &args.action {
                 config.apply_data(action.data());

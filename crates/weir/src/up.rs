@@ -14,10 +14,11 @@ use weir_store::{QueryLimits, Retention, Store, StoreError, StoreOptions};
 use weir_tables::Clock;
 
 use crate::clock::SystemClock;
+use crate::cluster::SharedFleet;
 use crate::config::place::read_token;
 use crate::config::{Api, Config, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
-use crate::fleet::{Fleet, Listening, Serving};
+use crate::fleet::{Fleet, Listening, Serving, link_dir};
 use crate::judge::{Judge, judge_always, read_rule_files};
 use crate::local::Local;
 use crate::meter::Meter;
@@ -26,7 +27,8 @@ use crate::terminal::say;
 use crate::watch::deliver::Destination;
 use crate::watch::{Context, Stop, Watch, WatchStatus};
 use crate::{
-    edge, greeting, intake, outputs, port_owner, service, slow_query, slow_tier, thresholds,
+    cluster, edge, greeting, intake, outputs, port_owner, service, slow_query, slow_tier,
+    thresholds,
 };
 
 /// Threads that serve, append and run rules; queries have threads of their own in the store.
@@ -184,10 +186,8 @@ impl Up<'_> {
         let Doors { page: socket, agents: listening, pg, intake, outputs } = doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
-        let options = store_options(values, Arc::clone(&clock))?;
-        let store = tokio::task::spawn_blocking(move || Store::open(options))
-            .await
-            .map_err(|error| Failure::new(format!("cannot open the store: {error}")))??;
+        let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
+        let store = self.open_store(address, &clock, is_watching).await?;
         let meter = Arc::clone(&self.startup.meter);
         let (local, delivery) = Local::new(Arc::clone(&store), Arc::clone(&meter));
         let delivery = tokio::spawn(delivery);
@@ -198,15 +198,17 @@ impl Up<'_> {
         let app = self.app(&store, &clock, &meter, watched, &fleet, &shown)?;
         let (end, ended) = watch::channel(false);
         let agents_address = listening.address();
+        let (link_dir, is_serving) = (link_dir(values), agents_address.is_some());
+        let fleet_files = SharedFleet::enter(&store, link_dir, is_serving, clock.now()).await?;
         listening.note_address(values);
         let link = Serving::new(values, &store, &meter, &clock, &fleet);
         let linking = tokio::spawn(listening.serve(link, ended.clone()));
-        let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
         let addresses = (address, agents_address, pg.as_ref().map(PgServer::address));
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
         let serving = tokio::spawn(serve((socket, pg), Arc::clone(&app), ended));
         let judging = self.judge(&store, &clock);
+        let sharing = tokio::spawn(fleet_files.run());
         let slow = slow_query::Reporting::start(&store, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
@@ -239,12 +241,33 @@ impl Up<'_> {
         drop((local, destination, app));
         let _ = delivery.await;
         judging.iter().for_each(JoinHandle::abort);
+        sharing.abort();
         let _ = end.send(true);
         let _ = linking.await;
         let _ = serving.await;
         slow.end().await;
         store.close().await?;
         Ok(())
+    }
+
+    /// Opens the store, alone or as one of several whose others reach this one at `address`.
+    async fn open_store(
+        &self,
+        address: SocketAddr,
+        clock: &Arc<dyn Clock>,
+        is_watching: bool,
+    ) -> Result<Arc<Store>, Failure> {
+        let cluster = cluster::options(self.values, self.token.as_ref(), address)?;
+        if cluster.is_some() && is_watching {
+            return Err(Failure::new("cannot use `cluster.manifest`: `weir up` is a weir alone")
+                .hint("run `weir hub` on the hosts that keep rows, and `weir agent` beside it")
+                .code(EXIT_CONFIG));
+        }
+        let options = store_options(self.values, Arc::clone(clock))?;
+        let options = StoreOptions { cluster, ..options };
+        let opening = tokio::task::spawn_blocking(move || Store::open(options));
+        let opened = opening.await;
+        Ok(opened.map_err(|error| Failure::new(format!("cannot open the store: {error}")))??)
     }
 
     /// Starts the edge, which the page can reach from then on.

@@ -86,6 +86,14 @@ impl Config {
         }
     }
 
+    /// The flag `--cluster`.
+    pub(crate) fn apply_cluster(&mut self, manifest: Option<&String>) {
+        if let Some(manifest) = manifest {
+            self.values.cluster.manifest.clone_from(manifest);
+            self.note_flag("cluster", "manifest", "--cluster");
+        }
+    }
+
     /// The flag `--agents`.
     pub(crate) fn apply_agents(&mut self, address: Option<&String>) {
         if let Some(address) = address {

@@ -210,6 +210,22 @@ keys! {
         /// system, whichever is smaller.
         min_free_bytes: u64 = 0, "B";
     }
+    /// A hub as one of several over one manifest and one place for files (docs/cluster.md).
+    cluster: Cluster {
+        /// The PostgreSQL that has the manifest: `postgresql://weir@db/weir`; `?sslmode=require` encrypts and verifies. Empty: a hub alone.
+        manifest: String = String::new(), "URL";
+        /// A file whose first line is its password.
+        password_file: Option<PathBuf> = None, "";
+        /// An authority (PEM) that its certificate may be of, instead of the system's.
+        ca_file: Option<PathBuf> = None, "";
+        /// The schema of its tables there; made when it is missing.
+        schema: String = "weir".into(), "";
+        /// What this hub is called, unlike all others. Empty takes `collect.host`.
+        name: String = String::new(), "";
+        /// Where the other hubs reach the page and API of this one: `http://10.0.0.5:4770`. Empty takes `api.listen`, with the host's name
+        /// in the place of 0.0.0.0. All hubs have the same login (`api.token_file`).
+        address: String = String::new(), "URL";
+    }
     /// PostgreSQL's protocol, for psql, Grafana and other clients (docs/postgresql.md). Database `weir`, any user.
     pg: Pg {
         /// Where clients connect to. Beyond loopback `api.token_file` must be set: its login is the password. Empty listens

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::watch;
-use weir_link::{Append, Appended, Intake, Position, Reason, Refusal};
+use weir_link::{Append, Appended, Claim, Intake, Position, Reason, Refusal};
 use weir_store::{ErrorKind, Store, StoreError};
 use weir_tables::StreamId;
 
@@ -18,6 +18,11 @@ pub(crate) struct StoreIntake {
 }
 
 impl Intake for StoreIntake {
+    fn claim(&self, streams: Vec<StreamId>) -> Claim {
+        let store = Arc::clone(&self.store);
+        Box::pin(async move { store.claim(&streams).await.map_err(refusal) })
+    }
+
     fn positions(&self, streams: &[StreamId]) -> Vec<Position> {
         let accepted: HashMap<StreamId, u64> = self.store.positions(streams).into_iter().collect();
         let committed: HashMap<StreamId, u64> = self.store.committed(streams).into_iter().collect();
@@ -61,7 +66,7 @@ fn refusal(error: StoreError) -> Refusal {
     let (reason, expected) = match error.kind {
         ErrorKind::Behind { expected } => (Reason::Behind, expected),
         ErrorKind::Full => (Reason::Full, 0),
-        ErrorKind::Busy => (Reason::Busy, 0),
+        ErrorKind::Busy | ErrorKind::Moved => (Reason::Busy, 0),
         ErrorKind::BadParcel => (Reason::Bad, 0),
         _ => (Reason::Failed, 0),
     };

@@ -7,7 +7,7 @@ pub(crate) mod intake;
 mod listen;
 
 pub(crate) use courier::Couriered;
-pub(crate) use listen::{Fleet, Listening, Serving};
+pub(crate) use listen::{Fleet, Listening, Serving, link_dir};
 
 use weir_link::LinkError;
 

@@ -40,7 +40,7 @@ impl From<Failure> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let status = match error.kind {
-            ErrorKind::Behind { .. } => StatusCode::CONFLICT,
+            ErrorKind::Behind { .. } | ErrorKind::Moved => StatusCode::CONFLICT,
             ErrorKind::BadParcel | ErrorKind::BadQuery | ErrorKind::QueryLimit => {
                 StatusCode::BAD_REQUEST
             }

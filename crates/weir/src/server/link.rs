@@ -41,7 +41,8 @@ pub(crate) async fn positions(
         .collect::<Result<_, _>>()?;
     let positions: Map<String, Value> = app
         .store
-        .positions(&streams)
+        .positions_of_all(&streams)
+        .await?
         .into_iter()
         .map(|(stream, position)| (stream.to_string(), position.into()))
         .collect();

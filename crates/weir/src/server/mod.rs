@@ -2,6 +2,7 @@
 
 mod answer;
 mod caller;
+mod cluster;
 mod compare;
 mod connection;
 mod edge;
@@ -47,6 +48,7 @@ use crate::outputs::Outputs;
 use crate::watch::WatchStatus;
 pub(crate) use answer::Refusal;
 pub(crate) use caller::Callers;
+pub(crate) use cluster::OverHttp;
 pub(crate) use forecast::ReadPrices;
 pub(crate) use pg::PgServer;
 pub(crate) use sql::require_json;
@@ -163,6 +165,7 @@ fn router(app: Shared) -> Router {
         .route("/api/store/flush", post(status::flush))
         .route("/healthz", get(status::healthz))
         .route("/metrics", get(metrics::metrics))
+        .route("/api/cluster/rows", post(cluster::rows))
         .route("/api/link/positions", post(link::positions))
         .nest("/iceberg", iceberg::router())
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -31,6 +31,10 @@ pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Ref
         "log_sources": sources,
         "listeners": listeners,
         "agents": app.fleet.agents_json(),
+        "cluster": {
+            "is_leader": app.store.is_leader(),
+            "peers": app.store.peers().iter().map(|peer| json!({"name": peer.name, "address": peer.address})).collect::<Vec<_>>(),
+        },
         "outputs": app.outputs.json(app.clock.now()),
         "store": {
             "hot_rows": stats.hot_rows,

@@ -61,6 +61,10 @@ pub(crate) async fn keep_always(
     }
     loop {
         let mut pause = TICK;
+        if !store.is_leader() {
+            tokio::time::sleep(TICK).await;
+            continue;
+        }
         for rule in &mut kept {
             let (now, began) = (clock.now(), Instant::now());
             if rule.rests_until.is_some_and(|until| now < until) {

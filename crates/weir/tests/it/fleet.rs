@@ -71,9 +71,22 @@ impl Host<'_> {
 
     /// With variables of the environment.
     pub(super) fn start_with(&self, log: &Path, hub: SocketAddr, set: &[(&str, &str)]) -> Agent {
+        self.start_towards(log, &[hub], set)
+    }
+
+    /// With several hubs, best first.
+    pub(super) fn start_towards(
+        &self,
+        log: &Path,
+        hubs: &[SocketAddr],
+        set: &[(&str, &str)],
+    ) -> Agent {
         let mut command = self.command();
         command.envs(set.iter().copied());
-        command.arg("--tail").arg(log).args(["--host", "web1", "--hub", &hub.to_string()]);
+        command.arg("--tail").arg(log).args(["--host", "web1"]);
+        for hub in hubs {
+            command.args(["--hub", &hub.to_string()]);
+        }
         command.args(["--log-level", "warn"]).stdin(Stdio::null()).stdout(Stdio::null());
         Agent(command.spawn().expect("weir can be started"))
     }

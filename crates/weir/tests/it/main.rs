@@ -6,6 +6,7 @@ mod audit;
 mod aws_logs;
 mod bad_input;
 mod beneath;
+mod cluster;
 mod compare;
 mod databases;
 mod databases_tls;

@@ -1,0 +1,192 @@
+//! Several hubs over one PostgreSQL and one directory: an agent that moves on when its hub is killed, and each line once.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::fleet::{Host, free_address};
+use super::harness::{WEIR, Weir, can_run, is_root, quiet, text, wait_for, weir};
+use super::wire_databases::{ids_of, postgresql};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// PostgreSQL of one test; ends with the value.
+struct Database {
+    child: Child,
+    port: u16,
+}
+
+impl Database {
+    fn start(bin: &Path, dir: &Path) -> Self {
+        let own = dir.join("postgresql");
+        std::fs::create_dir(&own).expect("a directory of ours");
+        let (user, group) = ids_of("postgres");
+        for path in [dir, &own] {
+            std::os::unix::fs::chown(path, Some(user), Some(group)).expect("root may");
+        }
+        // It does not run as root.
+        let command = |program: &str| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+            command.arg(bin.join(program)).current_dir(&own);
+            command
+        };
+        let data = own.join("data");
+        let mut init = command("initdb");
+        let made = init.args(["-A", "trust", "-U", "weir", "--no-sync", "-D"]).arg(&data).output();
+        assert!(made.expect("it is installed").status.success());
+        let port = free_address().port();
+        let mut server = command("postgres");
+        server.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"]).arg(&own);
+        server.args(["-p", &port.to_string(), "-D"]).arg(&data);
+        let child = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let database = Self { child: child.expect("it can be started"), port };
+        wait_for("PostgreSQL takes queries", PATIENCE, || {
+            let mut psql = Command::new(bin.join("psql"));
+            psql.args(["-h", "127.0.0.1", "-U", "weir", "-d", "postgres", "-c", "select 1"]);
+            let output = psql.args(["-p", &port.to_string()]).output().expect("it is installed");
+            output.status.success().then_some(())
+        });
+        database
+    }
+
+    fn url(&self) -> String {
+        format!("postgresql://weir@127.0.0.1:{}/postgres", self.port)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One hub of several.
+struct Member {
+    data: PathBuf,
+    page: std::net::SocketAddr,
+    agents: std::net::SocketAddr,
+}
+
+impl Member {
+    fn new(dir: &Path, name: &str) -> Self {
+        Self { data: dir.join(name), page: free_address(), agents: free_address() }
+    }
+
+    fn start(&self, database: &Database) -> Weir {
+        let mut command = Command::new(WEIR);
+        command.arg("hub").arg("--data").arg(&self.data).args(["--log-level", "warn"]);
+        command.args(["--listen", &self.page.to_string(), "--agents", &self.agents.to_string()]);
+        command.args(["--cluster", &database.url()]);
+        command.env("WEIR_STORE_SLOW_PATH", self.data.with_file_name("files"));
+        command.env("WEIR_CLUSTER_NAME", self.data.file_name().expect("it has a name"));
+        command.env("XDG_CONFIG_HOME", "/nonexistent").env("WEIR_STORE_FLUSH_SECONDS", "1");
+        command.env("WEIR_LINK_HEARTBEAT_SECONDS", "1");
+        quiet(&mut command);
+        Weir::start(command)
+    }
+}
+
+fn write(log: &Path, numbers: std::ops::Range<u32>) {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log");
+    for number in numbers {
+        writeln!(file, "line {number}").expect("it can be written");
+    }
+}
+
+fn count(url: &str, sql: &str) -> String {
+    let output = weir(&["query", sql, "--format", "csv", "--url", url]);
+    text(&output.stdout).lines().nth(1).unwrap_or_default().to_owned()
+}
+
+fn has(url: &str, lines: u32) {
+    let sql = "select count(*) || ' ' || count(distinct body) from log where body like 'line %'";
+    wait_for(&format!("{lines} lines at {url}"), PATIENCE, || {
+        (count(url, sql) == format!("{lines} {lines}")).then_some(())
+    });
+}
+
+#[test]
+fn agent_moves_on_when_its_hub_is_killed_and_each_hub_answers_for_all() {
+    let name = "agent_moves_on_when_its_hub_is_killed_and_each_hub_answers_for_all";
+    let bin = postgresql().filter(|_| is_root());
+    if !can_run(name, "PostgreSQL and root", bin.is_some()) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = Database::start(&bin.expect("it was looked for"), dir.path());
+    let (one, two) = (Member::new(dir.path(), "one"), Member::new(dir.path(), "two"));
+    let (first, second) = (one.start(&database), two.start(&database));
+    wait_for("each hub knows of the other", PATIENCE, || {
+        let knows = |hub: &Weir| hub.get("/api/status")["cluster"]["peers"][0]["name"].is_string();
+        (knows(&first) && knows(&second)).then_some(())
+    });
+    // Who was invited at one hub is known at the other, whose address the agent has as well.
+    let addresses = [one.agents.to_string(), two.agents.to_string()];
+    let mut invite = Command::new(WEIR);
+    invite.args([
+        "hub",
+        "invite",
+        "--address",
+        &addresses[0],
+        "--address",
+        &addresses[1],
+        "--data",
+    ]);
+    let token =
+        invite.arg(&one.data).env("XDG_CONFIG_HOME", "/nonexistent").output().expect("weir");
+    assert!(token.status.success(), "{}", text(&token.stderr));
+    let host_dir = dir.path().join("host");
+    std::fs::create_dir(&host_dir).expect("a directory");
+    let host = Host(&host_dir);
+    let joined = host.join(text(&token.stdout).trim(), "web1");
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+    wait_for("the agent is known at the other hub", PATIENCE, || {
+        two.data.join("link/agents/web1").exists().then_some(())
+    });
+    let log = dir.path().join("app.log");
+    write(&log, 0..500);
+    let _agent = host.start_towards(&log, &[one.agents, two.agents], &[]);
+    has(&first.url, 500);
+    has(&second.url, 500);
+    // Its hub is killed; what came into no file comes again, by way of the other one.
+    write(&log, 500..900);
+    first.kill();
+    write(&log, 900..1200);
+    has(&second.url, 1200);
+    // The hub comes back, with rows in its log that are the other's by now.
+    let first = one.start(&database);
+    has(&first.url, 1200);
+    write(&log, 1200..1300);
+    has(&first.url, 1300);
+    has(&second.url, 1300);
+    let audit = weir(&["audit", &log.display().to_string(), "--host", "web1", "--url", &first.url]);
+    assert!(audit.status.success(), "{}{}", text(&audit.stdout), text(&audit.stderr));
+}
+
+#[test]
+fn hub_that_cannot_be_in_the_cluster_says_why() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let start = |args: &[&str], set: &[(&str, &str)]| {
+        let mut command = Command::new(WEIR);
+        command.args(args).arg("--data").arg(dir.path().join("data"));
+        command.args(["--listen", "127.0.0.1:0", "--log-level", "warn"]);
+        command.env("XDG_CONFIG_HOME", "/nonexistent").envs(set.iter().copied());
+        let output = command.stdin(Stdio::null()).output().expect("weir can be started");
+        assert!(!output.status.success());
+        text(&output.stderr)
+    };
+    let url = format!("postgresql://weir@{}/weir", free_address());
+    let said = start(&["hub", "--cluster", &url], &[]);
+    assert!(said.contains("`store.slow_path`"), "{said}");
+    let files = dir.path().join("files").display().to_string();
+    let place = [("WEIR_STORE_SLOW_PATH", files.as_str())];
+    let said = start(&["hub", "--cluster", &url], &place);
+    assert!(said.contains("cannot reach the manifest in PostgreSQL at `127.0.0.1:"), "{said}");
+    let said = start(&["hub", "--cluster", "mysql://x"], &place);
+    assert!(said.contains("postgresql://USER@HOST:5432/DATABASE"), "{said}");
+    let said = start(&["up"], &[place[0], ("WEIR_CLUSTER_MANIFEST", &url)]);
+    assert!(said.contains("`weir up` is a weir alone"), "{said}");
+}
