@@ -10,8 +10,10 @@ use weir_tables::{Micros, TableSpec};
 use crate::data_file::FileMaker;
 use crate::error::StoreError;
 use crate::manifest::{DataFile, Tier};
+use crate::merge::{COPY_ROWS_MIN, Merge};
 use crate::options::StoreOptions;
 use crate::query::QueryEngine;
+use crate::slow::Places;
 
 /// One merge takes at most this many files: each holds a batch and a file handle.
 const MERGE_FILES_MAX: usize = 64;
@@ -65,6 +67,7 @@ fn first_group(mut small: Vec<Arc<DataFile>>) -> Vec<Arc<DataFile>> {
 /// `Full`, `Io`, `Corrupt`.
 pub(crate) fn merge(
     engine: &QueryEngine,
+    places: &Places,
     maker: &FileMaker,
     table: &'static TableSpec,
     files: &[Arc<DataFile>],
@@ -72,7 +75,13 @@ pub(crate) fn merge(
     let day = files.iter().map(|file| file.day).min().expect("a group is not empty");
     let arrival = files.iter().map(|file| file.arrival_ts).max().expect("a group is not empty");
     let mut draft = maker.draft(table, day, Micros(arrival))?;
-    engine.read_sorted(table, files, |rows| draft.push(rows))?;
+    let mut files = files.to_vec();
+    // Rows of the same time stay in the order of their coming.
+    files.sort_by_key(|file| file.id);
+    match Merge::open(places, table, &files, &draft, COPY_ROWS_MIN)? {
+        Some(merge) => merge.write(&mut draft)?,
+        None => engine.read_sorted(table, &files, |rows| draft.push(rows))?,
+    }
     draft.finish()
 }
 

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,10 +22,11 @@ use weir_tables::{TableSpec, is_null_column, null_column};
 
 use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS, is_text_column, level};
 use crate::directory::sync_dir;
+use crate::donor::{Chunk, Donor};
 use crate::error::{ErrorKind, StoreError};
 use crate::hot::timestamps;
 use crate::manifest::DataFile;
-use crate::text_column::{Packer, TextColumn, Texts, parts};
+use crate::text_column::{Packer, Part, TextColumn, Texts, parts};
 use crate::text_index::{self, IndexBuilder};
 
 /// A file being written; removed again unless it is finished.
@@ -59,13 +61,13 @@ enum ColumnWriter {
 enum Rows<'a> {
     /// All rows of a batch.
     All(&'a RecordBatch),
-    /// Rows of batches.
-    Chosen(&'a Choice<'a>, &'a [(usize, usize)]),
+    /// Rows of some neighbouring batches, counted from the first of these.
+    Chosen(&'a Choice<'a>, Range<usize>, &'a [(usize, usize)]),
 }
 
 /// The columns of batches that rows are chosen of; `None` for one that is NULL in all.
 struct Choice<'a> {
-    texts: Vec<Option<Vec<&'a arrow_array::StringArray>>>,
+    texts: Vec<Option<Vec<Part<'a>>>>,
     others: Vec<Option<Vec<&'a dyn Array>>>,
 }
 
@@ -83,7 +85,8 @@ impl Draft {
         Ok(Self { meta, writer: Some(writer), full_path, root: root.to_owned() })
     }
 
-    /// Adds rows, which have to follow those before in the table's order.
+    /// Adds rows, which have to follow those before in the table's order. Columns of which [`is_text_column`] may be
+    /// dictionaries.
     pub(crate) fn push(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
         let ts = timestamps(rows);
         self.note(ts.iter().copied());
@@ -96,7 +99,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds rows of `batches`, given as (batch, row); they have to follow those before in the table's order.
+    /// Adds rows of `batches`, given as (batch, row), in the same way.
     pub(crate) fn push_chosen(
         &mut self,
         batches: &[RecordBatch],
@@ -108,9 +111,34 @@ impl Draft {
         let mut rest = order;
         while !rest.is_empty() {
             let (rows, later) = rest.split_at(self.writer().room().min(rest.len()));
-            self.write(&Rows::Chosen(&choice, rows), rows.len())?;
+            // Rows come nearly in order, so that a block has those of few of the batches.
+            let of = || rows.iter().map(|(batch, _)| *batch);
+            let (first, last) = (of().min().unwrap_or_default(), of().max().unwrap_or_default());
+            let near: Vec<_> = rows.iter().map(|(batch, row)| (batch - first, *row)).collect();
+            self.write(&Rows::Chosen(&choice, first..last + 1, &near), rows.len())?;
             rest = later;
         }
+        Ok(())
+    }
+
+    /// Whether row groups of this file can be taken over.
+    pub(crate) fn takes(&self, donor: &Donor) -> bool {
+        let writer = self.writer.as_ref().expect("taken by finish only");
+        donor.fits(writer.file.schema_descr(), writer.index.as_ref())
+    }
+
+    /// Takes over a row group, read from a file that it [takes](Self::takes); its rows, of these times, have to follow those before.
+    pub(crate) fn copy_group(
+        &mut self,
+        donor: &Donor,
+        group: usize,
+        chunks: &[Arc<Chunk>],
+        ts: (i64, i64),
+    ) -> Result<(), StoreError> {
+        let copied = self.writer().copy_group(donor, group, chunks);
+        self.meta.row_count += copied.map_err(|error| parquet_error(&self.full_path, &error))?;
+        self.meta.min_ts = self.meta.min_ts.min(ts.0);
+        self.meta.max_ts = self.meta.max_ts.max(ts.1);
         Ok(())
     }
 
@@ -217,7 +245,7 @@ impl FileWriter {
                     let field = schema.field(place);
                     let values = rows.values(place, field.data_type(), count)?;
                     if let (Some(index), Some(texts)) = (&mut self.index, values.as_string_opt()) {
-                        index.push_texts(place, &Texts::All(texts));
+                        index.push_texts(place, &Texts::All(Part::Plain(texts)));
                     }
                     for (writer, leaf) in leaves.iter_mut().zip(compute_leaves(field, &values)?) {
                         writer.write(&leaf)?;
@@ -233,6 +261,20 @@ impl FileWriter {
             Some(index) => index.end_rows(count, |bytes| write_between(&mut self.file, bytes)),
             None => Ok(()),
         }
+    }
+
+    /// How many rows it has.
+    fn copy_group(
+        &mut self,
+        donor: &Donor,
+        group: usize,
+        chunks: &[Arc<Chunk>],
+    ) -> Result<u64, ParquetError> {
+        self.end_row_group()?;
+        if let Some(index) = &mut self.index {
+            index.end_group(|bytes| write_between(&mut self.file, bytes))?;
+        }
+        donor.copy(group, chunks, &mut self.file, self.index.as_mut())
     }
 
     fn new_columns(&self) -> Result<Vec<ColumnWriter>, ParquetError> {
@@ -304,9 +346,10 @@ impl<'a> Choice<'a> {
 impl Rows<'_> {
     fn texts(&self, place: usize, count: usize) -> Texts<'_> {
         match self {
-            Self::All(batch) => Texts::All(batch.column(place).as_string()),
-            Self::Chosen(choice, order) => match &choice.texts[place] {
-                Some(parts) => Texts::Chosen(parts, order),
+            Self::All(batch) if is_null_column(batch.column(place)) => Texts::Nulls(count),
+            Self::All(batch) => Texts::All(Part::of(batch.column(place))),
+            Self::Chosen(choice, range, order) => match &choice.texts[place] {
+                Some(parts) => Texts::Chosen(&parts[range.clone()], order),
                 None => Texts::Nulls(count),
             },
         }
@@ -320,8 +363,8 @@ impl Rows<'_> {
     ) -> Result<ArrayRef, ParquetError> {
         match self {
             Self::All(batch) => Ok(Arc::clone(batch.column(place))),
-            Self::Chosen(choice, order) => match &choice.others[place] {
-                Some(parts) => Ok(interleave(parts, order)?),
+            Self::Chosen(choice, range, order) => match &choice.others[place] {
+                Some(parts) => Ok(interleave(&parts[range.clone()], order)?),
                 None => Ok(null_column(data_type, count)),
             },
         }
@@ -345,53 +388,14 @@ fn parquet_error(path: &Path, error: &ParquetError) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use arrow_select::concat::concat_batches;
-    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     use parquet::basic::{Encoding, EncodingMask};
     use parquet::file::metadata::ParquetMetaData;
     use weir_tables::{Log, LogRows, Micros, Rows as _};
 
     use super::*;
     use crate::data_file::FileMaker;
-    use crate::text_index::TextIndex;
-
-    /// The rows of a file, what its footer says, and its bytes.
-    fn read(root: &Path, file: &DataFile) -> (RecordBatch, Arc<ParquetMetaData>, Vec<u8>) {
-        let path = root.join(&file.path);
-        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
-        let (footer, schema) = (Arc::clone(reader.metadata()), Arc::clone(reader.schema()));
-        let batches: Vec<_> = reader.build().unwrap().map(Result::unwrap).collect();
-        (concat_batches(&schema, &batches).unwrap(), footer, std::fs::read(path).unwrap())
-    }
-
-    /// The index that is made of the rows as they are read is the one of the file.
-    fn check_index(rows: &RecordBatch, footer: &ParquetMetaData, bytes: &[u8]) {
-        let mut builder = IndexBuilder::new(&Log::SPEC).unwrap();
-        let mut sheets = Vec::new();
-        let mut keep = |sheet: &[u8]| -> Result<u64, Infallible> {
-            sheets.push(sheet.to_vec());
-            Ok(0)
-        };
-        for start in (0..rows.num_rows()).step_by(5000) {
-            let part = rows.slice(start, 5000.min(rows.num_rows() - start));
-            builder.push(&part, &mut keep).unwrap();
-        }
-        builder.finish(&mut keep).unwrap();
-        let metadata = footer.file_metadata().key_value_metadata().unwrap();
-        let text = metadata.iter().find(|pair| pair.key == text_index::METADATA_KEY).unwrap();
-        let index = TextIndex::from_text(text.value.as_ref().unwrap(), rows.num_rows() as u64);
-        let index = index.unwrap();
-        let in_file = index.ids.sheets.iter().chain(&index.words.sheets);
-        let mut stored: Vec<_> = in_file.map(|sheet| (sheet.offset, sheet.byte_count())).collect();
-        stored.sort_unstable();
-        assert_eq!(stored.len(), sheets.len());
-        for ((offset, length), sheet) in stored.into_iter().zip(sheets) {
-            let start = usize::try_from(offset).unwrap();
-            assert_eq!(&bytes[start..][..usize::try_from(length).unwrap()], sheet);
-        }
-    }
+    use crate::read_back::{check_index, read};
 
     /// Of the data pages.
     fn encodings(footer: &ParquetMetaData, group: usize, name: &str) -> EncodingMask {

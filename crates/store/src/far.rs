@@ -5,10 +5,10 @@
 
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
-use crate::data_file::ROW_GROUP_ROWS;
 use crate::manifest::Tier;
 use crate::slow::Places;
 use crate::table_provider::Part;
+use crate::text_index::group_rows;
 
 /// Partitions for each thread.
 const LANES: usize = 16;
@@ -32,8 +32,8 @@ fn cut(part: Part) -> Vec<Part> {
     let (mut left, mut before) = (rows.clone(), 0);
     let total: usize = rows.iter().map(|selector| selector.row_count).sum();
     let mut parts = Vec::new();
-    while before < total {
-        let count = ROW_GROUP_ROWS.min(total - before);
+    for count in &*group_rows(&part.file) {
+        let count = (*count).min(total - before);
         let group = left.split_off(count);
         if group.selects_any() {
             let selectors = std::iter::once(RowSelector::skip(before)).chain(group.iter().copied());
@@ -51,14 +51,28 @@ mod tests {
     use std::sync::{Arc, Once};
 
     use super::*;
+    use crate::data_file::ROW_GROUP_ROWS;
     use crate::manifest::DataFile;
-    use crate::text_index::BlockCounts;
+    use crate::text_index::{BlockCounts, TextIndex};
 
     fn part(selectors: Vec<RowSelector>) -> Part {
         let table = weir_tables::table("log").unwrap();
-        let file = DataFile { tier: Tier::Slow, ..DataFile::new(1, table, "x.parquet".to_owned()) };
+        let row_count = selectors.iter().map(|selector| selector.row_count as u64).sum();
+        let file = DataFile::new(1, table, "x.parquet".to_owned());
+        let file = DataFile { tier: Tier::Slow, row_count, ..file };
         let counts = BlockCounts { kept: 1, left_out: 1, counted: Arc::new(Once::new()) };
         Part { rows: Some((selectors.into(), counts)), ..Part::whole(&Arc::new(file)) }
+    }
+
+    #[test]
+    fn parts_end_at_row_groups_of_fewer_rows() {
+        let whole =
+            part(vec![RowSelector::select(3), RowSelector::skip(40), RowSelector::select(7)]);
+        let index = TextIndex { group_rows: vec![40, 5, 5], ..TextIndex::default() };
+        whole.file.index.set(Some(index)).unwrap();
+        let selected = |part: &Part| part.rows.as_ref().unwrap().0.row_count();
+        let counts: Vec<usize> = cut(whole).iter().map(selected).collect();
+        assert_eq!(counts, [3, 2, 5]);
     }
 
     #[test]

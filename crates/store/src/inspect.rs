@@ -158,6 +158,7 @@ impl Look<'_> {
     ) -> Result<(), String> {
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         let mut builder = index.as_ref().and_then(|_| IndexBuilder::new(self.file.table));
+        let group_rows = index.as_ref().map(|index| index.group_rows.clone()).unwrap_or_default();
         let mut before: Option<RecordBatch> = None;
         for rows in rows {
             let rows = rows.map_err(|error| format!("cannot be read: {error}"))?;
@@ -168,7 +169,7 @@ impl Look<'_> {
             most = timestamps(&rows).iter().copied().fold(most, i64::max);
             check_order(self.file.table, before.as_ref(), &rows)?;
             if let (Some(builder), Some(index)) = (&mut builder, &mut index) {
-                builder.push(&rows, |bytes| index.compare(bytes))?;
+                builder.push(&rows, &group_rows, |bytes| index.compare(bytes))?;
             }
             before = Some(rows.slice(rows.num_rows() - 1, 1));
         }
@@ -228,6 +229,7 @@ fn check_order(
 /// The index as it stands in a file, compared piece by piece with the one that its rows give.
 struct IndexCheck<'a> {
     file: &'a Source,
+    group_rows: Vec<usize>,
     /// Where pieces are, in the order in which they are written.
     offsets: std::vec::IntoIter<u64>,
 }
@@ -238,7 +240,7 @@ impl<'a> IndexCheck<'a> {
         sheets.extend(index.words.sheets);
         sheets.sort_by_key(|sheet| sheet.offset);
         let offsets: Vec<u64> = sheets.iter().map(|sheet| sheet.offset).collect();
-        Self { file, offsets: offsets.into_iter() }
+        Self { file, group_rows: index.group_rows, offsets: offsets.into_iter() }
     }
 
     fn compare(&mut self, bytes: &[u8]) -> Result<u64, String> {

@@ -281,7 +281,7 @@ impl Maintenance {
         for (spec, table) in TABLES.iter().zip(&view.tables) {
             let whole = table.files.iter().filter(|file| !self.broken.contains(&file.id)).cloned();
             for group in compaction::plan(&whole.collect::<Vec<_>>(), &self.options) {
-                match compaction::merge(&self.engine, &self.maker, spec, &group) {
+                match compaction::merge(&self.engine, &self.places, &self.maker, spec, &group) {
                     Ok(merged) => self.replace("compaction", group, &[merged])?,
                     Err(error) if error.kind == ErrorKind::Full => return Err(error),
                     Err(error) => self.leave_out_broken(&group, &error),

@@ -23,6 +23,7 @@ use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
 use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS};
 use crate::manifest::DataFile;
+use crate::text_index::group_rows;
 
 /// Cuts the files below a sort of the newest rows into slices, the newest first.
 #[derive(Debug)]
@@ -91,18 +92,21 @@ fn slices(groups: &[FileGroup]) -> Vec<FileGroup> {
 /// A file in slices, which end at row groups; one that was narrowed already stays as it is.
 fn cut(file: &PartitionedFile, sizes: &mut impl Iterator<Item = usize>) -> Vec<PartitionedFile> {
     let data = file.extension::<Arc<DataFile>>();
-    let total = data.and_then(|file| usize::try_from(file.row_count).ok());
-    let Some(total) = total.filter(|_| file.extension::<ParquetRowSelection>().is_none()) else {
+    let Some(data) = data.filter(|_| file.extension::<ParquetRowSelection>().is_none()) else {
         return vec![file.clone()];
     };
     let mut slices = Vec::new();
-    let mut end = total;
+    let mut groups = group_rows(data).to_vec();
+    let total = groups.iter().sum();
+    let (mut end, mut group_start) = (total, total);
     while end > 0
         && let Some(rows) = sizes.next()
     {
-        let group_start = (end - 1) / ROW_GROUP_ROWS * ROW_GROUP_ROWS;
+        while end <= group_start {
+            group_start -= groups.pop().unwrap_or(group_start);
+        }
         // Pages begin at multiples of their size within the row group.
-        let last_page = (end - 1) / PAGE_ROWS * PAGE_ROWS;
+        let last_page = group_start + (end - 1 - group_start) / PAGE_ROWS * PAGE_ROWS;
         let start = last_page.saturating_sub(rows - PAGE_ROWS).max(group_start);
         slices.push(slice(file, start, end, total));
         end = start;
@@ -134,21 +138,23 @@ mod tests {
     use weir_tables::TABLES;
 
     use super::*;
+    use crate::text_index::TextIndex;
 
-    fn file(rows: usize) -> PartitionedFile {
-        let data = DataFile {
+    fn file(rows: usize) -> DataFile {
+        DataFile {
             row_count: rows as u64,
             byte_count: 1,
             max_ts: 1,
             ..DataFile::new(1, TABLES[0], "x.parquet".to_owned())
-        };
-        PartitionedFile::new("x.parquet", 1).with_extension(Arc::new(data))
+        }
     }
 
-    fn ranges(rows: usize) -> Vec<(usize, usize)> {
-        let slices = cut(&file(rows), &mut sizes());
+    fn ranges(data: DataFile) -> Vec<(usize, usize)> {
+        let all = usize::try_from(data.row_count).unwrap();
+        let file = PartitionedFile::new("x.parquet", 1).with_extension(Arc::new(data));
+        let slices = cut(&file, &mut sizes());
         let range = |file: &PartitionedFile| {
-            let Some(rows) = file.extension::<ParquetRowSelection>() else { return (0, rows) };
+            let Some(rows) = file.extension::<ParquetRowSelection>() else { return (0, all) };
             let mut at = 0;
             let mut found = (0, 0);
             for selector in rows.selection().iter() {
@@ -165,10 +171,10 @@ mod tests {
     #[test]
     fn slices_grow_end_at_pages_and_row_groups_and_miss_no_row() {
         let (page, group) = (PAGE_ROWS, ROW_GROUP_ROWS);
-        assert_eq!(ranges(100), [(0, 100)]);
-        assert_eq!(ranges(page + 1), [(page, page + 1), (0, page)]);
+        assert_eq!(ranges(file(100)), [(0, 100)]);
+        assert_eq!(ranges(file(page + 1)), [(page, page + 1), (0, page)]);
         for rows in [1, page, 3 * page + 7, group, group + 5, 3 * group + 100, 10 * group] {
-            let ranges = ranges(rows);
+            let ranges = ranges(file(rows));
             let mut end = rows;
             for (start, to) in &ranges {
                 assert_eq!(*to, end, "{rows} rows: {ranges:?}");
@@ -181,5 +187,16 @@ mod tests {
                 "{rows} rows: {ranges:?}"
             );
         }
+    }
+    #[test]
+    fn slices_end_where_row_groups_of_fewer_rows_do() {
+        let (page, group) = (PAGE_ROWS, ROW_GROUP_ROWS);
+        let merged = file(2 * page + 10 + group + page + 5);
+        let group_rows = vec![2 * page + 10, group, page + 5];
+        let index = TextIndex { group_rows, ..TextIndex::default() };
+        merged.index.set(Some(index)).unwrap();
+        let [first, second] = [2 * page + 10, 2 * page + 10 + group];
+        let last = second + page;
+        assert_eq!(ranges(merged), [(last, last + 5), (second, last), (first, second), (0, first)]);
     }
 }

@@ -28,8 +28,8 @@ use datafusion::physical_expr_adapter::{
 };
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use parquet::arrow::parquet_to_arrow_schema;
-use parquet::basic::Encoding;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::basic::{Encoding, PageType};
+use parquet::file::metadata::{ColumnChunkMetaData, PageEncodingStats, ParquetMetaData};
 use weir_tables::{DataKind, TableSpec};
 
 /// Places of the texts that `filters` ask conditions on that name no other column. What rows are sorted by is left out: there
@@ -59,19 +59,27 @@ pub(crate) fn dictionaries(table: &TableSpec, file: &ParquetMetaData) -> Vec<boo
     if !schema.is_ok_and(|schema| schema.fields() == table.schema().fields()) {
         return Vec::new();
     }
-    let is_dictionary = |leaf: usize| {
-        file.row_groups().iter().all(|group| {
-            let pages = group.column(leaf).page_encoding_stats_mask();
-            pages.is_some_and(|pages| {
-                pages.is_only(Encoding::RLE_DICTIONARY) || pages.is_only(Encoding::PLAIN_DICTIONARY)
-            })
-        })
-    };
+    let is_dictionary =
+        |leaf: usize| file.row_groups().iter().all(|group| is_coded(group.column(leaf)));
     let leaf_of = |name: &str| {
         let leaves = meta.schema_descr().columns();
         leaves.iter().position(|leaf| leaf.path().parts() == [name])
     };
     table.columns.iter().map(|column| leaf_of(column.name).is_some_and(is_dictionary)).collect()
+}
+
+/// Whether a column of a row group is nothing but a dictionary, however much of its footer was read.
+fn is_coded(column: &ColumnChunkMetaData) -> bool {
+    let coded = [Encoding::RLE_DICTIONARY, Encoding::PLAIN_DICTIONARY];
+    match (column.page_encoding_stats_mask(), column.page_encoding_stats()) {
+        (Some(pages), _) => coded.iter().any(|encoding| pages.is_only(*encoding)),
+        (None, Some(pages)) => {
+            let is_data = |pages: &&PageEncodingStats| pages.page_type != PageType::DICTIONARY_PAGE;
+            let mut data = pages.iter().filter(is_data).peekable();
+            data.peek().is_some() && data.all(|pages| coded.contains(&pages.encoding))
+        }
+        (None, None) => false,
+    }
 }
 
 /// The table's columns, with `texts` as dictionaries.
@@ -218,7 +226,7 @@ impl PerValue {
 }
 
 /// Whether both are the same memory.
-fn is_same(one: &ArrayRef, other: &ArrayRef) -> bool {
+pub(crate) fn is_same(one: &ArrayRef, other: &ArrayRef) -> bool {
     let (one, other) = (one.as_string::<i32>(), other.as_string::<i32>());
     one.offsets().ptr_eq(other.offsets()) && one.values().as_ptr() == other.values().as_ptr()
 }

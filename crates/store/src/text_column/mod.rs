@@ -5,6 +5,7 @@
 //! order first, and compare and hash it again for each of these.
 
 mod distinct;
+mod numbered;
 mod pages;
 mod runs;
 mod texts;
@@ -18,10 +19,11 @@ use parquet::errors::Result;
 use parquet::schema::types::ColumnDescPtr;
 
 pub(crate) use distinct::Distinct;
+use numbered::Numbered;
 pub(crate) use pages::Packer;
 use pages::Pages;
 use runs::push_runs;
-pub(crate) use texts::{Texts, parts};
+pub(crate) use texts::{Part, Texts, parts};
 
 /// Rows of a data page.
 const PAGE_ROWS: usize = crate::data_file::PAGE_ROWS;
@@ -45,7 +47,7 @@ pub(crate) struct TextColumn {
 
 enum State {
     /// A number for each row.
-    Numbers { distinct: Distinct, rows: Vec<u32> },
+    Numbers { texts: Numbered, rows: Vec<u32> },
     /// After so many rows there were too many texts.
     Whole { numbered: usize, pages: Pages, page: Page },
 }
@@ -63,7 +65,7 @@ impl TextColumn {
     /// Without rows; `repeats` is whether its texts are expected to.
     pub(crate) fn new(column: ColumnDescPtr, repeats: bool) -> Self {
         let state = if repeats {
-            State::Numbers { distinct: Distinct::default(), rows: Vec::new() }
+            State::Numbers { texts: Numbered::default(), rows: Vec::new() }
         } else {
             State::Whole { numbered: 0, pages: Pages::new(), page: Page::default() }
         };
@@ -87,11 +89,11 @@ impl TextColumn {
     ) -> Result<Option<(&Distinct, impl Iterator<Item = u32> + Clone)>> {
         self.give_up_numbers(packer)?;
         match &mut self.state {
-            State::Numbers { distinct, rows } => {
+            State::Numbers { texts: known, rows } => {
                 let start = rows.len();
-                texts.each(|text| rows.push(text.map_or(NULL, |text| distinct.number(text))));
+                known.push(texts, rows);
                 let new = rows[start..].iter().copied().filter(|number| *number != NULL);
-                Ok(Some((distinct, new)))
+                Ok(Some((&known.distinct, new)))
             }
             State::Whole { pages, page, .. } => {
                 let mut outcome = Ok(());
@@ -107,7 +109,9 @@ impl TextColumn {
 
     /// From here on texts are written as they are, when there are too many.
     fn give_up_numbers(&mut self, packer: &mut Packer) -> Result<()> {
-        let State::Numbers { distinct, rows } = &self.state else { return Ok(()) };
+        let State::Numbers { texts: Numbered { distinct, .. }, rows } = &self.state else {
+            return Ok(());
+        };
         let (bytes, is_between) = (distinct.page().len(), rows.len().is_multiple_of(PAGE_ROWS));
         if bytes > DICTIONARY_BYTES_END || bytes > DICTIONARY_BYTES_MAX && is_between {
             let numbered = rows.len();
@@ -142,8 +146,9 @@ impl TextColumn {
     pub(crate) fn finish(mut self, packer: &mut Packer) -> Result<(Bytes, ColumnCloseResult)> {
         let column = Arc::clone(&self.column);
         match &mut self.state {
-            State::Numbers { distinct, rows } => {
-                let (distinct, rows) = (std::mem::take(distinct), std::mem::take(rows));
+            State::Numbers { texts, rows } => {
+                let distinct = std::mem::take(&mut texts.distinct);
+                let rows = std::mem::take(rows);
                 let pages = self.numbered_pages(&distinct, &rows, packer)?;
                 pages.finish(column, distinct.range(), packer)
             }

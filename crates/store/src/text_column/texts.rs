@@ -1,7 +1,8 @@
 //! Texts of one column in the order in which they are to be written, wherever they are.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch, StringArray};
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, StringArray};
 use weir_tables::is_null_column;
 
 /// A column of the rows at hand.
@@ -9,9 +10,62 @@ pub(crate) enum Texts<'a> {
     /// So many rows without a text.
     Nulls(usize),
     /// All of it.
-    All(&'a StringArray),
+    All(Part<'a>),
     /// The texts at these places: (batch, row).
-    Chosen(&'a [&'a StringArray], &'a [(usize, usize)]),
+    Chosen(&'a [Part<'a>], &'a [(usize, usize)]),
+}
+
+/// The column of one batch.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// As they are.
+    Plain(&'a StringArray),
+    /// As a file has them: the place of each in a dictionary.
+    Coded(Coded<'a>),
+}
+
+/// Texts of a dictionary.
+#[derive(Clone, Copy)]
+pub(crate) struct Coded<'a> {
+    pub(super) keys: &'a Int32Array,
+    /// Without NULL.
+    pub(super) values: &'a ArrayRef,
+}
+
+impl<'a> Part<'a> {
+    /// `column` has texts, or a dictionary of them.
+    pub(crate) fn of(column: &'a dyn Array) -> Self {
+        match column.as_dictionary_opt::<Int32Type>() {
+            Some(coded) => Self::Coded(Coded { keys: coded.keys(), values: coded.values() }),
+            None => Self::Plain(column.as_string()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(texts) => texts.len(),
+            Self::Coded(coded) => coded.keys.len(),
+        }
+    }
+
+    #[inline]
+    fn text(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Self::Plain(texts) => texts.is_valid(row).then(|| texts.value(row).as_bytes()),
+            Self::Coded(coded) => {
+                let texts = coded.values.as_string::<i32>();
+                coded.place(row).map(|place| texts.value(place).as_bytes())
+            }
+        }
+    }
+}
+
+impl Coded<'_> {
+    /// Where in the dictionary the row's text is; `None` for NULL.
+    #[inline]
+    pub(super) fn place(&self, row: usize) -> Option<usize> {
+        self.keys.is_valid(row).then(|| self.keys.value(row).cast_unsigned() as usize)
+    }
 }
 
 impl Texts<'_> {
@@ -20,21 +74,21 @@ impl Texts<'_> {
     pub(crate) fn each(&self, mut take: impl FnMut(Option<&[u8]>)) {
         match self {
             Self::Nulls(count) => (0..*count).for_each(|_| take(None)),
-            Self::All(texts) => texts.iter().for_each(|text| take(text.map(str::as_bytes))),
+            Self::All(Part::Plain(texts)) => {
+                texts.iter().for_each(|text| take(text.map(str::as_bytes)));
+            }
+            Self::All(part) => (0..part.len()).for_each(|row| take(part.text(row))),
             Self::Chosen(parts, order) => {
-                for (part, row) in *order {
-                    let texts = parts[*part];
-                    take(texts.is_valid(*row).then(|| texts.value(*row).as_bytes()));
-                }
+                order.iter().for_each(|(part, row)| take(parts[*part].text(*row)));
             }
         }
     }
 }
 
 /// A column of all batches; `None` when it is NULL in all of them.
-pub(crate) fn parts(batches: &[RecordBatch], place: usize) -> Option<Vec<&StringArray>> {
+pub(crate) fn parts(batches: &[RecordBatch], place: usize) -> Option<Vec<Part<'_>>> {
     if batches.iter().all(|batch| is_null_column(batch.column(place))) {
         return None;
     }
-    Some(batches.iter().map(|batch| batch.column(place).as_string()).collect())
+    Some(batches.iter().map(|batch| Part::of(batch.column(place))).collect())
 }

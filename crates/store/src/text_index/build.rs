@@ -8,8 +8,8 @@ use arrow_array::cast::AsArray;
 use weir_tables::TableSpec;
 
 use super::key::{Kind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words};
-use super::{BLOCK_ROWS, Group, SHEET_BLOCKS, SLOT_BYTES, Sheet, TextIndex};
-use crate::text_column::{Distinct, Texts};
+use super::{BLOCK_ROWS, FULL_ROWS, Group, SLOT_BYTES, Sheet, TextIndex};
+use crate::text_column::{Distinct, Part, Texts};
 
 /// Bits of a filter for each id of the fullest block: of a hundred blocks without it, one or two are read for nothing.
 const BITS_PER_ID: usize = 10;
@@ -24,6 +24,8 @@ pub(crate) struct IndexBuilder {
     words: Gatherer,
     /// Of the row group under way.
     rows: usize,
+    /// Of those before.
+    group_rows: Vec<usize>,
 }
 
 /// Gathers the keys of a group of columns.
@@ -78,8 +80,8 @@ struct Known {
 
 /// Where the words and buckets of a text end, which begin where those before end.
 struct KnownText {
-    words_end: usize,
-    parts_end: usize,
+    words_end: u32,
+    parts_end: u32,
     /// It was last in this block, counted from 1.
     block: u32,
 }
@@ -110,7 +112,7 @@ impl IndexBuilder {
         let ids = Gatherer::new(table, table.ids, false, BITS_PER_ID);
         let words = Gatherer::new(table, table.words, true, BITS_PER_WORD);
         let is_needed = !ids.columns.is_empty() || !words.columns.is_empty();
-        is_needed.then_some(Self { ids, words, rows: 0 })
+        is_needed.then_some(Self { ids, words, rows: 0, group_rows: Vec::new() })
     }
 
     /// Takes texts of the block under way, of the column at `place`; others are passed over.
@@ -142,8 +144,8 @@ impl IndexBuilder {
         write: impl FnMut(&[u8]) -> Result<u64, E>,
     ) -> Result<(), E> {
         self.rows += count;
-        if self.rows == SHEET_BLOCKS * BLOCK_ROWS {
-            return self.end_sheets(write);
+        if self.rows == FULL_ROWS {
+            return self.end_group(write);
         }
         if self.rows.is_multiple_of(BLOCK_ROWS) {
             self.ids.next_block();
@@ -152,22 +154,67 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Takes the next rows of the file with all their columns.
+    /// Takes the next rows of a file with all their columns; its row groups have so many rows, and those behind are full.
     pub(crate) fn push<E>(
         &mut self,
         rows: &RecordBatch,
+        group_rows: &[usize],
         mut write: impl FnMut(&[u8]) -> Result<u64, E>,
     ) -> Result<(), E> {
         let mut done = 0;
         while done < rows.num_rows() {
-            let count = (BLOCK_ROWS - self.rows % BLOCK_ROWS).min(rows.num_rows() - done);
+            let group = group_rows.get(self.group_rows.len()).copied().unwrap_or(FULL_ROWS);
+            let room = (BLOCK_ROWS - self.rows % BLOCK_ROWS).min(group - self.rows);
+            let count = room.min(rows.num_rows() - done);
             for (place, column) in rows.columns().iter().enumerate() {
                 if let Some(texts) = column.as_string_opt() {
-                    self.push_texts(place, &Texts::All(&texts.slice(done, count)));
+                    let texts = texts.slice(done, count);
+                    self.push_texts(place, &Texts::All(Part::Plain(&texts)));
                 }
             }
             self.end_rows(count, &mut write)?;
+            if self.rows == group {
+                self.end_group(&mut write)?;
+            }
             done += count;
+        }
+        Ok(())
+    }
+
+    /// The row group under way, if any, has no more rows.
+    pub(crate) fn end_group<E>(
+        &mut self,
+        mut write: impl FnMut(&[u8]) -> Result<u64, E>,
+    ) -> Result<(), E> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        self.group_rows.push(self.rows);
+        let blocks = std::mem::take(&mut self.rows).div_ceil(BLOCK_ROWS);
+        self.ids.end_sheet(&mut write, blocks)?;
+        self.words.end_sheet(&mut write, blocks)
+    }
+
+    /// Whether `index` has all that is gathered here.
+    pub(crate) fn is_like(&self, index: &TextIndex) -> bool {
+        self.ids.group.columns == index.ids.columns
+            && self.words.group.columns == index.words.columns
+    }
+
+    /// Takes over a row group of another file whose index [is like](Self::is_like) this one; `copy` says where it put the sheet.
+    pub(crate) fn copy_group<E>(
+        &mut self,
+        index: &TextIndex,
+        group: usize,
+        mut copy: impl FnMut(&Sheet) -> Result<u64, E>,
+    ) -> Result<(), E> {
+        debug_assert_eq!(self.rows, 0, "between two row groups");
+        self.group_rows.push(index.group_rows[group]);
+        let of = [(&mut self.ids.group, &index.ids), (&mut self.words.group, &index.words)];
+        for (own, other) in of {
+            if let Some(sheet) = other.sheets.get(group) {
+                own.sheets.push(Sheet { offset: copy(sheet)?, ..*sheet });
+            }
         }
         Ok(())
     }
@@ -177,16 +224,8 @@ impl IndexBuilder {
         mut self,
         write: impl FnMut(&[u8]) -> Result<u64, E>,
     ) -> Result<TextIndex, E> {
-        if self.rows > 0 {
-            self.end_sheets(write)?;
-        }
-        Ok(TextIndex { ids: self.ids.group, words: self.words.group })
-    }
-
-    fn end_sheets<E>(&mut self, mut write: impl FnMut(&[u8]) -> Result<u64, E>) -> Result<(), E> {
-        let blocks = std::mem::take(&mut self.rows).div_ceil(BLOCK_ROWS);
-        self.ids.end_sheet(&mut write, blocks)?;
-        self.words.end_sheet(&mut write, blocks)
+        self.end_group(write)?;
+        Ok(TextIndex { group_rows: self.group_rows, ids: self.ids.group, words: self.words.group })
     }
 }
 
@@ -336,7 +375,8 @@ impl Known {
             self.text_words.push(number);
         }
         self.text_parts.extend(small.array_windows::<3>().filter_map(|three| bucket(*three)));
-        let (words_end, parts_end) = (self.text_words.len(), self.text_parts.len());
+        let short = |length| u32::try_from(length).expect("a dictionary is small");
+        let (words_end, parts_end) = (short(self.text_words.len()), short(self.text_parts.len()));
         self.texts.push(KnownText { words_end, parts_end, block: 0 });
     }
 }
@@ -372,13 +412,13 @@ impl Seen {
             let before = &known.texts[before];
             (before.words_end, before.parts_end)
         });
-        for word in &known.text_words[words_start..end.words_end] {
+        for word in &known.text_words[words_start as usize..end.words_end as usize] {
             let (key, last) = &mut known.word_blocks[*word as usize];
             if std::mem::replace(last, block) != block {
                 keys.push(*key);
             }
         }
-        for bucket in &known.text_parts[parts_start..end.parts_end] {
+        for bucket in &known.text_parts[parts_start as usize..end.parts_end as usize] {
             note_part(&mut self.parts, *bucket, seeds, keys);
         }
     }
@@ -432,7 +472,7 @@ mod tests {
         let mut bytes = Vec::new();
         for start in (0..20_000).step_by(3000) {
             let part = rows.slice(start, 3000.min(20_000 - start));
-            builder.push(&part, |_| -> Result<u64, Infallible> { unreachable!() }).unwrap();
+            builder.push(&part, &[], |_| -> Result<u64, Infallible> { unreachable!() }).unwrap();
         }
         let write = |sheet: &[u8]| -> Result<u64, Infallible> {
             bytes.extend_from_slice(sheet);

@@ -11,6 +11,10 @@ mod build;
 mod key;
 mod read;
 
+use std::borrow::Cow;
+
+use crate::manifest::DataFile;
+
 pub(crate) use ask::{Probe, probe_of};
 pub(crate) use build::IndexBuilder;
 pub(crate) use key::{hash, is_word};
@@ -22,12 +26,16 @@ pub(crate) const METADATA_KEY: &str = "weir.text_index";
 pub(crate) const BLOCK_ROWS: usize = 8192;
 /// Filters that are stored together: those of a row group.
 const SHEET_BLOCKS: usize = 16;
+/// Rows of a row group that is not ended earlier.
+const FULL_ROWS: usize = SHEET_BLOCKS * BLOCK_ROWS;
 /// Bytes of a filter that one key is in.
 const SLOT_BYTES: usize = 32;
 
 /// Where the index of a file is, and what it can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct TextIndex {
+    /// Rows of each row group; its blocks are counted from its first one.
+    pub(crate) group_rows: Vec<usize>,
     /// Columns whose whole values are keys.
     pub(crate) ids: Group,
     /// Columns whose words and parts are keys.
@@ -39,7 +47,7 @@ pub(crate) struct TextIndex {
 pub(crate) struct Group {
     /// Their field ids.
     pub(crate) columns: Vec<i32>,
-    /// In the order of rows; none without columns.
+    /// One of each row group; none without columns.
     pub(crate) sheets: Vec<Sheet>,
 }
 
@@ -60,17 +68,40 @@ impl TextIndex {
         self.ids.sheets.iter().chain(&self.words.sheets).map(Sheet::byte_count).sum()
     }
 
-    /// As it stands in the file's metadata.
+    /// As it stands in the file's metadata: in version 1 when all row groups but the last are full, which earlier weirs
+    /// read as well.
     pub(crate) fn to_text(&self) -> String {
-        format!("1 {BLOCK_ROWS} {} {}", self.ids.to_text(), self.words.to_text())
+        let groups = format!("{} {}", self.ids.to_text(), self.words.to_text());
+        if self.group_rows.split_last().is_none_or(|(_, full)| full.iter().all(is_full)) {
+            return format!("1 {BLOCK_ROWS} {groups}");
+        }
+        let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
+        format!("2 {BLOCK_ROWS} {} {groups}", rows.join(","))
     }
 
     /// `None` for an index of another version, which is not used, and for one that is not of so many rows.
     pub(crate) fn from_text(text: &str, rows: u64) -> Option<Self> {
-        let text = text.strip_prefix(&format!("1 {BLOCK_ROWS} "))?;
+        let rows = usize::try_from(rows).ok()?;
+        let (version, text) = text.split_once(' ')?;
+        let text = text.strip_prefix(&format!("{BLOCK_ROWS} "))?;
+        let (group_rows, text) = match version {
+            "1" => (full_groups(rows), text),
+            "2" => {
+                let (group_rows, text) = text.split_once(' ')?;
+                let group_rows =
+                    parts(group_rows).map(|rows| rows.parse().ok().filter(|rows| *rows > 0));
+                (group_rows.collect::<Option<Vec<usize>>>()?, text)
+            }
+            _ => return None,
+        };
+        let all = group_rows.iter().try_fold(0_usize, |all, rows| all.checked_add(*rows));
+        if all != Some(rows) {
+            return None;
+        }
         let (ids, words) = text.split_once(' ')?;
-        let blocks = usize::try_from(rows).ok()?.div_ceil(BLOCK_ROWS);
-        Some(Self { ids: Group::from_text(ids, blocks)?, words: Group::from_text(words, blocks)? })
+        let (ids, words) =
+            (Group::from_text(ids, &group_rows)?, Group::from_text(words, &group_rows)?);
+        Some(Self { group_rows, ids, words })
     }
 
     fn group(&self, kind: key::Kind) -> &Group {
@@ -86,14 +117,12 @@ impl Group {
         format!("{};{}", columns.join(","), sheets.join(","))
     }
 
-    fn from_text(text: &str, blocks: usize) -> Option<Self> {
+    fn from_text(text: &str, group_rows: &[usize]) -> Option<Self> {
         let (columns, sheets) = text.split_once(';')?;
         let columns = parts(columns).map(|id| id.parse().ok()).collect::<Option<Vec<i32>>>()?;
         let sheets = parts(sheets).map(Sheet::from_text).collect::<Option<Vec<_>>>()?;
-        let (last, full) =
-            sheets.split_last().map_or((0, &[][..]), |(last, full)| (last.blocks, full));
-        let fits = full.iter().all(|sheet| sheet.blocks == SHEET_BLOCKS)
-            && full.len() * SHEET_BLOCKS + last == blocks;
+        let blocks = group_rows.iter().map(|rows| rows.div_ceil(BLOCK_ROWS));
+        let fits = sheets.iter().map(|sheet| sheet.blocks).eq(blocks);
         (fits || columns.is_empty()).then_some(Self { columns, sheets })
     }
 }
@@ -121,6 +150,23 @@ impl Sheet {
     }
 }
 
+/// Rows of each row group of a file: as its index says, or as they are when it was not merged, as long as nobody has read that.
+pub(crate) fn group_rows(file: &DataFile) -> Cow<'_, [usize]> {
+    match file.index.get() {
+        Some(Some(index)) => Cow::Borrowed(&index.group_rows),
+        _ => Cow::Owned(full_groups(usize::try_from(file.row_count).unwrap_or_default())),
+    }
+}
+
+/// Row groups of so many rows as they are written one after the other.
+fn full_groups(rows: usize) -> Vec<usize> {
+    (0..rows).step_by(FULL_ROWS).map(|start| FULL_ROWS.min(rows - start)).collect()
+}
+
+fn is_full(rows: &usize) -> bool {
+    *rows == FULL_ROWS
+}
+
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').filter(|part| !part.is_empty())
 }
@@ -135,8 +181,9 @@ mod tests {
             Sheet { offset: 4, blocks: 16, slots: 900 },
             Sheet { offset: 500_000, blocks: 3, slots: 1 },
         ];
-        let index =
-            TextIndex { ids: Group { columns: vec![8, 11], sheets }, words: Group::default() };
+        let ids = Group { columns: vec![8, 11], sheets };
+        let group_rows = vec![16 * 8192, 2 * 8192 + 1];
+        let index = TextIndex { group_rows, ids, words: Group::default() };
         assert_eq!(index.to_text(), "1 8192 8,11;4:16:900,500000:3:1 ;");
         let rows = 16 * 8192 + 2 * 8192 + 1;
         assert_eq!(TextIndex::from_text(&index.to_text(), rows), Some(index));
@@ -146,6 +193,28 @@ mod tests {
             ["", "2 8192 8;4:16:9 ;", "1 8192 8;4:17:9 ;", "1 8192 8;4:16:0 ;", "1 8192 ;"]
         {
             assert_eq!(TextIndex::from_text(broken, 16 * 8192), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn directory_of_row_groups_of_any_size_comes_back_from_its_text() {
+        let sheet = |offset, blocks| Sheet { offset, blocks, slots: 7 };
+        let ids = Group { columns: vec![8], sheets: vec![sheet(4, 2), sheet(900, 1)] };
+        let index = TextIndex { group_rows: vec![9000, 8192], ids, words: Group::default() };
+        let text = "2 8192 9000,8192 8;4:2:7,900:1:7 ;";
+        assert_eq!(index.to_text(), text);
+        assert_eq!(TextIndex::from_text(text, 17_192), Some(index));
+        for broken in [
+            "2 8192 9000,8191 8;4:2:7,900:1:7 ;",
+            "2 8192 9000,8192 8;4:2:7,900:2:7 ;",
+            "2 8192 9000,8192 8;4:2:7 ;",
+            "2 8192 17192 8;4:2:7,900:1:7 ;",
+            "2 8192 9000,0,8192 8;4:2:7,800:0:7,900:1:7 ;",
+            "2 8192 9000,x 8;4:2:7,900:1:7 ;",
+            "2 8192 8;4:3:7 ;",
+            "3 8192 9000,8192 8;4:2:7,900:1:7 ;",
+        ] {
+            assert_eq!(TextIndex::from_text(broken, 17_192), None, "{broken}");
         }
     }
 }

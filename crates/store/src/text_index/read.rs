@@ -11,7 +11,7 @@ use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
 use super::ask::Probe;
 use super::key::{Key, mask};
-use super::{BLOCK_ROWS, METADATA_KEY, SHEET_BLOCKS, SLOT_BYTES, TextIndex};
+use super::{BLOCK_ROWS, METADATA_KEY, SLOT_BYTES, TextIndex};
 use crate::file_reader::read_footer;
 use crate::manifest::DataFile;
 
@@ -51,21 +51,24 @@ pub(crate) async fn select(
     if keys.is_empty() {
         return Ok(Selected::Everything);
     }
-    let blocks = usize::try_from(file.row_count).unwrap_or(usize::MAX).div_ceil(BLOCK_ROWS);
-    let sheets = 0..blocks.div_ceil(SHEET_BLOCKS);
+    let groups = 0..index.group_rows.len();
     let range = |at: usize, key: &Key| index.group(key.kind).sheets[at].range(key.hash);
-    let ranges = sheets.flat_map(|at| keys.iter().map(move |key| range(at, key)));
+    let ranges = groups.flat_map(|at| keys.iter().map(move |key| range(at, key)));
     let answers = store.get_ranges(&meta.location, &ranges.collect::<Vec<_>>()).await?;
     let mut kept = Vec::new();
-    for answers in answers.chunks(keys.len()) {
+    for (rows, answers) in index.group_rows.iter().zip(answers.chunks(keys.len())) {
         let holding: Vec<u32> =
             keys.iter().zip(answers).map(|(key, bytes)| blocks_with(key.hash, bytes)).collect();
         let found = |key: &Key| keys.binary_search(key).ok().map(|at| holding[at]);
         let matching = evaluate(probe, &found).unwrap_or(u32::MAX);
-        let count = SHEET_BLOCKS.min(blocks - kept.len());
-        kept.extend((0..count).map(|block| matching & (1 << block) != 0));
+        kept.extend(
+            (0..*rows)
+                .step_by(BLOCK_ROWS)
+                .enumerate()
+                .map(|(block, start)| (BLOCK_ROWS.min(rows - start), matching & (1 << block) != 0)),
+        );
     }
-    Ok(selection(&kept, file.row_count))
+    Ok(selection(&kept))
 }
 
 /// The index of a file, read with its footer at the first need.
@@ -121,22 +124,18 @@ fn evaluate(probe: &Probe, found: &impl Fn(&Key) -> Option<u32>) -> Option<u32> 
     }
 }
 
-fn selection(kept: &[bool], rows: u64) -> Selected {
-    let counts = BlockCounts {
-        kept: kept.iter().filter(|kept| **kept).count(),
-        left_out: kept.iter().filter(|kept| !**kept).count(),
-        counted: Arc::new(Once::new()),
-    };
-    match counts {
-        BlockCounts { left_out: 0, .. } => return Selected::Everything,
-        BlockCounts { kept: 0, .. } => return Selected::Nothing,
+/// Blocks with their rows, and whether they are read.
+fn selection(blocks: &[(usize, bool)]) -> Selected {
+    let kept = blocks.iter().filter(|(_, is_kept)| *is_kept).count();
+    let left_out = blocks.len() - kept;
+    match (kept, left_out) {
+        (_, 0) => return Selected::Everything,
+        (0, _) => return Selected::Nothing,
         _ => {}
     }
-    let mut left = usize::try_from(rows).unwrap_or(usize::MAX);
-    let selectors = kept.iter().map(|is_kept| {
-        let count = BLOCK_ROWS.min(left);
-        left -= count;
-        if *is_kept { RowSelector::select(count) } else { RowSelector::skip(count) }
+    let selectors = blocks.iter().map(|(rows, is_kept)| {
+        if *is_kept { RowSelector::select(*rows) } else { RowSelector::skip(*rows) }
     });
+    let counts = BlockCounts { kept, left_out, counted: Arc::new(Once::new()) };
     Selected::Rows(selectors.collect(), counts)
 }

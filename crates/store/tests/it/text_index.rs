@@ -182,6 +182,44 @@ async fn merged_files_are_indexed_as_well() {
 }
 
 #[tokio::test]
+async fn row_groups_that_were_copied_keep_their_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let opened = weir_store::StoreOptions {
+        maintenance_interval: std::time::Duration::from_millis(20),
+        small_file_count: 2,
+        gc_grace: std::time::Duration::ZERO,
+        ..options(dir.path())
+    };
+    let store = Store::open(opened).unwrap();
+    // The first two are large enough to stay row groups, of 5 blocks each, the last of which has 232 rows.
+    for part in [0..33_000, 33_000..66_000, 66_000..66_100] {
+        fill(&store, part).await;
+        store.flush().await.unwrap();
+    }
+    crate::tool::eventually(async || store.stats().file_count == 1).await;
+    store.close().await.unwrap();
+    let found = weir_store::inspect(dir.path(), None, true).unwrap();
+    assert_eq!(found.problems, []);
+    let store = Store::open(options(dir.path())).unwrap();
+    for row in [0, 8191, 32_767, 32_999, 33_000, 40_000, 41_192, 65_998, 66_001, 66_098] {
+        let row = if row % 7 == 0 { row + 1 } else { row };
+        let sql = format!("select count(*) from request where request_id = '{}'", id(row));
+        assert_eq!(number(&store, &sql).await, 1, "{row}");
+        let left_out = metric(&store, &sql, "text_index_blocks_left_out").await;
+        let kept = metric(&store, &sql, "text_index_blocks_kept").await;
+        assert_eq!(left_out + kept, 11, "{row}");
+        assert!(left_out >= 9, "{row}: {left_out} left out");
+    }
+    for stretch in 0..=22_u64 {
+        let condition = format!("has_token(url_path, 'stretch{stretch}')");
+        let sql = format!("select count(*) from request where {condition}");
+        let rows = stretch * 3000..(stretch * 3000 + 3000).min(66_100);
+        let wanted = rows.filter(|row| row % 11 != 0).count();
+        assert_eq!(number(&store, &sql).await, i64::try_from(wanted).unwrap(), "{condition}");
+    }
+}
+
+#[tokio::test]
 async fn searches_that_cannot_be_understood_say_why() {
     let store = Store::in_memory(clock());
     for (text, says) in [
