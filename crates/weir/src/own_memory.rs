@@ -45,7 +45,7 @@ pub(crate) fn start_lean(freed: Freed) {
     }
     let delay = match freed {
         Freed::Returned => "0",
-        Freed::Kept => "10000",
+        Freed::Kept => "30000",
     };
     if let Ok(program) = std::env::current_exe() {
         let arguments = std::env::args_os().skip(1);
