@@ -13,7 +13,8 @@ use crate::weir::{self, Weir, wait_for};
 use crate::{data, meter, peer, report};
 
 const LIMIT: Duration = Duration::from_secs(900);
-/// How long the steady rate goes on before it is measured: until rules have what was normal, and files are merged as they come.
+/// How long the steady rate goes on before it is measured: until rules have what was normal. Files are merged later, when
+/// there are enough of them.
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// What one run as fast as it goes showed.
@@ -24,6 +25,16 @@ struct Run {
     whole_cpu: f64,
     agent_mib: f64,
     hub_mib: f64,
+}
+
+/// What a steady rate showed.
+struct Steady {
+    /// Of agent and hub in each span, shares of a core in per cent.
+    spans: Vec<[f64; 2]>,
+    /// Peaks of memory in MiB.
+    mib: [f64; 2],
+    /// Processor time of both to their ends.
+    whole_cpu: f64,
 }
 
 /// An agent and a hub that have joined.
@@ -66,7 +77,7 @@ impl Pair {
     }
 }
 
-/// `events` lines as fast as they go, `runs` times; then `rate` lines a second for `span`.
+/// `events` lines as fast as they go, `runs` times; then `rate` lines a second for `runs` spans without a pause.
 pub(crate) fn run(events: u32, runs: u32, rate: u32, span: Duration) -> anyhow::Result<()> {
     let mut page = report::Report::new("road");
     page.text("nginx JSON lines (15 fields and a request id): `weir agent` tails and parses them, sends them over the link (mutual TLS) to `weir hub` on the same host, which writes its log and Parquet files.");
@@ -98,17 +109,18 @@ pub(crate) fn run(events: u32, runs: u32, rate: u32, span: Duration) -> anyhow::
     }
     page.text(&format!("{events} lines as fast as they go, median of {runs}:"));
     page.table(&fast(median, events, slowness));
-    let (shares, memory, used) = steady(rate, span)?;
-    page.own(used);
+    let steady = steady(rate, runs, span)?;
+    page.own(steady.whole_cpu);
     ducks.drain(..ducks.len().saturating_sub(1));
     ducks.extend(peer());
     page.text(&format!(
-        "{rate} lines a second for {} s, after {} s of the same that are not measured; DuckDB before and after: {}.",
+        "{rate} lines a second for {runs} × {} s, after {} s of the same that are not measured; the mean of all; both took {} % in each. DuckDB before and after: {}.",
         span.as_secs(),
         SETTLE.as_secs(),
+        steady.figures(),
         figures(&ducks)
     ));
-    page.table(&slow(shares, memory, slowness_of(&ducks)));
+    page.table(&slow(&steady, slowness_of(&ducks)));
     page.text("CPU-seconds are of whole processes with host sampling, rules and the counting queries of this benchmark. References at 2 M ready lines, relaying only: Fluent Bit 5.1 6.6 CPU-s per M with parsing, and at 25,000 lines/s 20.2 % of a core and 26 MiB; neither stores anything.");
     page.write()
 }
@@ -176,8 +188,7 @@ fn figures(ducks: &[peer::Duck]) -> String {
     ducks.iter().map(|duck| format!("{:.2}", duck.seconds)).collect::<Vec<_>>().join(", ")
 }
 
-/// Of agent and hub: shares of a core in per cent, peaks of memory in MiB; and the processor time of both.
-fn steady(rate: u32, span: Duration) -> anyhow::Result<([f64; 2], [f64; 2], f64)> {
+fn steady(rate: u32, runs: u32, span: Duration) -> anyhow::Result<Steady> {
     let dir = tempfile::tempdir()?;
     let pair = Pair::start(dir.path(), "")?;
     let log = dir.path().join("logs/access.log");
@@ -187,27 +198,46 @@ fn steady(rate: u32, span: Duration) -> anyhow::Result<([f64; 2], [f64; 2], f64)
     wait_for("the first lines", Duration::from_secs(60), Duration::from_millis(50), || {
         Ok(pair.rows()? > 0)
     })?;
-    let (_, first) = data::pace(&log, rate, SETTLE, report::now())?;
-    let before = [&agent, &pair.hub].map(|weir| meter::cpu_seconds(weir.id()));
-    let began = Instant::now();
-    let (_, more) = data::pace(&log, rate, span, report::now())?;
-    let lines = first + more;
-    let seconds = began.elapsed().as_secs_f64();
-    let after = [&agent, &pair.hub].map(|weir| meter::cpu_seconds(weir.id()));
-    let share = |at: usize| (after[at] - before[at]) / seconds * 100.0;
+    let used = || [&agent, &pair.hub].map(|weir| meter::cpu_seconds(weir.id()));
+    let (_, mut lines) = data::pace(&log, rate, SETTLE, report::now())?;
+    let (mut before, mut spans) = (used(), Vec::new());
+    for _ in 0..runs {
+        let began = Instant::now();
+        lines += data::pace(&log, rate, span, report::now())?.1;
+        let (seconds, after) = (began.elapsed().as_secs_f64(), used());
+        spans.push([0, 1].map(|at| (after[at] - before[at]) / seconds * 100.0));
+        before = after;
+    }
     wait_for("all lines", Duration::from_secs(60), Duration::from_millis(200), || pair.has(lines))?;
-    let peaks = [&agent, &pair.hub].map(|weir| meter::memory_mib(weir.id()).1);
-    Ok(([share(0), share(1)], peaks, agent.stop()? + pair.hub.stop()?))
+    let mib = [&agent, &pair.hub].map(|weir| meter::memory_mib(weir.id()).1);
+    Ok(Steady { spans, mib, whole_cpu: agent.stop()? + pair.hub.stop()? })
 }
 
-fn slow([own, hub]: [f64; 2], peaks: [f64; 2], slowness: f64) -> Vec<Vec<String>> {
-    let both = own + hub;
+impl Steady {
+    fn mean(&self) -> [f64; 2] {
+        let count = self.spans.iter().map(|_| 1.0).sum::<f64>();
+        [0, 1].map(|at| self.spans.iter().map(|span| span[at]).sum::<f64>() / count)
+    }
+
+    /// What both took in each span.
+    fn figures(&self) -> String {
+        self.spans
+            .iter()
+            .map(|[agent, hub]| format!("{:.2}", agent + hub))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+fn slow(steady: &Steady, slowness: f64) -> Vec<Vec<String>> {
+    let [agent, hub] = steady.mean();
+    let both = agent + hub;
     vec![
         heads(),
-        line("agent, % of a core", own, own / slowness, "7"),
+        line("agent, % of a core", agent, agent / slowness, "7"),
         line("agent and hub, % of a core", both, both / slowness, "15"),
-        memory("agent, peak RSS MiB", peaks[0], "40"),
-        memory("hub, peak RSS MiB", peaks[1], "–"),
+        memory("agent, peak RSS MiB", steady.mib[0], "40"),
+        memory("hub, peak RSS MiB", steady.mib[1], "–"),
     ]
 }
 
