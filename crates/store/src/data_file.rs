@@ -29,6 +29,8 @@ pub(crate) const SORT: SortOptions = SortOptions { descending: false, nulls_firs
 
 pub(crate) const ROW_GROUP_ROWS: usize = 131_072;
 pub(crate) const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
+/// When sizes of messages need a larger dictionary, those that follow are written as they are.
+const SIZES_DICTIONARY_BYTES_MAX: usize = 32 << 10;
 /// A table's rows of one flush go to at most this many files; the last takes all later days. Clocks can be wrong, and
 /// a file per wrong day would be thousands.
 const FILES_PER_TABLE_MAX: usize = 32;
@@ -171,16 +173,14 @@ fn properties(table: &TableSpec) -> WriterProperties {
             let level = ZstdLevel::try_new(1).expect("1 is a level");
             builder = builder.set_column_compression(path.clone(), Compression::ZSTD(level));
         }
+        if is_size(column.name) {
+            // Where they hardly repeat, zstd makes less of them as they are than a dictionary does, or differences.
+            builder = builder
+                .set_column_encoding(path.clone(), Encoding::PLAIN)
+                .set_column_dictionary_page_size_limit(path.clone(), SIZES_DICTIONARY_BYTES_MAX);
+        }
         if is_mostly_distinct(column.name, column.kind) {
             builder = builder.set_column_dictionary_enabled(path.clone(), false);
-            if table.ids.contains(&column.name) {
-                // Lengths apart from the bytes, and no search for repetitions that are none: 32 hexadecimal digits
-                // come down to their 16 bytes.
-                let level = ZstdLevel::try_new(1).expect("1 is a level");
-                builder = builder
-                    .set_column_encoding(path.clone(), Encoding::DELTA_LENGTH_BYTE_ARRAY)
-                    .set_column_compression(path.clone(), Compression::ZSTD(level));
-            }
         }
         if column.kind == DataKind::Text && !table.sort.contains(&column.name) {
             // In rows of another order every page has texts from a to z.
@@ -195,11 +195,20 @@ pub(crate) fn level() -> ZstdLevel {
     ZstdLevel::try_new(3).expect("3 is a level")
 }
 
-/// Whether weir writes the column itself, see [`crate::text_column`]. Parquet's writer has texts that hardly repeat, and
-/// those that rows are sorted by, for which it gathers statistics of pages.
+/// Whether weir writes the column itself, see [`crate::text_column`]. Parquet's writer has texts that hardly repeat and
+/// are no ids, and those that rows are sorted by, for which it gathers statistics of pages.
 pub(crate) fn is_text_column(table: &TableSpec, column: &Column) -> bool {
+    let hardly_repeats = is_mostly_distinct(column.name, column.kind);
     column.kind == DataKind::Text
-        && !is_mostly_distinct(column.name, column.kind)
+        && (!hardly_repeats || is_id_column(table, column))
+        && !table.sort.contains(&column.name)
+}
+
+/// Whether the texts of a column are looked for as they are, and each is another.
+pub(crate) fn is_id_column(table: &TableSpec, column: &Column) -> bool {
+    column.kind == DataKind::Text
+        && is_mostly_distinct(column.name, column.kind)
+        && table.ids.contains(&column.name)
         && !table.sort.contains(&column.name)
 }
 
@@ -210,6 +219,11 @@ fn is_mostly_distinct(name: &str, kind: DataKind) -> bool {
             name,
             "request_id" | "trace_id" | "span_id" | "source_offset" | "finding_id" | "raw"
         )
+}
+
+/// Columns with sizes of messages: few different ones, or nearly as many as rows.
+fn is_size(name: &str) -> bool {
+    matches!(name, "request_bytes" | "response_bytes" | "response_body_bytes")
 }
 
 fn sorting_columns(table: &TableSpec) -> Vec<SortingColumn> {

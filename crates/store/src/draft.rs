@@ -20,7 +20,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnDescPtr;
 use weir_tables::{TableSpec, is_null_column, null_column};
 
-use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS, is_text_column, level};
+use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS, is_id_column, is_text_column, level};
 use crate::directory::sync_dir;
 use crate::donor::{Chunk, Donor};
 use crate::error::{ErrorKind, StoreError};
@@ -285,9 +285,12 @@ impl FileWriter {
             let described: Vec<_> =
                 described.iter().filter(|leaf| of_table(leaf, column.name)).collect();
             let own = leaves.by_ref().take(described.len()).collect();
+            let leaf = || Arc::clone(described[0]);
+            if is_id_column(self.table, column) {
+                return ColumnWriter::Text(Box::new(TextColumn::of_ids(leaf())));
+            }
             if is_text_column(self.table, column) {
-                let column = TextColumn::new(Arc::clone(described[0]), *repeats);
-                return ColumnWriter::Text(Box::new(column));
+                return ColumnWriter::Text(Box::new(TextColumn::new(leaf(), *repeats)));
             }
             ColumnWriter::Other(own)
         });
@@ -391,7 +394,7 @@ mod tests {
     use arrow_select::concat::concat_batches;
     use parquet::basic::{Encoding, EncodingMask};
     use parquet::file::metadata::ParquetMetaData;
-    use weir_tables::{Log, LogRows, Micros, Rows as _};
+    use weir_tables::{Log, LogRows, Micros, Request, RequestRows, Rows as _};
 
     use super::*;
     use crate::data_file::FileMaker;
@@ -458,6 +461,40 @@ mod tests {
         assert_eq!(again.columns(), rows.columns());
         check_index(&again, &footer, &bytes);
         assert_eq!((merged.min_ts, merged.max_ts, merged.row_count), (0, 139_999, 140_000));
+    }
+
+    #[test]
+    fn ids_take_half_a_byte_for_each_digit_and_sizes_a_dictionary_while_they_are_few() {
+        let (mut rows, mut digits) = (RequestRows::default(), 0);
+        for number in 0..20_000_u32 {
+            let id = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+            let mut id = format!("{id:032x}");
+            id.truncate(if number % 500 == 1 { number as usize % 33 } else { 32 });
+            let has_id = !number.is_multiple_of(7);
+            digits += if has_id { id.len() } else { 0 };
+            rows.push(&Request {
+                ts: Micros(i64::from(number)),
+                request_id: has_id.then_some(&id),
+                request_bytes: Some(i64::from(number % 5)),
+                response_bytes: Some(i64::from(number) * 7919 % 100_003),
+                ..Default::default()
+            });
+        }
+        let rows = rows.finish();
+        let dir = tempfile::tempdir().unwrap();
+        let maker = FileMaker::new(dir.path().to_owned(), 1);
+        let files = maker.write(&Request::SPEC, std::slice::from_ref(&rows), Micros(5)).unwrap();
+        let (back, footer, _) = read(dir.path(), &files[0]);
+        assert_eq!(back.columns(), rows.columns());
+        let of = |name: &str| encodings(&footer, 0, name);
+        assert!(of("request_id").is_only(Encoding::DELTA_LENGTH_BYTE_ARRAY));
+        assert!(of("request_bytes").is_only(Encoding::RLE_DICTIONARY));
+        let of_both = [Encoding::RLE_DICTIONARY, Encoding::PLAIN];
+        assert_eq!(of("response_bytes"), EncodingMask::new_from_encodings(of_both.iter()));
+        let columns = footer.row_group(0).columns();
+        let ids = columns.iter().find(|column| column.column_path().string() == "request_id");
+        let bytes = usize::try_from(ids.unwrap().compressed_size()).unwrap();
+        assert!(bytes < digits / 2 + digits / 50, "{bytes} bytes for {digits} digits");
     }
 
     #[test]

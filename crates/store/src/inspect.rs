@@ -136,7 +136,7 @@ impl Look<'_> {
         if self.is_thorough {
             let is_of_today = has_columns(reader.schema(), self.file.table);
             let rows = reader.with_batch_size(BLOCK_ROWS).build().map_err(|error| fail(&error))?;
-            let index = index.filter(|_| is_of_today);
+            let index = index.filter(|index| is_of_today && index.is_current());
             self.read(rows, is_of_today, index.map(|index| IndexCheck::new(&file, index)))?;
         }
         Ok(())
@@ -149,7 +149,7 @@ impl Look<'_> {
     }
 
     /// Reads all rows: each can be decoded, they are in order, within the times that the manifest says, and the index
-    /// is theirs. Of files that are older than a column only the first is looked at.
+    /// is theirs. Of files that are older than a column only the first is looked at, and of an older index that it is there.
     fn read(
         &self,
         rows: ParquetRecordBatchReader,

@@ -132,10 +132,7 @@ impl Store {
         }
         let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
 
-        let spill = match options.query_spill_bytes {
-            0 => None,
-            bytes => Some(SpillSpace::open(options.dir.join("spill"), bytes, reserve)?),
-        };
+        let spill = spill_space(&options, reserve)?;
         // A tier that is configured is looked at soon, and not waited for here.
         if needs_slow
             && places.slow.is_none()
@@ -500,6 +497,16 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
     thread
         .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}")))
+}
+
+/// `None` when queries have memory only.
+fn spill_space(
+    options: &StoreOptions,
+    reserve: u64,
+) -> Result<Option<Arc<SpillSpace>>, StoreError> {
+    let bytes = options.query_spill_bytes;
+    let open = || SpillSpace::open(options.dir.join("spill"), bytes, reserve);
+    (bytes > 0).then(open).transpose()
 }
 
 /// The number of the next file, and where copies keep their positions.

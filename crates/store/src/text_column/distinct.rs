@@ -103,6 +103,18 @@ impl Distinct {
         &self.page
     }
 
+    /// The same in another order.
+    pub(crate) fn page_of(&self, numbers: &[u32]) -> Vec<u8> {
+        let mut page = Vec::with_capacity(self.page.len());
+        for number in numbers {
+            let place = &self.places[*number as usize];
+            page.extend_from_slice(
+                &self.page[place.start as usize - size_of::<u32>()..place.end as usize],
+            );
+        }
+        page
+    }
+
     /// The first and the last in the order of bytes.
     pub(crate) fn range(&self) -> Option<(&[u8], &[u8])> {
         let texts = || (0..short(self.places.len())).map(|number| self.text(number));

@@ -5,7 +5,9 @@
 //! order first, and compare and hash it again for each of these.
 
 mod distinct;
+mod lengths;
 mod numbered;
+mod order;
 mod pages;
 mod runs;
 mod texts;
@@ -19,7 +21,9 @@ use parquet::errors::Result;
 use parquet::schema::types::ColumnDescPtr;
 
 pub(crate) use distinct::Distinct;
+use lengths::push_lengths;
 use numbered::Numbered;
+use order::Order;
 pub(crate) use pages::Packer;
 use pages::Pages;
 use runs::push_runs;
@@ -31,7 +35,7 @@ const PAGE_ROWS: usize = crate::data_file::PAGE_ROWS;
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// When its texts take more than this, those that follow are written as they are: who reads a few rows reads the whole
 /// dictionary.
-const DICTIONARY_BYTES_MAX: usize = 1 << 20;
+const DICTIONARY_BYTES_MAX: usize = 3 << 19;
 /// At this many it ends amid a block.
 const DICTIONARY_BYTES_END: usize = 16 << 20;
 /// When the dictionary is full after so few rows, the next row group has none.
@@ -57,7 +61,8 @@ enum State {
 struct Page {
     /// 1, or 0 for NULL.
     has_text: Vec<u32>,
-    /// Each behind its length.
+    /// Of ids, which stand one behind the other; other texts stand behind their lengths.
+    lengths: Option<Vec<u32>>,
     texts: Vec<u8>,
 }
 
@@ -70,6 +75,12 @@ impl TextColumn {
             State::Whole { numbered: 0, pages: Pages::new(), page: Page::default() }
         };
         Self { column, state }
+    }
+
+    /// Ids, each of which is another.
+    pub(crate) fn of_ids(column: ColumnDescPtr) -> Self {
+        let page = Page { lengths: Some(Vec::new()), ..Page::default() };
+        Self { column, state: State::Whole { numbered: 0, pages: Pages::new(), page } }
     }
 
     /// Whether numbers were worth it.
@@ -131,13 +142,21 @@ impl TextColumn {
         if distinct.len() == 0 {
             for rows in rows.chunks(PAGE_ROWS) {
                 let has_text = vec![0; rows.len()];
-                pages.push_data(&has_text, is_nullable, Encoding::PLAIN, |_| {}, packer)?;
+                pages.push_data(&has_text, is_nullable, Encoding::PLAIN, |_| None, packer)?;
             }
             return Ok(pages);
         }
-        pages.push_dictionary(distinct.page(), distinct.len(), packer)?;
-        for rows in rows.chunks(PAGE_ROWS) {
-            push_numbers(rows, &mut pages, is_nullable, packer)?;
+        let order = Order::new(distinct, rows);
+        let Some(order) = order else {
+            pages.push_dictionary(distinct.page(), distinct.len(), packer)?;
+            for rows in rows.chunks(PAGE_ROWS) {
+                push_numbers(rows, false, &mut pages, is_nullable, packer)?;
+            }
+            return Ok(pages);
+        };
+        pages.push_dictionary(&distinct.page_of(&order.texts), distinct.len(), packer)?;
+        for rows in order.numbers(rows).chunks(PAGE_ROWS) {
+            push_numbers(rows, order.is_skewed, &mut pages, is_nullable, packer)?;
         }
         Ok(pages)
     }
@@ -170,7 +189,11 @@ impl Page {
     ) -> Result<()> {
         self.has_text.push(u32::from(text.is_some()));
         if let Some(text) = text {
-            self.texts.extend_from_slice(&u32::try_from(text.len())?.to_le_bytes());
+            let length = u32::try_from(text.len())?;
+            match &mut self.lengths {
+                Some(lengths) => lengths.push(length),
+                None => self.texts.extend_from_slice(&length.to_le_bytes()),
+            }
             self.texts.extend_from_slice(text);
         }
         if self.has_text.len() == PAGE_ROWS || self.texts.len() >= PAGE_BYTES_MAX {
@@ -186,18 +209,29 @@ impl Page {
         packer: &mut Packer,
     ) -> Result<()> {
         if !self.has_text.is_empty() {
-            let push_texts = |out: &mut Vec<u8>| out.extend_from_slice(&self.texts);
-            let is_nullable = is_nullable(column);
-            pages.push_data(&self.has_text, is_nullable, Encoding::PLAIN, push_texts, packer)?;
+            let push_texts = |out: &mut Vec<u8>| {
+                self.lengths.iter().for_each(|lengths| push_lengths(lengths, out));
+                let begin = out.len();
+                out.extend_from_slice(&self.texts);
+                self.lengths.is_some().then_some(begin)
+            };
+            let encoding = match self.lengths {
+                Some(_) => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+                None => Encoding::PLAIN,
+            };
+            pages.push_data(&self.has_text, is_nullable(column), encoding, push_texts, packer)?;
             self.has_text.clear();
+            self.lengths.iter_mut().for_each(Vec::clear);
             self.texts.clear();
         }
         Ok(())
     }
 }
 
+/// Of numbers most of which are small (`is_skewed`) bytes that are alike are worth more than bits.
 fn push_numbers(
     rows: &[u32],
+    is_skewed: bool,
     pages: &mut Pages,
     is_nullable: bool,
     packer: &mut Packer,
@@ -207,6 +241,7 @@ fn push_numbers(
     let greatest = numbers().max().unwrap_or_default();
     // One bit at least: some readers do not know numbers without any.
     let bits = (u32::BITS - greatest.leading_zeros()).max(1);
+    let bits = if is_skewed && bits > 12 { bits.next_multiple_of(8) } else { bits };
     let push_texts = |out: &mut Vec<u8>| {
         out.extend_from_slice(&bits.to_le_bytes()[..1]);
         if has_text.contains(&0) {
@@ -214,6 +249,7 @@ fn push_numbers(
         } else {
             push_runs(rows, bits, out);
         }
+        None
     };
     pages.push_data(&has_text, is_nullable, Encoding::RLE_DICTIONARY, push_texts, packer)
 }

@@ -11,6 +11,8 @@ use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 use zstd::bulk::Compressor;
+use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd::zstd_safe::{self, InBuffer, OutBuffer, ResetDirective};
 
 use super::runs::push_runs;
 
@@ -24,16 +26,50 @@ pub(crate) struct Packer {
     scratch: Vec<u8>,
 }
 
+/// How a page is packed.
+#[derive(Clone, Copy)]
+enum Way {
+    Hard,
+    Fast,
+    /// Fast, with so many bytes at the begin by themselves. Hexadecimal digits come down to half a byte each only where
+    /// nothing but them needs a code.
+    Apart(usize),
+}
+
 impl Packer {
     pub(crate) fn new(level: ZstdLevel) -> std::io::Result<Self> {
         let compressor = Compressor::new(level.compression_level())?;
         Ok(Self { level, compressor, fast: Compressor::new(1)?, scratch: Vec::new() })
     }
 
-    fn packed(&mut self, is_fast: bool) -> Result<Bytes> {
-        let compressor = if is_fast { &mut self.fast } else { &mut self.compressor };
-        let packed = compressor.compress(&self.scratch);
+    fn packed(&mut self, way: Way) -> Result<Bytes> {
+        let packed = match way {
+            Way::Hard => self.compressor.compress(&self.scratch),
+            Way::Fast => self.fast.compress(&self.scratch),
+            Way::Apart(begin) => self.packed_apart(begin),
+        };
         packed.map(Bytes::from).map_err(|error| ParquetError::External(Box::new(error)))
+    }
+
+    /// One frame of zstd, in which a block ends after `begin` bytes.
+    fn packed_apart(&mut self, begin: usize) -> std::io::Result<Vec<u8>> {
+        let (begin, rest) = self.scratch.split_at(begin);
+        let fail = |code| std::io::Error::other(zstd_safe::get_error_name(code));
+        // A block more than the bound is for, and its head.
+        let mut packed = Vec::with_capacity(zstd_safe::compress_bound(self.scratch.len()) + 64);
+        let context = self.fast.context_mut();
+        context.reset(ResetDirective::SessionOnly).map_err(fail)?;
+        context.set_pledged_src_size(Some(self.scratch.len() as u64)).map_err(fail)?;
+        let mut out = OutBuffer::around(&mut packed);
+        let directives = [ZSTD_EndDirective::ZSTD_e_flush, ZSTD_EndDirective::ZSTD_e_end];
+        for (bytes, directive) in [begin, rest].into_iter().zip(directives) {
+            let mut bytes = InBuffer::around(bytes);
+            let left = context.compress_stream2(&mut out, &mut bytes, directive).map_err(fail)?;
+            if left > 0 {
+                return Err(std::io::Error::other("a page does not become smaller"));
+            }
+        }
+        Ok(packed)
     }
 }
 
@@ -45,6 +81,8 @@ pub(crate) struct Pages {
     first_data_page: i64,
     /// Data pages of numbers, and of whole texts behind them.
     data_pages: [i32; 2],
+    /// How whole texts are encoded.
+    whole: Encoding,
     rows: u64,
     nulls: u64,
     /// With their heads, before they were packed.
@@ -60,6 +98,7 @@ impl Pages {
             has_dictionary: false,
             first_data_page: 0,
             data_pages: [0; 2],
+            whole: Encoding::PLAIN,
             rows: 0,
             nulls: 0,
             unpacked_bytes: 0,
@@ -76,7 +115,7 @@ impl Pages {
         packer.scratch.clear();
         packer.scratch.extend_from_slice(texts);
         let page = Page::DictionaryPage {
-            buf: packer.packed(false)?,
+            buf: packer.packed(Way::Fast)?,
             num_values: u32::try_from(count)?,
             encoding: Encoding::PLAIN,
             is_sorted: false,
@@ -88,13 +127,14 @@ impl Pages {
     }
 
     /// A data page of as many rows as `has_text` says; of a column without NULL all have one, and no levels are
-    /// written. `push_texts` appends what the rows have: numbers, or whole texts.
+    /// written. `push_texts` appends what the rows have: numbers, or whole texts, or lengths and texts, of which it says where
+    /// these begin.
     pub(crate) fn push_data(
         &mut self,
         has_text: &[u32],
         is_nullable: bool,
         encoding: Encoding,
-        push_texts: impl FnOnce(&mut Vec<u8>),
+        push_texts: impl FnOnce(&mut Vec<u8>) -> Option<usize>,
         packer: &mut Packer,
     ) -> Result<()> {
         packer.scratch.clear();
@@ -104,9 +144,14 @@ impl Pages {
             let length = u32::try_from(packer.scratch.len() - 4)?;
             packer.scratch[..4].copy_from_slice(&length.to_le_bytes());
         }
-        push_texts(&mut packer.scratch);
+        let texts_begin = push_texts(&mut packer.scratch);
+        let way = match (encoding, texts_begin) {
+            (Encoding::RLE_DICTIONARY, _) => Way::Fast,
+            (_, Some(begin)) => Way::Apart(begin),
+            _ => Way::Hard,
+        };
         let page = Page::DataPage {
-            buf: packer.packed(encoding == Encoding::RLE_DICTIONARY)?,
+            buf: packer.packed(way)?,
             num_values: u32::try_from(has_text.len())?,
             encoding,
             def_level_encoding: Encoding::RLE,
@@ -116,7 +161,12 @@ impl Pages {
         let (offset, length) = self.write(page, packer.scratch.len())?;
         self.offsets.append_row_count(i64::try_from(has_text.len())?);
         self.offsets.append_offset_and_size(offset, i32::try_from(length)?);
-        self.data_pages[usize::from(encoding == Encoding::PLAIN)] += 1;
+        if encoding == Encoding::RLE_DICTIONARY {
+            self.data_pages[0] += 1;
+        } else {
+            self.data_pages[1] += 1;
+            self.whole = encoding;
+        }
         self.rows += has_text.len() as u64;
         self.nulls += has_text.iter().filter(|has| **has == 0).count() as u64;
         Ok(())
@@ -143,7 +193,7 @@ impl Pages {
         let pages = [
             of(PageType::DICTIONARY_PAGE, Encoding::PLAIN, i32::from(self.has_dictionary)),
             of(PageType::DATA_PAGE, Encoding::RLE_DICTIONARY, numbered),
-            of(PageType::DATA_PAGE, Encoding::PLAIN, whole),
+            of(PageType::DATA_PAGE, self.whole, whole),
         ];
         let pages: Vec<_> = pages.into_iter().filter(|pages| pages.count > 0).collect();
         let encodings = pages.iter().map(|pages| &pages.encoding).chain([&Encoding::RLE]);

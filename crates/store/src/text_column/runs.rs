@@ -36,7 +36,12 @@ fn push_packed(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
     }
     let eights = numbers.len().div_ceil(8);
     push_varint((eights as u64) << 1 | 1, out);
-    let end = out.len() + eights * bits as usize;
+    push_bits(numbers, bits, out);
+}
+
+/// Appends the lower bits of numbers one after the other, up to a multiple of eight numbers.
+pub(super) fn push_bits(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
+    let end = out.len() + numbers.len().div_ceil(8) * bits as usize;
     out.reserve(end + 8 - out.len());
     let (mut gathered, mut count) = (0_u64, 0);
     for number in numbers {
@@ -53,7 +58,7 @@ fn push_packed(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
     out.resize(end, 0);
 }
 
-fn push_varint(mut number: u64, out: &mut Vec<u8>) {
+pub(super) fn push_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;

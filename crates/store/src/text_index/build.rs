@@ -7,14 +7,16 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use weir_tables::TableSpec;
 
-use super::key::{Kind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words};
-use super::{BLOCK_ROWS, FULL_ROWS, Group, SLOT_BYTES, Sheet, TextIndex};
+use super::key::{
+    Bits, Kind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words,
+};
+use super::{BLOCK_ROWS, FULL_ROWS, Group, SLOT_BYTES, Sheet, TextIndex, Version};
 use crate::text_column::{Distinct, Part, Texts};
 
 /// Bits of a filter for each id of the fullest block: of a hundred blocks without it, one or two are read for nothing.
 const BITS_PER_ID: usize = 10;
 /// And for each word or part: nine in a hundred, but most questions ask for several.
-const BITS_PER_WORD: usize = 6;
+const BITS_PER_WORD: usize = 5;
 /// A filter grows up to this, 64 KiB; blocks with more keys are told apart less well.
 const SLOTS_MAX: usize = 2048;
 
@@ -32,6 +34,7 @@ pub(crate) struct IndexBuilder {
 struct Gatherer {
     columns: Vec<Column>,
     bits_per_key: usize,
+    bits: Bits,
     group: Group,
     /// Keys of the row group's blocks; the last is under way.
     blocks: Vec<Vec<u64>>,
@@ -195,9 +198,10 @@ impl IndexBuilder {
         self.words.end_sheet(&mut write, blocks)
     }
 
-    /// Whether `index` has all that is gathered here.
+    /// Whether `index` has all that is gathered here, in the same way.
     pub(crate) fn is_like(&self, index: &TextIndex) -> bool {
-        self.ids.group.columns == index.ids.columns
+        index.is_current()
+            && self.ids.group.columns == index.ids.columns
             && self.words.group.columns == index.words.columns
     }
 
@@ -225,7 +229,8 @@ impl IndexBuilder {
         write: impl FnMut(&[u8]) -> Result<u64, E>,
     ) -> Result<TextIndex, E> {
         self.end_group(write)?;
-        Ok(TextIndex { group_rows: self.group_rows, ids: self.ids.group, words: self.words.group })
+        let Self { group_rows, ids, words, .. } = self;
+        Ok(TextIndex { version: Version::Two, group_rows, ids: ids.group, words: words.group })
     }
 }
 
@@ -239,7 +244,8 @@ impl Gatherer {
         };
         let column = |place: usize| Column::new(place, table.columns[place].id, has_words);
         let columns = places().map(column).collect();
-        Self { columns, bits_per_key, group, blocks: vec![Vec::new()] }
+        let bits = if has_words { Bits::Four } else { Bits::Eight };
+        Self { columns, bits_per_key, bits, group, blocks: vec![Vec::new()] }
     }
 
     fn with(&mut self, place: usize, gather: impl FnOnce(&mut Column, u32, &mut Vec<u64>)) {
@@ -280,7 +286,7 @@ impl Gatherer {
         self.blocks.truncate(block_count);
         let most = self.blocks.iter().map(Vec::len).max().unwrap_or_default();
         let slots = (most * self.bits_per_key).div_ceil(SLOT_BYTES * 8).clamp(1, SLOTS_MAX);
-        let offset = write(&sheet(&self.blocks, slots))?;
+        let offset = write(&sheet(&self.blocks, slots, self.bits))?;
         self.group.sheets.push(Sheet { offset, blocks: self.blocks.len(), slots });
         self.blocks.clear();
         self.next_block();
@@ -290,12 +296,12 @@ impl Gatherer {
 }
 
 /// The filters of blocks, crosswise.
-fn sheet(blocks: &[Vec<u64>], slots: usize) -> Vec<u8> {
+fn sheet(blocks: &[Vec<u64>], slots: usize, bits: Bits) -> Vec<u8> {
     let mut words = vec![0_u32; slots * blocks.len() * SLOT_BYTES / 4];
     for (block, keys) in blocks.iter().enumerate() {
         for key in keys {
             let start = (slot(*key, slots) * blocks.len() + block) * SLOT_BYTES / 4;
-            for (word, bit) in words[start..start + 8].iter_mut().zip(mask(*key)) {
+            for (word, bit) in words[start..start + 8].iter_mut().zip(mask(*key, bits)) {
                 *word |= bit;
             }
         }
@@ -455,7 +461,7 @@ mod tests {
             .map(|block| {
                 let slot = &bytes[start + block * 32..start + block * 32 + 32];
                 let words = slot.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-                words.zip(mask(key.hash)).all(|(word, bit)| word & bit == bit)
+                words.zip(mask(key.hash, Bits::Four)).all(|(word, bit)| word & bit == bit)
             })
             .collect()
     }

@@ -121,12 +121,39 @@ pub(crate) fn slot(key: u64, slots: usize) -> usize {
     (((key >> 32) * slots as u64) >> 32) as usize
 }
 
-/// The bit of each of the eight words of these 32 bytes.
+/// How many bits of these 32 bytes are those of a key: one in each of as many of the eight words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bits {
+    /// Best where a key has ten bits of room.
+    Eight,
+    /// And where it has five. The words follow each other, the first one behind the last.
+    Four,
+}
+
+/// The words that have a bit, by the first one.
+const FOUR: [[u32; 8]; 8] = {
+    let mut words = [[0; 8]; 8];
+    let mut at = 0;
+    while at < 32 {
+        words[at / 4][(at / 4 + at % 4) % 8] = u32::MAX;
+        at += 1;
+    }
+    words
+};
+
+/// The bit of each of the eight words of these 32 bytes; none in some words where a key has four.
 #[inline]
-pub(crate) fn mask(key: u64) -> [u32; 8] {
+pub(crate) fn mask(key: u64, bits: Bits) -> [u32; 8] {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half says which bits")]
     let low = key as u32;
-    SALTS.map(|salt| 1 << (low.wrapping_mul(salt) >> 27))
+    let mask = SALTS.map(|salt| 1 << (low.wrapping_mul(salt) >> 27));
+    match bits {
+        Bits::Eight => mask,
+        Bits::Four => {
+            let words = &FOUR[(key >> 32 & 7) as usize];
+            std::array::from_fn(|at| mask[at] & words[at])
+        }
+    }
 }
 
 /// Letters, digits and `_` of ASCII, and every byte of a character beyond it.
@@ -191,6 +218,8 @@ mod tests {
         assert_eq!(Key::word(15, b"cart").hash, 0xde58_f9e5_83fe_0e3e);
         let part = bucket(*b"art").map(|bucket| Key::part(15, bucket).hash);
         assert_eq!(part, Some(0xf6d5_0193_e96a_1ce8));
+        let of_word = mask(0xde58_f9e5_83fe_0e3e, Bits::Four);
+        assert_eq!(of_word, [1 << 19, 0, 0, 0, 0, 1 << 15, 1 << 10, 1 << 18]);
     }
 
     #[test]
@@ -216,12 +245,20 @@ mod tests {
     #[test]
     fn keys_spread_over_slots_and_bits() {
         let mut counts = [0_u32; 100];
-        let mut bits = [0_u32; 32];
+        let (mut bits, mut words) = ([0_u32; 32], [0_u32; 8]);
         for number in 0..100_000 {
             let key = Key::whole(8, &format!("{number:032x}")).hash;
             counts[slot(key, 100)] += 1;
-            bits[mask(key)[3].trailing_zeros() as usize] += 1;
+            let mask_of_eight = mask(key, Bits::Eight);
+            bits[mask_of_eight[3].trailing_zeros() as usize] += 1;
+            let mask_of_four = mask(key, Bits::Four);
+            assert_eq!(mask_of_four.iter().filter(|word| **word != 0).count(), 4);
+            for (at, (four, eight)) in mask_of_four.into_iter().zip(mask_of_eight).enumerate() {
+                assert!(four == 0 || four == eight);
+                words[at] += u32::from(four != 0);
+            }
         }
+        assert!(words.iter().all(|count| (49_000..51_000).contains(count)), "{words:?}");
         assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
         assert!(bits.iter().all(|count| (2700..3600).contains(count)), "{bits:?}");
     }

@@ -17,6 +17,7 @@ use crate::manifest::DataFile;
 
 pub(crate) use ask::{Probe, probe_of};
 pub(crate) use build::IndexBuilder;
+use key::Bits;
 pub(crate) use key::{hash, is_word};
 pub(crate) use read::{BlockCounts, Selected, select};
 
@@ -34,12 +35,22 @@ const SLOT_BYTES: usize = 32;
 /// Where the index of a file is, and what it can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct TextIndex {
+    pub(crate) version: Version,
     /// Rows of each row group; its blocks are counted from its first one.
     pub(crate) group_rows: Vec<usize>,
     /// Columns whose whole values are keys.
     pub(crate) ids: Group,
     /// Columns whose words and parts are keys.
     pub(crate) words: Group,
+}
+
+/// What was written at different times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Version {
+    /// Words have as many bits as ids.
+    One,
+    #[default]
+    Two,
 }
 
 /// Columns whose keys share filters.
@@ -68,15 +79,21 @@ impl TextIndex {
         self.ids.sheets.iter().chain(&self.words.sheets).map(Sheet::byte_count).sum()
     }
 
-    /// As it stands in the file's metadata: in version 1 when all row groups but the last are full, which earlier weirs
-    /// read as well.
+    /// Whether it is as it would be written now.
+    pub(crate) fn is_current(&self) -> bool {
+        self.version == Version::default()
+    }
+
+    /// As it stands in the file's metadata.
     pub(crate) fn to_text(&self) -> String {
         let groups = format!("{} {}", self.ids.to_text(), self.words.to_text());
-        if self.group_rows.split_last().is_none_or(|(_, full)| full.iter().all(is_full)) {
-            return format!("1 {BLOCK_ROWS} {groups}");
+        match self.version {
+            Version::One => format!("1 {BLOCK_ROWS} {groups}"),
+            Version::Two => {
+                let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
+                format!("2 {BLOCK_ROWS} {} {groups}", rows.join(","))
+            }
         }
-        let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
-        format!("2 {BLOCK_ROWS} {} {groups}", rows.join(","))
     }
 
     /// `None` for an index of another version, which is not used, and for one that is not of so many rows.
@@ -84,13 +101,13 @@ impl TextIndex {
         let rows = usize::try_from(rows).ok()?;
         let (version, text) = text.split_once(' ')?;
         let text = text.strip_prefix(&format!("{BLOCK_ROWS} "))?;
-        let (group_rows, text) = match version {
-            "1" => (full_groups(rows), text),
+        let (version, group_rows, text) = match version {
+            "1" => (Version::One, full_groups(rows), text),
             "2" => {
                 let (group_rows, text) = text.split_once(' ')?;
                 let group_rows =
                     parts(group_rows).map(|rows| rows.parse().ok().filter(|rows| *rows > 0));
-                (group_rows.collect::<Option<Vec<usize>>>()?, text)
+                (Version::Two, group_rows.collect::<Option<Vec<usize>>>()?, text)
             }
             _ => return None,
         };
@@ -101,7 +118,15 @@ impl TextIndex {
         let (ids, words) = text.split_once(' ')?;
         let (ids, words) =
             (Group::from_text(ids, &group_rows)?, Group::from_text(words, &group_rows)?);
-        Some(Self { group_rows, ids, words })
+        Some(Self { version, group_rows, ids, words })
+    }
+
+    /// How many bits a key of this kind has.
+    fn bits(&self, kind: key::Kind) -> Bits {
+        match (self.version, kind) {
+            (Version::Two, key::Kind::Word | key::Kind::Part) => Bits::Four,
+            _ => Bits::Eight,
+        }
     }
 
     fn group(&self, kind: key::Kind) -> &Group {
@@ -163,17 +188,13 @@ fn full_groups(rows: usize) -> Vec<usize> {
     (0..rows).step_by(FULL_ROWS).map(|start| FULL_ROWS.min(rows - start)).collect()
 }
 
-fn is_full(rows: &usize) -> bool {
-    *rows == FULL_ROWS
-}
-
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').filter(|part| !part.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, Sheet, TextIndex};
+    use super::{Group, Sheet, TextIndex, Version};
 
     #[test]
     fn directory_comes_back_from_its_text() {
@@ -181,16 +202,19 @@ mod tests {
             Sheet { offset: 4, blocks: 16, slots: 900 },
             Sheet { offset: 500_000, blocks: 3, slots: 1 },
         ];
-        let ids = Group { columns: vec![8, 11], sheets };
         let group_rows = vec![16 * 8192, 2 * 8192 + 1];
-        let index = TextIndex { group_rows, ids, words: Group::default() };
-        assert_eq!(index.to_text(), "1 8192 8,11;4:16:900,500000:3:1 ;");
         let rows = 16 * 8192 + 2 * 8192 + 1;
-        assert_eq!(TextIndex::from_text(&index.to_text(), rows), Some(index));
-        let text = "1 8192 8,11;4:16:900,500000:3:1 ;";
-        assert_eq!(TextIndex::from_text(text, rows - 1), None, "one block too many");
+        for (version, head) in [(Version::One, "1 8192"), (Version::Two, "2 8192 131072,16385")] {
+            let ids = Group { columns: vec![8, 11], sheets: sheets.clone() };
+            let group_rows = group_rows.clone();
+            let index = TextIndex { version, group_rows, ids, words: Group::default() };
+            let text = format!("{head} 8,11;4:16:900,500000:3:1 ;");
+            assert_eq!(index.to_text(), text);
+            assert_eq!(TextIndex::from_text(&text, rows), Some(index));
+            assert_eq!(TextIndex::from_text(&text, rows - 1), None, "one block too many");
+        }
         for broken in
-            ["", "2 8192 8;4:16:9 ;", "1 8192 8;4:17:9 ;", "1 8192 8;4:16:0 ;", "1 8192 ;"]
+            ["", "3 8192 8;4:16:9 ;", "1 8192 8;4:17:9 ;", "1 8192 8;4:16:0 ;", "1 8192 ;"]
         {
             assert_eq!(TextIndex::from_text(broken, 16 * 8192), None, "{broken}");
         }
@@ -200,7 +224,8 @@ mod tests {
     fn directory_of_row_groups_of_any_size_comes_back_from_its_text() {
         let sheet = |offset, blocks| Sheet { offset, blocks, slots: 7 };
         let ids = Group { columns: vec![8], sheets: vec![sheet(4, 2), sheet(900, 1)] };
-        let index = TextIndex { group_rows: vec![9000, 8192], ids, words: Group::default() };
+        let (version, group_rows) = (Version::Two, vec![9000, 8192]);
+        let index = TextIndex { version, group_rows, ids, words: Group::default() };
         let text = "2 8192 9000,8192 8;4:2:7,900:1:7 ;";
         assert_eq!(index.to_text(), text);
         assert_eq!(TextIndex::from_text(text, 17_192), Some(index));

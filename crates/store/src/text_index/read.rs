@@ -58,7 +58,7 @@ pub(crate) async fn select(
     let mut kept = Vec::new();
     for (rows, answers) in index.group_rows.iter().zip(answers.chunks(keys.len())) {
         let holding: Vec<u32> =
-            keys.iter().zip(answers).map(|(key, bytes)| blocks_with(key.hash, bytes)).collect();
+            keys.iter().zip(answers).map(|(key, bytes)| blocks_with(key, index, bytes)).collect();
         let found = |key: &Key| keys.binary_search(key).ok().map(|at| holding[at]);
         let matching = evaluate(probe, &found).unwrap_or(u32::MAX);
         kept.extend(
@@ -100,8 +100,8 @@ fn keys_of(probe: &Probe, index: &TextIndex) -> BTreeSet<Key> {
 }
 
 /// A bit for each block of a sheet whose filter has the key.
-fn blocks_with(key: u64, bytes: &[u8]) -> u32 {
-    let mask = mask(key);
+fn blocks_with(key: &Key, index: &TextIndex, bytes: &[u8]) -> u32 {
+    let mask = mask(key.hash, index.bits(key.kind));
     let slots = bytes.chunks_exact(SLOT_BYTES).enumerate();
     slots.fold(0, |blocks, (block, slot)| {
         let words = slot.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
@@ -138,4 +138,28 @@ fn selection(blocks: &[(usize, bool)]) -> Selected {
     });
     let counts = BlockCounts { kept, left_out, counted: Arc::new(Once::new()) };
     Selected::Rows(selectors.collect(), counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::{Bits, Kind};
+    use super::*;
+
+    #[test]
+    fn files_of_the_first_version_are_asked_as_they_were_written() {
+        let rows = 2 * 8192;
+        let of = |head: &str| format!("{head} 8;4:2:1 15;68:2:1");
+        let heads = ["1 8192", "2 8192 16384"];
+        let [one, two] = heads.map(|head| TextIndex::from_text(&of(head), rows).unwrap());
+        let word = Key::word(15, b"cart");
+        let slot = |bits: Bits| mask(word.hash, bits).map(u32::to_le_bytes).concat();
+        let [eight, four] = [Bits::Eight, Bits::Four].map(slot);
+        let answers = [[0; 32].as_slice(), &eight].concat();
+        assert_eq!(blocks_with(&word, &one, &answers), 0b10);
+        assert_eq!(blocks_with(&word, &two, &answers), 0b10);
+        let answers = [[0; 32].as_slice(), &four].concat();
+        assert_eq!(blocks_with(&word, &one, &answers), 0, "four bits are not enough for it");
+        assert_eq!(blocks_with(&word, &two, &answers), 0b10);
+        assert_eq!((one.bits(Kind::Whole), two.bits(Kind::Whole)), (Bits::Eight, Bits::Eight));
+    }
 }

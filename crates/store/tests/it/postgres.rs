@@ -1,4 +1,9 @@
 //! A real PostgreSQL for one test.
+#![expect(clippy::print_stdout, reason = "a test that cannot run says so")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a server that starts can only be asked again and again"
+)]
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,130 @@
+//! The order of a dictionary's texts: those that are used often first, and among these alike ones side by side.
+//!
+//! Alike texts that follow each other are packed to less, and so are numbers most of which are small.
+
+use super::NULL;
+use super::distinct::Distinct;
+
+/// Fewer texts stay in the order in which they came.
+const TEXTS_MIN: usize = 256;
+/// Bytes that are compared at once.
+const STEP: usize = 8;
+/// Texts that agree in so many times as many, behind what all begin with, are alike enough.
+const STEPS_MAX: usize = 8;
+
+/// A dictionary's texts in their order.
+pub(super) struct Order {
+    /// The number of each text, as it came.
+    pub(super) texts: Vec<u32>,
+    /// By that number, the place of the text.
+    places: Vec<u32>,
+    /// Whether most rows have one of the first 256.
+    pub(super) is_skewed: bool,
+}
+
+impl Order {
+    /// For the texts of `rows`; `None` when they are few.
+    pub(super) fn new(distinct: &Distinct, rows: &[u32]) -> Option<Self> {
+        if distinct.len() < TEXTS_MIN {
+            return None;
+        }
+        let mut counts = vec![0_u32; distinct.len()];
+        rows.iter()
+            .filter(|number| **number != NULL)
+            .for_each(|number| counts[*number as usize] += 1);
+        let common = common_prefix(distinct);
+        let class = |count: &u32| u128::from(count.max(&1).leading_zeros());
+        // Seldom used ones have the greater classes.
+        let mut keys: Vec<u128> = (0_u32..)
+            .zip(&counts)
+            .map(|(number, count)| class(count) << 96 | key(distinct, number, common))
+            .collect();
+        sort(&mut keys, distinct, common, STEPS_MAX);
+        #[expect(clippy::cast_possible_truncation, reason = "the number is the lowest part")]
+        let texts: Vec<u32> = keys.into_iter().map(|key| key as u32).collect();
+        let mut places = vec![0; texts.len()];
+        for (place, number) in (0_u32..).zip(&texts) {
+            places[*number as usize] = place;
+        }
+        let of_first: u32 = texts[..256].iter().map(|number| counts[*number as usize]).sum();
+        let is_skewed = of_first as usize * 2 > rows.len();
+        Some(Self { texts, places, is_skewed })
+    }
+
+    /// The numbers of rows as those of the order.
+    pub(super) fn numbers(&self, rows: &[u32]) -> Vec<u32> {
+        let place = |number: &u32| self.places.get(*number as usize).copied().unwrap_or(NULL);
+        rows.iter().map(place).collect()
+    }
+}
+
+/// How many bytes all texts begin with.
+fn common_prefix(distinct: &Distinct) -> usize {
+    let first = distinct.text(0);
+    let numbers = 1..u32::try_from(distinct.len()).unwrap_or(u32::MAX);
+    numbers.fold(first.len(), |length, number| {
+        let other = distinct.text(number);
+        first[..length].iter().zip(other).take_while(|(one, other)| one == other).count()
+    })
+}
+
+/// Eight bytes of a text from `from` on, greater ones later, and its number.
+fn key(distinct: &Distinct, number: u32, from: usize) -> u128 {
+    let rest = distinct.text(number).get(from..).unwrap_or_default();
+    let mut bytes = [0; STEP];
+    let length = rest.len().min(STEP);
+    bytes[..length].copy_from_slice(&rest[..length]);
+    u128::from(u64::from_be_bytes(bytes)) << 32 | u128::from(number)
+}
+
+/// Sorts by class and text. Those that agree in the bytes from `from` on are sorted by the next ones.
+fn sort(keys: &mut [u128], distinct: &Distinct, from: usize, steps: usize) {
+    keys.sort_unstable();
+    if steps == 0 {
+        return;
+    }
+    let next = from + STEP;
+    for alike in keys.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
+        if alike.len() > 1 {
+            #[expect(clippy::cast_possible_truncation, reason = "the number is the lowest part")]
+            alike.iter_mut().for_each(|place| *place = key(distinct, *place as u32, next));
+            sort(alike, distinct, next, steps - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn often_used_texts_come_first_and_alike_ones_side_by_side() {
+        let (mut distinct, mut rows) = (Distinct::default(), Vec::new());
+        let text =
+            |number: u32| format!("/a long way to the page of number {}", number * 7919 % 1009);
+        for number in 0..1000 {
+            rows.push(distinct.number(text(number).as_bytes()));
+            rows.push(NULL);
+        }
+        let often = distinct.number(text(77).as_bytes());
+        rows.extend([often; 5000]);
+        let order = Order::new(&distinct, &rows).unwrap();
+        assert!(order.is_skewed);
+        assert_eq!(order.texts[0], often);
+        let in_order = order.texts[1..].iter().map(|number| distinct.text(*number));
+        assert!(in_order.is_sorted());
+        let numbers = order.numbers(&rows);
+        for (before, after) in rows.iter().zip(numbers) {
+            assert_eq!(*before == NULL, after == NULL);
+            assert!(after == NULL || order.texts[after as usize] == *before);
+        }
+    }
+
+    #[test]
+    fn few_texts_stay_as_they_came() {
+        let mut distinct = Distinct::default();
+        let rows: Vec<u32> =
+            (0..255_u32).map(|number| distinct.number(&number.to_le_bytes())).collect();
+        assert!(Order::new(&distinct, &rows).is_none());
+    }
+}
