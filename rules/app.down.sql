@@ -7,7 +7,7 @@ for = "4s"
 every = "5s"
 clear = "15s"
 key = ["upstream"]
-needs = ["log", "request", "listener", "config_directive"]
+needs = ["log", "request", "listener", "config_directive", "kmsg"]
 when = """
 select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
@@ -17,7 +17,7 @@ subject = "{upstream}"
 summary = "connections of {program} on {host} to {upstream} are refused ({refusals_text}){listen_text}; {errors} requests were answered with 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is gone): the host is up and the way to it is free, but no process listens there. It has crashed, was stopped, was started on another port, or waits before it listens."
 look_at = "Is it running (`systemctl status`), and why did it end: its own log, mem.oom_kill, app.segfault, a deploy. On its host: `select ts, process_name from listener where server_port = …` shows when it stopped to listen."
-silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s: a restart is no outage. HAProxy's word is its last health check of 10 minutes. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or finer. It is a page when visitors got errors, a mail while other members take over, and a note when `localhost` also means ::1 and the application listens for IPv4 only. HAProxy is not believed when the server answers requests again (a reload forgets what was down)."
+silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s: a restart is no outage. HAProxy's word is its last health check of 10 minutes. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or finer. It is a page when visitors got errors, a mail while other members take over, and a note when `localhost` also means ::1 and the application listens for IPv4 only. HAProxy is not believed when the server answers requests again (a reload forgets what was down). A process that was killed for lack of memory, or crashed, explains it only when it has the name of the one that listened there, where both are known."
 fix = "Start {upstream} again and keep it so (systemd: `Restart=on-failure`, `RestartSec=1`), after reading why it ended. If it listens elsewhere now, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it is well."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
 [chart]
@@ -79,6 +79,16 @@ listening as (
   where ts > $now - interval '10 minutes' and ts <= $now
   group by host, server_port
 ),
+ended as (
+  select distinct host, kind, subject as process_name
+  from kmsg
+  where kind in ('oom_kill', 'segfault') and ts > $now - interval '10 minutes' and ts <= $now
+),
+ended_hosts as (
+  select host, count(*) filter (where kind = 'oom_kill') as kills, count(*) filter (where kind = 'segfault') as crashes
+  from ended
+  group by host
+),
 config as (
   select host, program, file, line, arguments,
     row_number() over (partition by host, program, split_part(arguments, ' ', 1) order by ts desc, file, line) as place
@@ -93,9 +103,15 @@ select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as error
        else concat(', and ', l.process_name, ' that listened there until ', cast(date_trunc('second', l.last_ts) as varchar), ' is gone') end as listen_text,
   case when c.file is not null then concat(c.file, ':', c.line, ' (', c.arguments, ')') else concat('the address in the configuration of ', r.program) end as place,
   case when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then 'note'
-       when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class
+       when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class,
+  case when l.process_name is not null then concat('app.crash_loop',
+    case when e.kills > 0 and k.process_name is null then '' else ', mem.oom_kill' end,
+    case when e.crashes > 0 and s.process_name is null then '' else ', app.segfault' end) end as explained_by
 from refused r
 left join answers a on a.host = r.host
 left join listening l on l.host = r.host and (r.upstream like '127.%' or r.upstream like '[::1]:%') and cast(l.server_port as varchar) = regexp_match(r.upstream, ':([0-9]+)$')[1]
 left join config c on c.host = r.host and c.program = r.program and c.place = 1
   and split_part(c.arguments, ' ', 1) in (r.upstream, concat('http://', r.upstream), concat('http://', r.upstream, '/'))
+left join ended_hosts e on e.host = r.host
+left join ended k on k.host = r.host and k.kind = 'oom_kill' and k.process_name = l.process_name
+left join ended s on s.host = r.host and s.kind = 'segfault' and s.process_name = l.process_name

@@ -22,12 +22,12 @@ having count(upstream_response_seconds) > 0
       >= greatest(count(upstream_response_seconds) filter (where ts > $now - interval '3 seconds'), 8))
 limit 1""",
 ]
-explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow", "app.fd_limit", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "redis.evictions", "app.blocked_on_store"]
+explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow", "app.fd_limit", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "redis.evictions", "app.blocked_on_store", "tcp.listen_overflow", "tcp.accept_queue_high"]
 subject = "{upstream}"
 summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in {window_seconds} s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"
 why = "By the proxy's clock the time goes by between the connection to the application and the first byte of its answer. Connecting is quick, so neither the network nor a full accept queue is to blame, and the visitor takes the answer as fast as before: the application itself, or what it waits for, is slow."
 look_at = "One instance or all of them? `select upstream_address, count(*), percentile(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its processor (cpu_stat, cgroup_stat) and its own log."
-silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 or a median below it (who waits for an answer sends no more requests, so the quick ones of before are the most for long); less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before: what it waits for gets time to be named first. 250 ms is a default: `weir thresholds app.slow` says what it should be here; 80 % is an opinion. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
+silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 or a median below it (who waits for an answer sends no more requests, so the quick ones of before are the most for long); less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before: what it waits for gets time to be named first. 250 ms is a default: `weir thresholds app.slow` says what it should be here; 80 % is an opinion. While an accept queue of the host overflows or is full and no answer came within 10 s, it is a part of that finding: then the application does not even take connections. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
 fix = "Look into {upstream} and not into the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, raise its workers if all are busy while processors are idle. As a brake meanwhile, at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries to a slow application make it slower). Check: app_p95 of this finding falls."
 source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
 [chart]
@@ -61,6 +61,7 @@ group by 1, 2, 3"""
 with recent as (
   select host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, url_path, duration_seconds, upstream_status_code,
     ts <= $now - interval '10 seconds' as is_early, ts > $now - interval '3 seconds' as is_last,
+    upstream_header_seconds is not null and ts > $now - interval '10 seconds' as is_answered,
     case when upstream_connect_seconds is null and upstream_header_seconds is null then 0.0
       else greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0) end as app,
     coalesce(upstream_connect_seconds, 0.0) as connect
@@ -77,7 +78,8 @@ now_ as (
     percentile(app, 0.95) filter (where is_early) as early_p95,
     percentile(connect, 0.95) as connect_p95,
     sum(app) / greatest(sum(duration_seconds), 0.000001) as app_share,
-    count(*) filter (where upstream_status_code >= 500) as errors
+    count(*) filter (where upstream_status_code >= 500) as errors,
+    count(*) filter (where is_answered) as answered
   from recent
   group by host, upstream
   having count(*) >= 20 and (percentile(app, 0.95) >= $threshold
@@ -137,6 +139,8 @@ select n.host, n.upstream, n.window_seconds, n.requests, n.errors, n.app_p95, n.
        else concat('in the last hour it was ', cast(round(p.past_p95 * 1000) as bigint), ' ms') end as past_text,
   -- Nobody is called before it is known what it waits for: what lies deeper needs some seconds more to be seen.
   case when n.app_p95 >= 1.0 and n.early_p95 >= 1.0 then 'page' else 'mail' end as class,
+  -- Who takes no connection gives no answer; who is slow fills its accept queue.
+  case when n.answered > 0 then 'disk.stuck, disk.member_outlier, disk.slow, mem.thrash, cpu.steal, cpu.cgroup_throttled, proxy.worker_blocked, dns.resolver_slow, app.fd_limit, pg.lock_pileup, db.not_answering, db.connections_exhausted, redis.evictions, app.blocked_on_store' end as explained_by,
   p.past_p95 is null or n.app_p95 >= 2 * p.past_p95 as opens
 from now_ n
 left join past p on p.host = n.host and p.upstream = n.upstream

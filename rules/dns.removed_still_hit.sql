@@ -3,8 +3,8 @@ id = "dns.removed_still_hit"
 title = "Visitors still come to a host that was taken out of DNS"
 tier = "client"
 class = "mail"
-for = "2m"
-every = "60s"
+for = "0s"
+every = "20s"
 clear = "5m"
 key = ["name"]
 needs = ["name_probe", "request"]
@@ -13,7 +13,7 @@ subject = "{name} on {host}"
 summary = "{name} has led to {addresses_text} and not to {host} any more for {away_seconds:duration}, {lives:.0} times the {ttl_seconds} s that an answer may be kept; still {requests} requests for it came here in 5 minutes ({share:%} of all for it) from {clients_text}{busiest_text}{forecast_text}"
 why = "Resolvers, programs and phones keep an address long past its time to live. Whoever switches the host off now cuts these visitors off, and they see a dead site while every check says that all is well."
 look_at = "Who they are: `select client_address, user_agent_original, count(*) from request where host = '{host}' and server_address = '{name}' and ts > now() - interval '1 hour' group by 1, 2 order by 3 desc`. A few addresses with many requests: a partner or a crawler with the address written down; tell them. Many with few: resolvers, they fade in days."
-silent_when = "The name leads to this host, or never did within the last week as far as weir saw (behind a balancer, or with a public address that is translated, it never does, and this rule can say nothing); two lives of an answer are not over yet; at most 0.5 % of the name's requests (a default), or fewer than 5 in 5 minutes: then this finding ends, and {host} can be ended too. The forecast takes the share of an hour ago and that of now and goes on like this; it says nothing within the first hour. Requests are counted where the log has the name that was asked for (nginx: `$host`)."
+silent_when = "The name leads to this host, or never did within the last week as far as weir saw (behind a balancer, or with a public address that is translated, it never does, and this rule can say nothing); two lives of an answer are not over yet, or only one look so far; of the ten looks before, one and more led elsewhere, too (a server that tells a part of its addresses at a time); at most 0.5 % of the name's requests (a default), or fewer than 5 in 5 minutes: then this finding ends, and {host} can be ended too. The forecast takes the share of an hour ago and that of now and goes on like this; it says nothing within the first hour. Requests are counted where the log has the name that was asked for (nginx: `$host`)."
 fix = "Keep {host} serving: do not switch it off, and do not close its ports, until this finding is resolved: then at most one in two hundred of {name}'s requests come here, and what is left is mostly programs. To hurry it, answer there with `proxy_pass` to the new place instead of serving (so nobody notices), or with `return 308 https://{name}$request_uri;` only where the new place has another name. Before the next move lower the time to live a week ahead. Check: share falls."
 source = "field notes A (removed addresses hit for days); fault lab F35 (20 SYN served, then 20 RST after the listener was closed); RFC 1035 §3.2.1"
 [chart]
@@ -29,6 +29,17 @@ with answers as (
   from name_probe
   where is_here is not null and ts > $now - interval '7 days' and ts <= $now
 ),
+looks as (
+  select *, max(ts) filter (where is_here) over (partition by host, name) as left_ts
+  from answers
+),
+steadiness as (
+  select host, name,
+    count(*) filter (where ts > left_ts) as away_looks,
+    count(*) filter (where not is_here and ts < left_ts and ts > left_ts - interval '10 minutes') as strays
+  from looks
+  group by host, name
+),
 pasts as (
   select host, name, max(ts) filter (where is_here) as left_ts, max(ttl_seconds) filter (where is_here) as ttl_seconds
   from answers
@@ -39,6 +50,7 @@ gone as (
     date_part('epoch', $now) - date_part('epoch', p.left_ts) as away_seconds
   from answers a
   join pasts p on p.host = a.host and p.name = a.name
+  join steadiness s on s.host = a.host and s.name = a.name and s.away_looks >= 2 and s.strays = 0
   where a.place = 1 and not a.is_here and a.ts > $now - interval '3 minutes' and p.left_ts is not null
 ),
 by_client as (

@@ -14,7 +14,7 @@ subject = "name server {server_address} of {host}"
 summary = "name server {server_address} ({place_text} in /etc/resolv.conf of {host}) {what_text}; {others_text}"
 why = "Programs ask the first name server of /etc/resolv.conf and wait `timeout` seconds (5 unless it is set) for it before they ask the next one, at every single lookup: {cost_text}. A proxy or application that looks up a name for each connection is slow by that much, and its own log shows a slow upstream."
 look_at = "`dig @{server_address} . NS +tries=1 +time=1` from {host}, and the same to the other servers. Silent: is the server up, does a firewall drop port 53? `connection refused`: its program is down. Slow with answers: the server's own forwarders. Which programs suffer: those whose connect time has a step of {timeout_seconds} s."
-silent_when = "It answered within the last 10 s. A server that does not answer and has not answered in the last hour counts only while another server of the list does answer; a host whose servers are all silent from the start obviously needs no names. A slow one counts when even the quickest of four and more answers in half a minute took more than the threshold (100 ms is a default: `weir thresholds dns.resolver_slow` says what it should be here), since on a host without processor to spare weir itself is late to look; answers that say SERVFAIL are not timed. The third and later servers are asked by nobody as long as the first two answer: a note."
+silent_when = "It answered within the last 10 s. A server that does not answer and has not answered in the last hour counts only while another server of the list does answer; a host whose servers are all silent from the start obviously needs no names. A slow one counts when even the quickest of its last four answers took more than the threshold (100 ms is a default: `weir thresholds dns.resolver_slow` says what it should be here), since on a host without processor to spare weir itself is late to look; answers that say SERVFAIL are not timed. The third and later servers are asked by nobody as long as the first two answer: a note."
 fix = "Put a server that answers first in /etc/resolv.conf (or in the file that writes it: /etc/systemd/resolved.conf `DNS=`, netplan, NetworkManager, DHCP), and make a silent one cheap: `options timeout:1 attempts:2 rotate`. Better, a cache on the host that remembers which server is dead: systemd-resolved or `unbound` on 127.0.0.53. It is safe for programs that start anew; those that run read the file again at their next lookup (glibc 2.26 and later). Check: duration_seconds of the first server in resolver_probe is below 0.1."
 source = "fault lab F45 (2.009 s instead of 0.005 s); resolv.conf(5)"
 [chart]
@@ -49,8 +49,8 @@ servers as (
     count(*) filter (where place <= 2) as looks,
     count(*) filter (where place <= 2 and duration_seconds is null) as silent_looks,
     count(*) as samples,
-    count(duration_seconds) filter (where response_code in ('NOERROR', 'NXDOMAIN')) as timed_samples,
-    min(duration_seconds) filter (where response_code in ('NOERROR', 'NXDOMAIN')) as least_seconds,
+    count(duration_seconds) filter (where place <= 4 and response_code in ('NOERROR', 'NXDOMAIN')) as timed_samples,
+    min(duration_seconds) filter (where place <= 4 and response_code in ('NOERROR', 'NXDOMAIN')) as least_seconds,
     max(error) as error
   from recent
   group by host, server_address

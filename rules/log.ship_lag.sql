@@ -3,8 +3,8 @@ id = "log.ship_lag"
 title = "A log's lines wait longer than half a minute before they are safe at the hub"
 tier = "log"
 class = "mail"
-for = "20s"
-every = "10s"
+for = "10s"
+every = "5s"
 clear = "20s"
 key = ["source"]
 needs = ["ship"]
@@ -14,7 +14,7 @@ subject = "{source} on {host}"
 summary = "{source} on {host} is {lag_seconds} s behind: {lag_mebibytes} MiB wait, {acknowledged_rate} KiB/s arrive while {written_rate} KiB/s are written, so {outlook}; {held_by}"
 why = "What waits on the host is not searched and no rule sees it: findings about this log come late. If it is rotated and deleted before it was read, the lines are lost for good."
 look_at = "`select ts, lag_bytes, lag_seconds, position_bytes, acknowledged_bytes from ship where source = …`. Read but not acknowledged (position_bytes far ahead of acknowledged_bytes): the hub or the way to it is slow (collector_run of the hub, store.is_full in /api/status). Not read: the agent has too little processor (cpu_stat, its own limits), or one log writes more than it may send."
-silent_when = "The oldest byte waited no longer than 30 s at one of the looks of the last minute: short peaks and the first reading of a long log that goes on well do not count as long as they end. A log that nobody writes to has no lag, whatever its age."
+silent_when = "The oldest byte waited no longer than 30 s at one of the looks of the last half minute, of which there must be three: short peaks and the first reading of a long log that goes on well do not count as long as they end. A log that nobody writes to has no lag, whatever its age."
 fix = "{fix_text} Check: lag_bytes of {source} falls to 0."
 source = "field notes A (a forwarder that was behind and nobody knew); peers: alarms on age of the oldest unsent line"
 [chart]
@@ -36,7 +36,7 @@ with looks as (
     greatest(extract(epoch from max(ts)) - extract(epoch from min(ts)), 1) as span_seconds,
     max(error) as error
   from ship
-  where ts > $now - interval '60 seconds' and ts <= $now
+  where ts > $now - interval '35 seconds' and ts <= $now
   group by host, source, stream
   having count(*) >= 3 and min(lag_seconds) > 30
 ),

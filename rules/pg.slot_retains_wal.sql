@@ -3,8 +3,8 @@ id = "pg.slot_retains_wal"
 title = "A replication slot without a consumer makes PostgreSQL keep its log"
 tier = "db"
 class = "mail"
-for = "30s"
-every = "30s"
+for = "0s"
+every = "5s"
 clear = "90s"
 key = ["server_address", "peer"]
 needs = ["db_replica", "db_server", "filesystem"]
@@ -13,7 +13,7 @@ subject = "slot {peer} of {server_address}"
 summary = "slot {peer} of {server_address} has no consumer and keeps {retained_bytes:bytes} of log{disk_text}; its state is {state}{growth_text}"
 why = "A slot promises that the log is kept until its consumer has taken it. When the consumer is gone for good, the promise stands: the log grows until the disk is full and the primary stops. In pg_stat_replication such a consumer simply has no row, so nothing there looks wrong."
 look_at = "`select slot_name, slot_type, database, active, restart_lsn, wal_status from pg_replication_slots`: whose is it? A replica that was taken down, a subscription or change-capture program that stands still, a backup that was broken off."
-silent_when = "The slot is in use, or keeps less than 256 MiB and less than 20 % of what is free on the file system of the data (where that is on a host that weir watches). A replica that restarts: its slot is free for less than half a minute."
+silent_when = "The slot was in use within the last 10 s, or keeps less than 8 MiB. It is only a note while it keeps less than 256 MiB and less than 20 % of what is free on the file system of the data (where that is on a host that weir watches), and within half a minute of its use: a replica that restarts is back by then. The bounds are opinions."
 fix = "If the consumer comes back: start it, it goes on from there. If not: `select pg_drop_replication_slot('{peer}');` on {server_address}, and the next checkpoint frees the space. So that a lost consumer cannot fill the disk again: `alter system set max_slot_wal_keep_size = '20GB'; select pg_reload_conf();` (the slot is then given up instead, and its replica has to be made anew). Check: retained_bytes falls, or the slot has no row any more. Never delete files in pg_wal by hand."
 source = "fault lab F22 (11.5 MB kept, no row in pg_stat_replication); PostgreSQL documentation §26.2.6, §52.20"
 [chart]
@@ -26,6 +26,9 @@ where host = {host} and server_address = {server_address} and peer = {peer} and 
 with slots as (
   select host, server_address, peer, state, is_running, retained_bytes, ts,
     row_number() over (partition by host, server_address, peer order by ts desc) as place,
+    date_part('epoch', $now) - date_part('epoch', coalesce(
+      max(ts) filter (where is_running) over (partition by host, server_address, peer),
+      min(ts) over (partition by host, server_address, peer))) as idle_seconds,
     first_value(retained_bytes) over (partition by host, server_address, peer order by ts) as first_bytes,
     date_part('epoch', ts) - date_part('epoch', first_value(ts) over (partition by host, server_address, peer order by ts)) as seconds
   from db_replica
@@ -47,7 +50,9 @@ disks as (
     and (f.mount_point = '/' or h.data_directory = f.mount_point or starts_with(h.data_directory, concat(f.mount_point, '/')))
 ),
 joined as (
-  select s.host, s.server_address, s.peer, s.state, s.retained_bytes, d.mount_point, d.available_bytes,
+  select s.host, s.server_address, s.peer, s.state, s.retained_bytes, s.idle_seconds, d.mount_point, d.available_bytes,
+    s.idle_seconds >= 30 and (s.retained_bytes >= 268435456
+      or s.retained_bytes > 0.2 * (d.available_bytes + s.retained_bytes)) as is_much,
     case when s.seconds > 60 then (s.retained_bytes - s.first_bytes) / s.seconds end as growth
   from slots s
   left join disks d on d.host = s.host and d.server_address = s.server_address and d.place = 1
@@ -57,7 +62,7 @@ select host, server_address, peer, retained_bytes, mount_point, available_bytes,
   case when state = '' then 'unknown' else state end as state,
   case when available_bytes is null then '' else concat(', ', cast(retained_bytes * 100 / greatest(available_bytes + retained_bytes, 1) as bigint), ' % of what could be free on ', mount_point) end as disk_text,
   case when growth > 0 and available_bytes is not null then concat('; at this rate the disk is full in ', cast(round(available_bytes / growth / 3600) as bigint), ' hours') else '' end as growth_text,
-  case when state in ('unreserved', 'lost') or (growth > 0 and available_bytes / growth < 14400) then 'page' else 'mail' end as class
+  case when state in ('unreserved', 'lost') or (is_much and growth > 0 and available_bytes / growth < 14400) then 'page'
+    when is_much then 'mail' else 'note' end as class
 from joined
-where state in ('unreserved', 'lost') or retained_bytes >= 268435456
-  or retained_bytes > 0.2 * (available_bytes + retained_bytes)
+where state in ('unreserved', 'lost') or (idle_seconds >= 10 and retained_bytes >= 8388608)

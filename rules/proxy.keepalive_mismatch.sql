@@ -7,13 +7,15 @@ for = "0s"
 every = "10s"
 clear = "3m"
 key = ["upstream"]
-needs = ["config_directive", "listener", "log"]
-when = "select 1 from config_directive where program = 'nginx' and directive = 'keepalive' and ts > $now - interval '2 hours' and ts <= $now limit 1"
+needs = ["config_directive", "listener", "log", "request", "tcp_stat"]
+when = """
+select 1 from config_directive where program = 'nginx' and directive = 'keepalive' and ts > $now - interval '2 hours' and ts <= $now
+union all select 1 from tcp_stat where counter = 'TCPAbortOnData' and increase > 0 and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 subject = "nginx and {process} at {upstream}"
 summary = "nginx on {host} keeps idle connections to {process} at {upstream} for {proxy_seconds} s ({proxy_from}), {process} closes them after {app_seconds} s ({app_from}); {resets} requests in 10 minutes met a connection that was just closed"
 why = "When the application closes an idle connection in the moment in which the proxy sends the next request on it, that request is lost: a 502 within milliseconds, at random, more often on quiet sites. It must be the proxy that closes first."
 look_at = "502 with a tiny duration in `request`; in nginx's error log \"upstream prematurely closed connection\" and \"reset by peer\" with \"while reading response header from upstream\". On the application's host TCPAbortOnData and OutRsts of tcp_stat rise together."
-silent_when = "The application keeps connections longer than nginx, or its time is not known: only Apache and another nginx, whose configurations are read, and Node.js, whose default is 5 s, are judged (of an nginx with several servers the longest time counts), and only on the same host. Node.js sets it in the program, which cannot be read: it counts only with at least 3 such lines in 10 minutes. nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on."
+silent_when = "The application keeps connections longer than nginx, or its time is not known: only Apache and another nginx, whose configurations are read, and Node.js, whose default is 5 s, are judged (of an nginx with several servers the longest time counts), and only on the same host. Node.js sets it in the program, which cannot be read: it counts only with at least 3 such lines in 10 minutes. nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on. Where no configuration tells, the kernel's counters make it a note: in a network namespace at least 5 connections in 30 s, in 3 of those seconds, got data after they were closed, and these are a twentieth of the connections that came in and half of the resets that went out. That is not said where HAProxy listens, which resets connections to its servers on purpose, nor where a proxy logged 499 or 504 in that time: then it was the one who asked that gave up."
 fix = "{app_fix}, longer than nginx's {proxy_seconds} s by 5 to 10 s, and restart it; or shorten nginx's side: in `{context}` beside {proxy_place} keepalive_timeout {wanted}s; and `nginx -s reload`. The same holds for every hop: each server behind keeps longer than the one before it. Check: no such line for a day. Do not take `keepalive` away, and do not let nginx repeat requests that change something (`non_idempotent`)."
 source = "field notes A; fault lab F10 (35 of 280 reuses failed, TCPAbortOnData 32); nginx documentation of keepalive_timeout (upstream, 60s); Apache KeepAliveTimeout (5 s); Node.js server.keepAliveTimeout (5 s)"
 ---*/
@@ -89,11 +91,51 @@ joined as (
   left join apache a on a.host = s.host
   left join behind b on b.host = s.host and b.server_port = s.port
   left join failures f on f.host = s.host and f.upstream = s.upstream
+),
+counters as (
+  select host, netns,
+    coalesce(sum(increase) filter (where counter = 'TCPAbortOnData'), 0) as aborted,
+    count(*) filter (where counter = 'TCPAbortOnData' and increase > 0) as seconds,
+    coalesce(sum(increase) filter (where counter = 'PassiveOpens'), 0) as opened,
+    coalesce(sum(increase) filter (where counter = 'OutRsts'), 0) as reset
+  from tcp_stat
+  where counter in ('TCPAbortOnData', 'PassiveOpens', 'OutRsts') and ts > $now - interval '30 seconds' and ts <= $now
+  group by host, netns
+),
+listening as (
+  select host, netns, string_agg(distinct process_name, ', ' order by process_name) as names,
+    count(*) filter (where process_name = 'haproxy') as balancers
+  from listener
+  where ts > $now - interval '10 seconds' and ts <= $now
+  group by host, netns
+),
+gave_up as (
+  select distinct host
+  from request
+  where http_response_status_code in (499, 504) and ts > $now - interval '40 seconds' and ts <= $now
+),
+closing as (
+  select c.host, c.netns, c.aborted, coalesce(l.names, 'a server') as names
+  from counters c
+  left join listening l on l.host = c.host and l.netns = c.netns
+  left join gave_up g on g.host = c.host
+  where c.aborted >= 5 and c.seconds >= 3 and c.aborted * 20 >= c.opened and c.aborted * 2 > c.reset
+    and coalesce(l.balancers, 0) = 0 and g.host is null
 )
 select host, upstream, context, process, resets, proxy_seconds, app_seconds, app_from, app_fix,
+  cast(null as varchar) as subject, cast(null as varchar) as summary, cast(null as varchar) as fix,
   case when is_said = 1 then concat('keepalive_timeout in ', timeout_place) else 'nginx''s default' end as proxy_from,
   coalesce(timeout_place, keepalive_place) as proxy_place,
   greatest(app_seconds - 2, 1) as wanted,
   case when resets >= 10 then 'page' else 'mail' end as class
 from joined
 where proxy_seconds >= app_seconds and app_seconds > 0 and (process <> 'node' or resets >= 3)
+union all
+select host, concat('netns ', netns) as upstream, '' as context, names as process, aborted as resets, cast(null as bigint) as proxy_seconds,
+  cast(null as bigint) as app_seconds, '' as app_from, '' as app_fix,
+  concat('connections in netns ', netns, ' of ', host) as subject,
+  concat(aborted, ' connections (netns ', netns, ') of ', host, ' got data in 30 s after they were closed here (listening: ', names,
+    '): who asks keeps idle connections longer than the server does') as summary,
+  'The one who asks must close first. Find which server of the namespace closes (`ss -tnp state fin-wait-2`), and let it keep idle connections longer than the balancer''s or client''s pool does, by 5 to 10 s; or let the pool keep them shorter. With `[wire]` weir names the port and the time (proxy.keepalive_race). Check: TCPAbortOnData of tcp_stat stands still. Do not switch keep-alive off.' as fix,
+  '' as proxy_from, '' as proxy_place, cast(null as bigint) as wanted, 'note' as class
+from closing

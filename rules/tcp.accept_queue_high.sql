@@ -1,6 +1,6 @@
 /*---
 id = "tcp.accept_queue_high"
-title = "An accept queue is more than half full again and again"
+title = "An accept queue is more than half full again and again, or nobody takes anything out of it"
 tier = "app"
 class = "mail"
 for = "4s"
@@ -8,13 +8,22 @@ every = "2s"
 clear = "10s"
 key = ["netns", "server_address", "server_port"]
 needs = ["listener"]
-when = "select 1 from listener where accept_queue_length >= 5 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
+when = [
+  "select 1 from listener where accept_queue_length >= 1 and ts > $now - interval '10 seconds' and ts <= $now limit 1",
+  """
+select 1 from listener
+where ts > $now - interval '10 seconds' and ts <= $now
+group by host, netns, server_address, server_port
+having min(accept_queue_length) >= 1
+  or count(*) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) >= 3
+limit 1""",
+]
 explained_by = ["tcp.listen_overflow", "app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}) was at least half full at {high_samples} of {samples} samples in 10 s: at most {queue_length} of {queue_limit} connections waited for accept()"
 why = "Connections are finished by the kernel faster than the process takes them. Nothing is lost yet; when the queue passes its limit, the kernel drops handshakes and visitors see a site that hangs (tcp.listen_overflow). Until then each waiting connection adds its time in the queue to the visitor's."
 look_at = "Whether the process is short of processor (cpu_stat, cgroup_stat: throttled), of workers, or waits for what is below it (a database, a disk). The queue's length over the last minutes says whether it grows or comes in bursts."
-silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is nothing; queues of fewer than 5 connections are too small to tell. While the same listener overflows, this is a part of that finding and only a note."
+silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is nothing; queues of fewer than 5 connections are too small to tell. A queue of any length counts when it was never empty and never became shorter in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time, and then it is a page from 3 connections on. While the same listener overflows, this is a part of that finding and only a note."
 fix = "Make {process} accept faster: more workers or threads, or mend what it waits for. If it is idle between bursts, raise the limit of {queue_limit}: a larger backlog in listen() and net.core.somaxconn at least as large, then restart it. Check: accept_queue_length stays below half of accept_queue_limit."
 source = "diagnosis of the fault lab F40; listen(2); sock_diag idiag_rqueue and idiag_wqueue"
 [chart]
@@ -26,7 +35,28 @@ from listener
 where ts > $now - interval '10 minutes' and ts <= $now and host = {host} and netns = {netns} and server_port = {server_port}
 group by ts order by ts"""
 ---*/
-with queues as (
+with looks as (
+  select host, netns, server_address, server_port, ts, sum(accept_queue_length) as length
+  from listener
+  where ts > $now - interval '20 seconds' and ts <= $now
+  group by host, netns, server_address, server_port, ts
+),
+steps as (
+  select *, lag(length) over (partition by host, netns, server_address, server_port order by ts) as length_before,
+    ts > $now - interval '10 seconds' as is_late
+  from looks
+),
+stuck as (
+  select host, netns, server_address, server_port, max(length) as waiting,
+    count(*) >= 16 and min(length) >= 1 and count(*) filter (where length < length_before) = 0 as is_long
+  from steps
+  group by host, netns, server_address, server_port
+  having (count(*) >= 16 and min(length) >= 1 and count(*) filter (where length < length_before) = 0)
+    or (count(*) filter (where is_late) >= 8 and min(length) filter (where is_late) >= 1
+      and count(*) filter (where is_late and length < length_before) = 0
+      and max(length) filter (where is_late) >= min(length) filter (where is_late) + 3)
+),
+queues as (
   select host, netns, server_address, server_port,
     max(accept_queue_length) as queue_length,
     max(accept_queue_limit) as queue_limit,
@@ -39,11 +69,18 @@ with queues as (
   where ts > $now - interval '10 seconds' and ts <= $now
   group by host, netns, server_address, server_port
 )
-select host, netns, server_address, server_port,
-  tier,
-  coalesce(process_name, 'an unknown process') as process, process_id,
-  case when server_address like '%:%' then concat('[', server_address, ']:', server_port)
-       else concat(server_address, ':', server_port) end as endpoint,
-  queue_length, queue_limit, high_samples, samples
-from queues
-where high_samples >= 3
+select q.host, q.netns, q.server_address, q.server_port,
+  tier, process, process_id, endpoint, queue_length, queue_limit, high_samples, samples, s.waiting,
+  case when s.waiting is not null then concat(process, ' on ', endpoint, ' (netns ', q.netns, ') takes no connection any more: ', s.waiting,
+    ' of at most ', queue_limit, ' wait, and in the last ', case when is_long then '20' else '10' end, ' s none was taken out') end as summary,
+  case when s.waiting is not null then concat('Its clients are connected, as far as they know, and get no answer until their patience ends. A process that only has much to do takes a connection now and then; this one is stopped, hangs in a lock or a call that does not return, or has lost the thread that accepts.') end as why,
+  case when s.waiting is not null then concat('See what ', process, ' does: `cat /proc/', process_id, '/status | grep State` (T: stopped, `kill -CONT`; D: it waits for a disk), `cat /proc/', process_id, '/wchan`, its own stack dump (jstack, py-spy dump, kill -QUIT). Save that, then restart it. A longer queue does not help. Check: accept_queue_length is 0 again.') end as fix,
+  case when s.waiting >= 3 then 'page' else 'mail' end as class
+from (
+  select *, coalesce(process_name, 'an unknown process') as process,
+    case when server_address like '%:%' then concat('[', server_address, ']:', server_port)
+         else concat(server_address, ':', server_port) end as endpoint
+  from queues
+) q
+left join stuck s on s.host = q.host and s.netns = q.netns and s.server_address = q.server_address and s.server_port = q.server_port
+where high_samples >= 3 or s.waiting is not null

@@ -186,8 +186,15 @@ impl Turn<'_> {
     /// be explained.
     fn explain(&self, finding: &mut OpenFinding) {
         finding.cause = None;
+        let row = finding.details.row.as_ref();
+        let named = row.and_then(|row| row.text("explained_by")).map(ToOwned::to_owned);
+        let is_named = |cause: &OpenFinding| {
+            let names = |rules: &String| rules.split(',').any(|rule| rule.trim() == cause.rule);
+            named.as_ref().is_none_or(names)
+        };
         let is_cause = |cause: &&OpenFinding| {
-            explains(cause, finding, self.hosts)
+            is_named(cause)
+                && explains(cause, finding, self.hosts)
                 && root_of(cause).finding_id != finding.finding_id
                 && cause.finding_id != finding.finding_id
         };

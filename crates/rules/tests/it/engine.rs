@@ -352,6 +352,29 @@ fn explained_finding_is_a_note_while_its_cause_fires() {
 }
 
 #[test]
+fn a_row_may_leave_out_what_cannot_explain_it() {
+    let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    let named = |rules: Option<&str>| {
+        let row = on_host("a", "").remove(0);
+        let (schema, mut columns, _) = row.into_parts();
+        let mut names: Vec<String> = schema.fields().iter().map(|one| one.name().clone()).collect();
+        names.push("explained_by".to_owned());
+        columns.push(Arc::new(StringArray::from(vec![rules])));
+        let row = RecordBatch::try_from_iter(names.into_iter().zip(columns));
+        vec![row.expect("columns have one length")]
+    };
+    for (rules, is_symptom) in
+        [(None, true), (Some("other, test.cause"), true), (Some("other"), false), (Some(""), false)]
+    {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(&cause, at(0), &on_host("a", ""));
+        let changes = engine.observe(&symptom, at(0), &named(rules));
+        assert_eq!(changes[0].finding.cause.is_some(), is_symptom, "{rules:?}");
+    }
+}
+
+#[test]
 fn a_page_is_held_as_a_mail_while_what_may_explain_it_is_pending_and_not_for_long() {
     let cause = rule("cause", "for = \"100s\"\nevery = \"2s\"");
     let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");

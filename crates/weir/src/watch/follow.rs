@@ -256,6 +256,7 @@ impl Follower {
             while let Ok(reply) = self.replies.try_recv() {
                 self.take(reply);
             }
+            self.publish();
             if self.is_paused() {
                 return;
             }
@@ -277,6 +278,8 @@ impl Follower {
             }
             if looked.elapsed() > LOOK {
                 self.unanswered.extend(self.tailer.scan(self.context.clock.now()));
+                // How far behind it is must be told above all while it is.
+                self.publish();
                 looked = Instant::now();
             }
             // A parser that is done with a chunk gives its buffer back, so this ends when there is room.
