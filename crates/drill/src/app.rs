@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::error::Result;
-use crate::pause;
+use crate::{Random, pause};
 
 /// An application that answers every request after a while.
 pub struct App {
@@ -42,6 +42,10 @@ pub struct App {
     pub journal: Option<PathBuf>,
     /// It keeps the connections that its clients have closed.
     pub leak: bool,
+    /// A file with the milliseconds that the first page takes beside; read at each request.
+    pub slow_page: Option<PathBuf>,
+    /// It leaves it to who asked to end the connection, who then keeps its port for a minute.
+    pub last: bool,
 }
 
 /// Serves until it is killed, a thread a connection.
@@ -83,8 +87,10 @@ struct Manner {
     store: Option<SocketAddr>,
     journal: Option<Mutex<Journal>>,
     kept: Option<Mutex<Vec<TcpStream>>>,
+    slow_page: Option<PathBuf>,
     busy: Mutex<u64>,
     is_free: Condvar,
+    is_last: bool,
 }
 
 /// A place among the workers, given back when it is dropped.
@@ -121,6 +127,8 @@ impl Manner {
             store: args.store,
             journal: args.journal.as_deref().map(Journal::open).transpose()?.map(Mutex::new),
             kept: args.leak.then(Mutex::default),
+            slow_page: args.slow_page.clone(),
+            is_last: args.last,
             busy: Mutex::new(0),
             is_free: Condvar::new(),
         })
@@ -134,7 +142,10 @@ impl Manner {
     }
 
     /// Takes its time.
-    fn work(&self) {
+    fn work(&self, request: &[u8]) {
+        if let Some(file) = self.slow_page.as_deref().filter(|_| request.starts_with(FIRST_PAGE)) {
+            pause(Duration::from_millis(number(file)));
+        }
         if let Some(store) = self.store {
             let patience = Duration::from_secs(60);
             let asked = TcpStream::connect_timeout(&store, patience)
@@ -202,24 +213,41 @@ impl Journal {
 }
 
 /// The number in a file; 0 without one.
-fn number(file: &Path) -> u64 {
+pub(crate) fn number(file: &Path) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
 }
 
 fn answer(mut stream: TcpStream, manner: &Manner) {
     let mut request = [0; 2048];
-    if !matches!(stream.read(&mut request), Ok(length) if length > 0) {
-        return;
-    }
-    manner.work();
+    let Ok(length @ 1..) = stream.read(&mut request) else { return };
+    take_body(&mut stream, &request[..length]);
+    manner.work(&request);
     let is_bad = stream.peer_addr().is_ok_and(|peer| manner.fails(peer.port(), &request));
     let status = if is_bad { "500 Internal Server Error" } else { "200 OK" };
     let head = format!("HTTP/1.0 {status}\r\nContent-Length: {}\r\n\r\n", manner.body.len());
     let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&manner.body));
+    if manner.is_last {
+        // At most: whoever waits for the end would wait for ever.
+        let _limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
+        let _ended = stream.read(&mut request);
+    }
     if let Some(kept) = &manner.kept {
         held(kept).push(stream);
     }
+}
+
+/// How a request for the page begins that may be slow by itself.
+const FIRST_PAGE: &[u8] = b"GET /page ";
+
+/// Reads what a request brings beyond what was read of it: a connection that is closed before is reset.
+fn take_body(stream: &mut TcpStream, read: &[u8]) {
+    let text = String::from_utf8_lossy(read).to_ascii_lowercase();
+    let Some((head, _)) = text.split_once("\r\n\r\n") else { return };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let Some(length) = length.and_then(|text| text.trim().parse::<usize>().ok()) else { return };
+    let left = length.saturating_sub(read.len() - head.len() - 4);
+    let _gone = std::io::copy(&mut stream.take(left as u64), &mut std::io::sink());
 }
 
 /// Visitors who ask again and again.
@@ -238,6 +266,8 @@ pub struct Visit {
     pub patience_millis: u64,
     /// Ask for so many pages in turn.
     pub pages: u64,
+    /// Ask again on the same connection after a rest of about so many milliseconds, as the pools of balancers do.
+    pub reuse_millis: Option<u64>,
 }
 
 /// Visits until it is killed.
@@ -249,12 +279,19 @@ pub fn visit(args: &Visit) -> Result<()> {
     let (address, is_holding) = (args.address, args.hold);
     let slow = args.slow_millis.map(Duration::from_millis);
     let pages = args.pages.max(1);
+    let rest = args.reuse_millis.map(Duration::from_millis);
     for visitor in 0..args.visitors {
         // Each at a pace of its own: in step they would be a burst.
         let between = Duration::from_millis(args.pause_millis + visitor * 7 % 50);
         let visiting = std::thread::Builder::new().stack_size(64 << 10);
         visiting.spawn(move || {
+            let mut random = Random::new(visitor);
             for number in visitor.. {
+                if let Some(rest) = rest {
+                    let _ended = reuse(address, patience, rest, &mut random);
+                    pause(between);
+                    continue;
+                }
                 let stream = connect(address, patience, slow.is_some());
                 let _answer = stream.and_then(|stream| {
                     if is_holding {
@@ -268,6 +305,37 @@ pub fn visit(args: &Visit) -> Result<()> {
     }
     loop {
         pause(Duration::from_secs(3600));
+    }
+}
+
+/// Asks on one connection until it ends. The rest is a little shorter or longer each time; a connection that is seen to be closed is
+/// not used again.
+fn reuse(
+    address: SocketAddr,
+    patience: Duration,
+    rest: Duration,
+    random: &mut Random,
+) -> std::io::Result<()> {
+    /// How much, in microseconds.
+    const JITTER: u64 = 2000;
+    let mut stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_nodelay(true)?;
+    let mut answer = [0; 4096];
+    // Not in step with the others.
+    pause(rest / 1000 * u32::try_from(random.between(0, 1000)).unwrap_or_default());
+    loop {
+        stream.write_all(b"GET /page HTTP/1.1\r\nHost: shop.example\r\n\r\n")?;
+        if stream.read(&mut answer)? == 0 {
+            return Ok(());
+        }
+        let more = Duration::from_micros(random.between(0, 2 * JITTER));
+        pause((rest + more).saturating_sub(Duration::from_micros(JITTER)));
+        stream.set_nonblocking(true)?;
+        if stream.peek(&mut answer).is_ok() {
+            return Ok(());
+        }
+        stream.set_nonblocking(false)?;
     }
 }
 

@@ -90,6 +90,37 @@ pub(crate) const FAULTS: &[Fault] = &[
             Ok(None)
         },
     },
+    Fault {
+        name: "most members fail their check",
+        rules: &[&["lb.too_few_healthy"]],
+        parameters: &[
+            of("members", 3, 6, "members of the pool"),
+            of("left", 1, 2, "members that are well"),
+        ],
+        tools: &["haproxy"],
+        set: |scene| {
+            let (members, netns) = (scene.draw("members"), scene.server.clone());
+            let mut servers = "option httpchk GET /health".to_owned();
+            for number in 1..=members {
+                let (address, failing) =
+                    (format!("127.0.0.{number}:9001"), scene.path(&format!("failing{number}")));
+                let manner = ["--failing-health", "--failing", &failing];
+                scene.app_at(&netns, &address, 256, &manner)?;
+                servers +=
+                    &format!("\n  server app{number} {address} check inter 500ms rise 2 fall 2");
+            }
+            haproxy(scene, &servers)?;
+            scene.visitors_at(FRONT, 8, &[])
+        },
+        inject: |scene| {
+            let members = scene.drawn("members");
+            // Of three, one that is left is a third; of two of six less than half are.
+            let left = if members < 4 { 1 } else { scene.draw("left") };
+            (left + 1..=members)
+                .try_for_each(|number| scene.put(&format!("failing{number}"), "100"))?;
+            Ok(None)
+        },
+    },
 ];
 
 /// HAProxy before servers, and what keeps its log where Debian's rsyslog would, in a directory that only they see.

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::fault::{Fault, of};
 use crate::ground::fill;
-use crate::scene::{Scene, run};
+use crate::scene::{APP, Scene, run};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -11,19 +11,21 @@ pub(crate) const FAULTS: &[Fault] = &[
         rules: &[&["disk.member_outlier", "disk.slow"]],
         parameters: &[
             of("disks", 4, 6, "disks that do the same"),
-            of("operations", 8, 16, "operations a second that one of them still does"),
+            of("member", 1, 4, "which of them is ill"),
+            of("operations", 8, 16, "operations a second that it still does"),
         ],
         tools: &["mkfs.ext4", "mount", "losetup"],
         set: |scene| {
-            for number in 1..=scene.draw("disks") {
-                let what = if number == 2 { "second" } else { "store" };
+            let (disks, member) = (scene.draw("disks"), scene.draw("member"));
+            for number in 1..=disks {
+                let what = if number == member { "ill" } else { "store" };
                 store(scene, what, number, 3)?;
             }
             Ok(())
         },
         inject: |scene| {
             let operations = scene.draw("operations");
-            scene.throttle_disk("second", operations)?;
+            scene.throttle_disk("ill", operations)?;
             Ok(None)
         },
     },
@@ -87,6 +89,53 @@ pub(crate) const FAULTS: &[Fault] = &[
                 scene.start("reader", &netns, "sh", &["-c", again, "sh", &table])?;
             }
             scene.group("reader", "memory")?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "access log on a slow disk",
+        rules: &[&["proxy.worker_blocked", "disk.slow", "disk.stuck"]],
+        parameters: &[
+            of("operations", 8, 20, "operations a second that the disk still does"),
+            of("visitors", 8, 20, "visitors"),
+        ],
+        tools: &["nginx", "mkfs.ext4", "mount", "losetup"],
+        set: |scene| {
+            let disk = scene.direct_disk("disk", 64)?.display().to_string();
+            scene.app(256, &[])?;
+            scene.nginx(&format!(
+                "access_log {disk}/access.log timed; location / {{ proxy_pass http://{APP}; }}"
+            ))?;
+            scene.calm_seconds = 45;
+            let visitors = scene.draw("visitors");
+            scene.visitors(visitors, &["--pause-millis", "100", "--patience-millis", "20000"])
+        },
+        inject: |scene| {
+            let operations = scene.draw("operations");
+            // Each line is on the disk before the next thing is done: on a busy machine that alone would be slow.
+            run("mount", &["-o", "remount,sync", &scene.path("disk")])?;
+            scene.throttle_disk("nginx", operations)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "disk fills",
+        rules: &[&["disk.full"]],
+        parameters: &[
+            of("mebibytes", 32, 96, "MiB of the file system"),
+            of("seconds", 6, 25, "seconds until it is full"),
+        ],
+        tools: &["mkfs.ext4", "mount", "bash"],
+        set: |scene| {
+            let mebibytes = scene.draw("mebibytes");
+            scene.disk(mebibytes, 256).map(drop)
+        },
+        inject: |scene| {
+            let (netns, log) = (scene.server.clone(), scene.path("disk/app.log"));
+            let mebibytes = scene.drawn("mebibytes");
+            let part = (mebibytes << 20) / (scene.draw("seconds") * 5);
+            let write = "while head -c \"$2\" /dev/zero; do sleep 0.2; done >> \"$1\"";
+            scene.start("writer", &netns, "bash", &["-c", write, "sh", &log, &part.to_string()])?;
             Ok(None)
         },
     },

@@ -5,7 +5,10 @@ use std::fs::File;
 
 use crate::error::{DrillError, Result};
 use crate::scene::Scene;
-use crate::{balance, cascades, disks, faults, hops, limits, lines, pairs, stores, way};
+use crate::{
+    balance, cascades, disks, faults, fleet, hops, limits, lines, names, packets, pairs, stores,
+    way,
+};
 
 /// A fault: how it is made, with which parameters, and what it must be called.
 pub struct Fault {
@@ -49,9 +52,13 @@ pub fn all() -> impl Iterator<Item = &'static Fault> {
         .chain(balance::FAULTS)
         .chain(stores::FAULTS)
         .chain(disks::FAULTS)
-        .chain(lines::FAULTS);
+        .chain(lines::FAULTS)
+        .chain(stores::MORE)
+        .chain(packets::FAULTS)
+        .chain(names::FAULTS)
+        .chain(fleet::FAULTS);
     let several = pairs::FAULTS.iter().chain(cascades::FAULTS);
-    single.chain(several).chain(faults::NONE).chain(cascades::NONE)
+    single.chain(several).chain(faults::NONE).chain(cascades::NONE).chain(lines::NONE)
 }
 
 /// The fault of that name; words may be joined by `-`.

@@ -9,10 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{DrillError, Result};
-use crate::scene::{Scene, output, run};
+use crate::scene::{Scene, children, output, run};
 
 impl Scene {
-    /// A control group of its own for the scene's processes of that name, without a limit yet. Version 1 or 2, whichever the
+    /// A control group of its own for the scene's processes of that name and their children, without a limit yet. Version 1 or 2, whichever the
     /// host has for that controller.
     pub(crate) fn group(&mut self, what: &str, controller: &str) -> Result<()> {
         let group = self.group_of(controller).0;
@@ -20,6 +20,9 @@ impl Scene {
             .map_err(DrillError::of(format!("cannot make `{}`", group.display())))?;
         for (_, child) in self.processes.iter().filter(|(name, _)| *name == what) {
             fs::write(group.join("cgroup.procs"), child.id().to_string())?;
+            for id in children(child.id()) {
+                fs::write(group.join("cgroup.procs"), id.as_raw_nonzero().to_string())?;
+            }
         }
         Ok(())
     }

@@ -53,15 +53,15 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault {
         name: "one of four fails",
         rules: &[&["proxy.masked_errors", "app.error_outlier"]],
-        parameters: &[of("percent", 20, 80, "per cent")],
+        parameters: &[of("percent", 20, 80, "per cent"), of("member", 1, 4, "which of the four")],
         tools: &["nginx"],
         set: |scene| {
             members(scene, 4, "proxy_next_upstream error timeout http_500;")?;
             scene.visitors(24, &["--pause-millis", "25"])
         },
         inject: |scene| {
-            let percent = scene.draw("percent");
-            scene.put("failing2", &percent.to_string())?;
+            let (percent, member) = (scene.draw("percent"), scene.draw("member"));
+            scene.put(&format!("failing{member}"), &percent.to_string())?;
             Ok(None)
         },
     },
@@ -126,6 +126,72 @@ pub(crate) const FAULTS: &[Fault] = &[
             let address = format!("{CLIENT}/24");
             run("ip", &["-n", &scene.client, "address", "del", &address, "dev", "veth"])?;
             run("ip", &["-n", &scene.server, "neigh", "flush", "dev", "veth"])?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "application stopped, room in its queue",
+        rules: &[&["tcp.accept_queue_high", "tcp.listen_overflow"]],
+        parameters: &[
+            of("backlog", 64, 1024, "accept queue of the application, connections"),
+            of("visitors", 2, 40, "visitors"),
+        ],
+        tools: &["nginx"],
+        set: |scene| {
+            let (backlog, visitors) = (scene.draw("backlog"), scene.draw("visitors"));
+            scene.usual(backlog, visitors)
+        },
+        inject: |scene| {
+            scene.signal("app", Signal::STOP)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "one page of many slow",
+        rules: &[&["app.slow_url", "app.slow"]],
+        parameters: &[
+            of("pages", 8, 40, "pages that are asked for in turn"),
+            of("millis", 400, 1500, "milliseconds that one of them takes"),
+        ],
+        tools: &["nginx"],
+        set: |scene| {
+            scene.config =
+                format!("[wire]\ninterfaces = [\"{}/veth\"]\nports = [80]\n", scene.server);
+            let slow = scene.path("slow");
+            scene.app(256, &["--slow-page", &slow])?;
+            scene.nginx(&format!("location / {{ proxy_pass http://{APP}; }}"))?;
+            let pages = scene.draw("pages").to_string();
+            scene.visitors(25, &["--pages", &pages])
+        },
+        inject: |scene| {
+            let millis = scene.draw("millis");
+            scene.put("slow", &millis.to_string())?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "answers go to disk first",
+        rules: &[&["proxy.disk_buffering"]],
+        parameters: &[
+            of("bytes", 100_000, 400_000, "bytes of an answer"),
+            of("visitors", 10, 30, "visitors"),
+        ],
+        tools: &["nginx"],
+        set: |scene| {
+            let bytes = scene.draw("bytes").to_string();
+            scene.app(256, &["--bytes", &bytes])?;
+            let log = scene.path("error.log");
+            // It says so at this level only. What the kernel takes at once is not held.
+            scene.nginx(&format!(
+                "listen {SERVER}:8080 sndbuf=16k; error_log {log} warn; location / {{ proxy_pass http://{APP}; proxy_buffers 4 4k; }}"
+            ))?;
+            scene.patience_seconds = 75;
+            Ok(())
+        },
+        inject: |scene| {
+            let visitors = scene.draw("visitors");
+            let manner = ["--slow-millis", "5", "--patience-millis", "20000"];
+            scene.visitors_at(&format!("{SERVER}:8080"), visitors, &manner)?;
             Ok(None)
         },
     },

@@ -12,11 +12,14 @@ mod disks;
 mod error;
 mod fault;
 mod faults;
+mod fleet;
 mod ground;
 mod hops;
 mod judge;
 mod limits;
 mod lines;
+mod names;
+mod packets;
 mod pairs;
 mod place;
 mod random;
@@ -29,12 +32,14 @@ mod way;
 pub use app::{App, Visit, serve, visit};
 pub use error::DrillError;
 pub use fault::{Fault, Held, Parameter, all, named};
+pub use fleet::{Relay, relay};
 pub use judge::{Outcome, Pace, judge};
+pub use names::{Names, names};
 pub use place::{PLACES, clean};
 pub use random::Random;
 pub use scene::Scene;
 pub use staging::{HOST_FAULTS, HostFault, LONGEST, Needs, Staging, Wish, guard};
-pub use traffic::{Flood, Receive, flood, receive};
+pub use traffic::{Flood, Receive, STEP, flood, receive};
 
 /// Waits for the clock: what paces traffic, or looks again and again, has nothing else to wait for.
 #[expect(clippy::disallowed_methods, reason = "pacing is about the clock itself")]

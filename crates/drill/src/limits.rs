@@ -1,7 +1,8 @@
 //! Faults in which a limit is too low for what is asked: of the kernel, a control group, nginx, Redis.
 
+use crate::error::Result;
 use crate::fault::{Fault, of};
-use crate::scene::{APP, run};
+use crate::scene::{APP, Scene, run};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -15,6 +16,24 @@ pub(crate) const FAULTS: &[Fault] = &[
             let range = format!("40000 {}", 40_000 + ports - 1);
             scene.sysctl("net.ipv4.ip_local_port_range", &range)?;
             scene.knocks(ports + 20, &["--hold"])?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "local ports wait for their end",
+        rules: &[&["tcp.ephemeral_exhausted"]],
+        parameters: &[of("ports", 60, 300, "ports"), of("visitors", 10, 30, "visitors")],
+        tools: &["nginx"],
+        set: |scene| {
+            // Over the cable: on the loopback the kernel uses such ports again after a second.
+            crate::way::far_with(scene, "", &["--last"])?;
+            let visitors = scene.draw("visitors");
+            scene.visitors(visitors, &["--pause-millis", "60"])
+        },
+        inject: |scene| {
+            let ports = scene.draw("ports");
+            let range = format!("40000 {}", 40_000 + ports - 1);
+            scene.sysctl("net.ipv4.ip_local_port_range", &range)?;
             Ok(None)
         },
     },
@@ -109,14 +128,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         set: |scene| scene.usual(256, 4),
         inject: |scene| {
             let mebibytes = scene.draw("mebibytes");
-            let bytes = (mebibytes << 20).to_string();
-            let old = [("memory.limit_in_bytes", bytes.clone())];
-            let new = [("memory.max", bytes)];
-            // What has no line feed in it is held until its end.
-            let netns = scene.server.clone();
-            scene.start("hog", &netns, "bash", &["-c", "sleep 1; exec tail /dev/zero"])?;
-            scene.group("hog", "memory")?;
-            scene.limit("memory", &old, &new)?;
+            hog(scene, mebibytes)?;
             Ok(None)
         },
     },
@@ -139,3 +151,15 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
 ];
+
+/// A process that wants more than its control group may have.
+pub(crate) fn hog(scene: &mut Scene, mebibytes: u64) -> Result<()> {
+    let bytes = (mebibytes << 20).to_string();
+    let old = [("memory.limit_in_bytes", bytes.clone())];
+    let new = [("memory.max", bytes)];
+    // What has no line feed in it is held until its end.
+    let netns = scene.server.clone();
+    scene.start("hog", &netns, "bash", &["-c", "sleep 1; exec tail /dev/zero"])?;
+    scene.group("hog", "memory")?;
+    scene.limit("memory", &old, &new)
+}

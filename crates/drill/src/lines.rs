@@ -1,5 +1,7 @@
 //! Faults of what is written into logs, and of what becomes of it there.
 
+use std::io::Write;
+
 use rustix::process::Signal;
 
 use crate::error::Result;
@@ -81,7 +83,55 @@ pub(crate) const FAULTS: &[Fault] = &[
             Ok(None)
         },
     },
+    Fault {
+        name: "log deleted, its program writes on",
+        rules: &[&["log.rotated_unfinished", "disk.deleted_but_open"]],
+        parameters: &[of("kibibytes", 4, 200, "KiB of it when it is deleted")],
+        tools: &["awk"],
+        set: |scene| {
+            let kibibytes = scene.draw("kibibytes");
+            let line =
+                "{\"time\":\"2026-01-01T00:00:00Z\",\"level\":\"info\",\"path\":\"/shop/cart\"}\n";
+            let bytes = usize::try_from(kibibytes << 10).unwrap_or_default();
+            sound(scene)?;
+            std::fs::OpenOptions::new()
+                .append(true)
+                .open(scene.file("app.log"))
+                .and_then(|mut log| log.write_all(line.repeat(bytes / line.len()).as_bytes()))?;
+            scene.patience_seconds = 60;
+            Ok(())
+        },
+        inject: |scene| {
+            std::fs::remove_file(scene.file("app.log"))?;
+            Ok(None)
+        },
+    },
 ];
+
+/// What is no fault.
+pub(crate) const NONE: &[Fault] = &[Fault {
+    name: "none: log rotated",
+    rules: &[],
+    parameters: &[of("visitors", 5, 30, "visitors")],
+    tools: &["nginx"],
+    set: |scene| {
+        let visitors = scene.draw("visitors");
+        scene.usual(256, visitors)
+    },
+    inject: |scene| {
+        // As logrotate does: away with the oldest, a new name, and a word to who writes.
+        let [log, older, oldest] =
+            ["access.log", "access.log.1", "access.log.2"].map(|name| scene.file(name));
+        for _ in 0..3 {
+            let _none_yet = std::fs::remove_file(&oldest);
+            let _none_yet = std::fs::rename(&older, &oldest);
+            std::fs::rename(&log, &older)?;
+            scene.signal("nginx", Signal::USR1)?;
+            crate::pause(std::time::Duration::from_millis(1500));
+        }
+        Ok(None)
+    },
+}];
 
 /// A line with its time.
 const STAMPED: &str = r#"printf "{\"time\":\"%s\",\"level\":\"info\",\"order\":%d}\n", now, n"#;

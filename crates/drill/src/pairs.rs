@@ -69,4 +69,59 @@ pub(crate) const FAULTS: &[Fault] = &[
             Ok(None)
         },
     },
+    Fault {
+        name: "pair: application killed, out of memory elsewhere",
+        rules: &[&["app.down"], &["mem.oom_kill"]],
+        parameters: &[
+            of("visitors", 5, 30, "visitors"),
+            of("mebibytes", 24, 96, "MiB of the control group of something else"),
+        ],
+        tools: &["nginx", "bash"],
+        set: |scene| {
+            let visitors = scene.draw("visitors");
+            scene.usual(256, visitors)
+        },
+        inject: |scene| {
+            let mebibytes = scene.draw("mebibytes");
+            crate::limits::hog(scene, mebibytes)?;
+            scene.signal("app", Signal::KILL)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "pair: first name server silent, application killed",
+        rules: &[&["dns.resolver_slow"], &["app.down"]],
+        parameters: &[of("servers", 2, 3, "name servers"), of("visitors", 5, 30, "visitors")],
+        tools: &["nginx", "unshare"],
+        set: |scene| {
+            let servers = scene.draw("servers");
+            crate::names::name_servers(scene, servers)?;
+            let visitors = scene.draw("visitors");
+            scene.usual(256, visitors)
+        },
+        inject: |scene| {
+            scene.signal("names", Signal::STOP)?;
+            scene.signal("app", Signal::KILL)?;
+            Ok(None)
+        },
+    },
+    Fault {
+        name: "pair: local ports used up, disk fills",
+        rules: &[&["tcp.ephemeral_exhausted"], &["disk.full"]],
+        parameters: &[of("mebibytes", 24, 64, "MiB"), of("ports", 60, 150, "ports")],
+        tools: &["nginx", "mkfs.ext4", "mount"],
+        set: |scene| {
+            let mebibytes = scene.draw("mebibytes");
+            scene.disk(mebibytes, 256)?;
+            scene.usual(1024, 5)
+        },
+        inject: |scene| {
+            let ports = scene.draw("ports");
+            let range = format!("40000 {}", 40_000 + ports - 1);
+            scene.sysctl("net.ipv4.ip_local_port_range", &range)?;
+            scene.knocks(ports + 20, &["--hold"])?;
+            let file = fill(&scene.file("disk/app.log"), u64::MAX)?;
+            Ok(Some(file))
+        },
+    },
 ];

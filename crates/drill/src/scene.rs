@@ -24,6 +24,9 @@ pub(crate) const CLIENT: &str = "198.18.7.2";
 /// The application's, on the server's side.
 pub(crate) const APP: &str = "127.0.0.1:9001";
 
+/// Where a weir beside a scene listens when that does not matter.
+const ANYWHERE: &str = "127.0.0.1:0";
+
 /// How long nothing is wrong before a fault, unless it needs a longer past.
 const CALM_SECONDS: u64 = 12;
 
@@ -42,10 +45,16 @@ pub struct Scene {
     pub(crate) config: String,
     /// How long nothing is wrong before the fault.
     pub(crate) calm_seconds: u64,
+    /// How long the fault may take to be named, where a rule waits by design: 0 as usual.
+    pub(crate) patience_seconds: u64,
+    /// Where a weir beside this scene listens.
+    pub(crate) listen: String,
+    /// Files that it sees in place of the host's: paths, and files of the scene's directory.
+    instead: Vec<(&'static str, PathBuf)>,
     pub(crate) processes: Vec<(&'static str, Child)>,
 }
 
-fn children(process: u32) -> Vec<Pid> {
+pub(crate) fn children(process: u32) -> Vec<Pid> {
     let path = format!("/proc/{process}/task/{process}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
@@ -101,6 +110,9 @@ impl Scene {
             program,
             config: String::new(),
             calm_seconds: CALM_SECONDS,
+            patience_seconds: 0,
+            listen: ANYWHERE.to_owned(),
+            instead: Vec::new(),
             processes: Vec::new(),
         };
         scene.connect()?;
@@ -130,6 +142,32 @@ impl Scene {
     /// How long a weir should look while nothing is wrong.
     pub fn calm(&self) -> Duration {
         Duration::from_secs(self.calm_seconds)
+    }
+
+    /// How long the fault may take to be named, when that is longer than usual.
+    pub fn patience(&self) -> Option<Duration> {
+        (self.patience_seconds > 0).then(|| Duration::from_secs(self.patience_seconds))
+    }
+
+    /// Where a weir beside this scene must listen.
+    pub fn listen(&self) -> &str {
+        &self.listen
+    }
+
+    /// Files that a weir beside this scene must see in place of the host's: the host's path, and the file to see there.
+    pub fn instead(&self) -> &[(&'static str, PathBuf)] {
+        &self.instead
+    }
+
+    /// Whether a weir beside this scene must be one that is started for it.
+    pub fn needs_own_weir(&self) -> bool {
+        !self.config.is_empty() || !self.instead.is_empty() || self.listen != ANYWHERE
+    }
+
+    /// Has a weir beside this scene see a file of the scene's directory in place of the host's at `path`.
+    pub(crate) fn show_instead(&mut self, path: &'static str, name: &str) {
+        let file = self.file(name);
+        self.instead.push((path, file));
     }
 
     /// The program whose hidden commands make traffic.
@@ -181,6 +219,12 @@ impl Scene {
         value
     }
 
+    /// What was drawn for a parameter already; it stays the same.
+    pub(crate) fn drawn(&self, name: &str) -> u64 {
+        let found = self.drawn.iter().find(|(drawn, _)| *drawn == name);
+        found.expect("a fault asks again only for what it drew").1
+    }
+
     /// Writes a file of the scene's directory, whole.
     pub(crate) fn put(&self, name: &str, text: &str) -> Result<()> {
         let path = self.file(name);
@@ -215,6 +259,18 @@ impl Scene {
         let child = child.map_err(DrillError::of(format!("cannot run `{program}`")))?;
         self.processes.push((what, child));
         Ok(())
+    }
+
+    /// Starts a hidden or another command of this program on the host itself, where only the host's own namespace will do; it ends with
+    /// the scene, whatever happens.
+    pub(crate) fn start_outside(&mut self, what: &'static str, args: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn();
+        let child = child.map_err(DrillError::of("cannot run weir's own program"))?;
+        let id = child.id();
+        self.processes.push((what, child));
+        self.ends_with(id)
     }
 
     /// This program's own hidden command.
@@ -314,7 +370,7 @@ http {{
   {http}
   {places}
   log_format timed escape=json '{{"@timestamp":"$time_iso8601","remote_addr":"$remote_addr",'
-    '"request_method":"$request_method","uri":"$uri","status":"$status","bytes":"$bytes_sent",'
+    '"http_host":"$host","request_method":"$request_method","uri":"$uri","status":"$status","bytes":"$bytes_sent",'
     '"request_time":"$request_time","upstream_addr":"$upstream_addr","upstream_status":"$upstream_status",'
     '"uct":"$upstream_connect_time","uht":"$upstream_header_time","urt":"$upstream_response_time"}}';
   access_log {dir}/access.log timed;

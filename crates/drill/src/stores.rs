@@ -87,17 +87,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         rules: &[&["mysql.replica_broken"]],
         parameters: &[of("rows", 10, 1000, "rows that are written meanwhile")],
         tools: &["mariadbd", "mariadb", "mariadb-install-db"],
-        set: |scene| {
-            mariadb(scene, "first", "1")?;
-            mariadb(scene, "second", "2")?;
-            let grants = "set sql_log_bin = 0; create user copy@'127.0.0.1' identified by 'copy'; \
-                grant replication slave on *.* to copy@'127.0.0.1'";
-            sql(scene, "first", grants)?;
-            let source = "change master to master_host = '127.0.0.1', master_port = 33061, master_user = 'copy', \
-                master_password = 'copy', master_use_gtid = slave_pos; start slave";
-            sql(scene, "second", source)?;
-            sql(scene, "first", "create database shop; create table shop.stock (n int)")
-        },
+        set: mariadb_pair,
         inject: |scene| {
             let rows = scene.draw("rows");
             sql(scene, "second", "stop slave sql_thread")?;
@@ -107,6 +97,52 @@ pub(crate) const FAULTS: &[Fault] = &[
                 &format!("use shop; insert into stock select seq from seq_1_to_{rows}"),
             )?;
             Ok(None)
+        },
+    },
+];
+
+/// More of them.
+pub(crate) const MORE: &[Fault] = &[
+    Fault {
+        name: "replication slot whose consumer is gone",
+        rules: &[&["pg.slot_retains_wal"]],
+        parameters: &[of("mebibytes", 16, 90, "MiB of log that are written meanwhile")],
+        tools: &["psql", "setpriv", "mkfs.ext4", "mount"],
+        set: |scene| {
+            scene.disk(320, 16_384)?;
+            std::os::unix::fs::symlink(scene.file("disk/first"), scene.file("first"))?;
+            postgresql_at(scene, "first", "disk/first")?;
+            let slot = "select pg_create_physical_replication_slot('moved_away', true)";
+            psql(scene, "first", slot).map(drop)
+        },
+        inject: |scene| {
+            let mebibytes = scene.draw("mebibytes");
+            let write = format!(
+                "select count(pg_logical_emit_message(false, 'order', repeat('x', 1048576))) from generate_series(1, {mebibytes})"
+            );
+            psql(scene, "first", &write).map(|_| None)
+        },
+    },
+    Fault {
+        name: "MariaDB's replica behind a lock",
+        rules: &[&["mysql.replica_lag"]],
+        parameters: &[of("rows", 10, 1000, "rows that are written meanwhile")],
+        tools: &["mariadbd", "mariadb", "mariadb-install-db"],
+        set: |scene| {
+            // What it is behind is a matter of seconds: 30 of them must go by.
+            scene.patience_seconds = 75;
+            mariadb_pair(scene)
+        },
+        inject: |scene| {
+            let rows = scene.draw("rows");
+            let (netns, socket) =
+                (scene.server.clone(), format!("--socket={}/socket", scene.path("second")));
+            let hold = "lock tables shop.stock read; select sleep(120)";
+            let args = ["--no-defaults", "-u", "root", &socket, "-e", hold];
+            scene.start("backup", &netns, "mariadb", &args)?;
+            pause(Duration::from_millis(500));
+            let write = format!("use shop; insert into stock select seq from seq_1_to_{rows}");
+            sql(scene, "first", &write).map(|()| None)
         },
     },
 ];
@@ -125,6 +161,13 @@ pub(crate) fn redis(scene: &mut Scene, memory: &str) -> Result<()> {
 /// A PostgreSQL of its own, that everybody on its socket may use, and that weir is told of.
 fn postgresql(scene: &mut Scene, name: &str) -> Result<()> {
     postgresql_with(scene, name, &[])
+}
+
+/// The same whose files lie elsewhere in the scene's directory.
+fn postgresql_at(scene: &mut Scene, name: &str, place: &str) -> Result<()> {
+    let data = home(scene, place)?;
+    run_as("initdb", &["-A", "trust", "--no-sync", "-D", &data])?;
+    start(scene, name, &data, &[])
 }
 
 /// The same with settings.
@@ -216,6 +259,19 @@ fn mariadb(scene: &mut Scene, name: &str, id: &str) -> Result<()> {
         "[[databases]]\nsystem = \"mysql\"\naddress = \"{dir}/socket\"\nuser = \"root\"\n"
     );
     until(|| Ok(sql(scene, name, "select 1").is_ok()))
+}
+
+/// Two of them; the second follows the first.
+fn mariadb_pair(scene: &mut Scene) -> Result<()> {
+    mariadb(scene, "first", "1")?;
+    mariadb(scene, "second", "2")?;
+    let grants = "set sql_log_bin = 0; create user copy@'127.0.0.1' identified by 'copy'; \
+        grant replication slave on *.* to copy@'127.0.0.1'";
+    sql(scene, "first", grants)?;
+    let source = "change master to master_host = '127.0.0.1', master_port = 33061, master_user = 'copy', \
+        master_password = 'copy', master_use_gtid = slave_pos; start slave";
+    sql(scene, "second", source)?;
+    sql(scene, "first", "create database shop; create table shop.stock (n int)")
 }
 
 fn sql(scene: &Scene, name: &str, sql: &str) -> Result<()> {

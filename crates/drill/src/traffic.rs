@@ -18,8 +18,10 @@ use crate::pause;
 
 /// Forged senders are in the upper half of RFC 2544's network for tests.
 pub(crate) const FORGED: &str = "198.19.0.0/16";
-/// Packets between two looks at the clock.
-const STEP: u64 = 16;
+/// Sockets that datagrams are sent from in turn.
+const SOCKETS: usize = 64;
+/// Packets between two looks at the clock, unless there are bursts.
+pub const STEP: u64 = 16;
 
 /// Packets that are sent and never followed by anything.
 pub struct Flood {
@@ -29,6 +31,8 @@ pub struct Flood {
     pub per_second: u64,
     /// Honest datagrams instead of SYNs with forged senders.
     pub datagrams: bool,
+    /// So many at once, then a rest.
+    pub burst: u64,
 }
 
 /// Datagrams that are read.
@@ -50,9 +54,15 @@ pub fn flood(args: &Flood) -> Result<()> {
         return Err(DrillError::new("cannot send to an address of IPv6"));
     };
     let send: Box<dyn FnMut(u64) -> bool> = if args.datagrams {
-        let own = UdpSocket::bind("0.0.0.0:0")?;
-        own.connect(target)?;
-        Box::new(move |_| own.send(&[b'x'; 200]).is_ok())
+        // Of one socket only so many may be on their way as its buffer holds.
+        let connect =
+            |_| UdpSocket::bind("0.0.0.0:0").and_then(|own| own.connect(target).map(|()| own));
+        let sockets = (0..SOCKETS).map(connect).collect::<std::io::Result<Vec<UdpSocket>>>()?;
+        let mut turns = (0..sockets.len()).cycle();
+        Box::new(move |_| {
+            let own = turns.next().and_then(|turn| sockets.get(turn));
+            own.is_some_and(|own| own.send(&[b'x'; 200]).is_ok())
+        })
     } else {
         let raw = socket_with(
             AddressFamily::INET,
@@ -64,14 +74,14 @@ pub fn flood(args: &Flood) -> Result<()> {
             sendto(&raw, &syn(target, number), SendFlags::empty(), &args.address).is_ok()
         })
     };
-    paced(args.per_second, send)
+    paced(args.per_second, args.burst.max(1), send)
 }
 
-fn paced(per_second: u64, mut send: Box<dyn FnMut(u64) -> bool + '_>) -> Result<()> {
+fn paced(per_second: u64, burst: u64, mut send: Box<dyn FnMut(u64) -> bool + '_>) -> Result<()> {
     let begin = Instant::now();
     let mut number = 0;
     loop {
-        for _ in 0..STEP {
+        for _ in 0..burst {
             number += 1;
             if !send(number) {
                 pause(Duration::from_millis(1));

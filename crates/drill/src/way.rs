@@ -159,9 +159,14 @@ const PROXIED: &str = "location / { proxy_pass http://127.0.0.1:9001; }";
 
 /// nginx before an application on the other side of the cable.
 pub(crate) fn far(scene: &mut Scene, settings: &str) -> Result<()> {
+    far_with(scene, settings, &[])
+}
+
+/// The same with arguments of the application.
+pub(crate) fn far_with(scene: &mut Scene, settings: &str, more: &[&str]) -> Result<()> {
     let netns = scene.client.clone();
     let address = format!("{CLIENT}:9001");
-    scene.app_at(&netns, &address, 256, &[])?;
+    scene.app_at(&netns, &address, 256, more)?;
     scene.nginx(&format!("location / {{ proxy_pass http://{address}; {settings} }}"))
 }
 

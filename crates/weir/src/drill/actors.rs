@@ -1,6 +1,6 @@
 //! The programs of a scene, as hidden commands: they are processes of their own that can be stopped and killed.
 
-use weir_drill::{App, DrillError, Flood, Receive, Visit};
+use weir_drill::{App, DrillError, Flood, Names, Receive, Relay, Visit};
 
 use super::args::DrillAction;
 
@@ -20,6 +20,8 @@ pub(super) fn run(action: &DrillAction) -> Result<(), DrillError> {
             store: args.store,
             journal: args.journal.clone(),
             leak: args.leak,
+            slow_page: args.slow_page.clone(),
+            last: args.last,
         }),
         DrillAction::Visit(args) => weir_drill::visit(&Visit {
             address: args.address,
@@ -29,17 +31,28 @@ pub(super) fn run(action: &DrillAction) -> Result<(), DrillError> {
             slow_millis: args.slow_millis,
             patience_millis: args.patience_millis,
             pages: args.pages,
+            reuse_millis: args.reuse_millis,
         }),
         DrillAction::Flood(args) => weir_drill::flood(&Flood {
             address: args.address,
             per_second: args.per_second,
             datagrams: args.datagrams,
+            burst: args.burst,
         }),
         DrillAction::Receive(args) => weir_drill::receive(&Receive {
             address: args.address,
             pause_micros: args.pause_micros,
             file: args.file.clone(),
         }),
+        DrillAction::Names(args) => weir_drill::names(&Names {
+            at: args.at,
+            address: args.address.clone(),
+            ttl: args.ttl.clone(),
+            delay: args.delay.clone(),
+        }),
+        DrillAction::Relay(args) => {
+            weir_drill::relay(&Relay { at: args.at, to: args.to, per_second: args.per_second })
+        }
         DrillAction::Guard { dir, seconds } => {
             weir_drill::guard(dir, std::time::Duration::from_secs(*seconds))
         }

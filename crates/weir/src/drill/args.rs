@@ -53,6 +53,10 @@ pub(crate) enum DrillAction {
     #[command(hide = true)]
     Receive(ReceiveArgs),
     #[command(hide = true)]
+    Names(NamesArgs),
+    #[command(hide = true)]
+    Relay(RelayArgs),
+    #[command(hide = true)]
     Guard {
         #[arg(long)]
         dir: PathBuf,
@@ -150,6 +154,10 @@ pub(crate) struct AppArgs {
     pub(crate) journal: Option<PathBuf>,
     #[arg(long)]
     pub(crate) leak: bool,
+    #[arg(long)]
+    pub(crate) slow_page: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) last: bool,
 }
 
 /// The visitors of a scene.
@@ -169,6 +177,8 @@ pub(crate) struct VisitArgs {
     pub(crate) patience_millis: u64,
     #[arg(long, default_value_t = 1)]
     pub(crate) pages: u64,
+    #[arg(long)]
+    pub(crate) reuse_millis: Option<u64>,
 }
 
 /// Packets that nothing follows.
@@ -180,6 +190,8 @@ pub(crate) struct FloodArgs {
     pub(crate) per_second: u64,
     #[arg(long)]
     pub(crate) datagrams: bool,
+    #[arg(long, default_value_t = weir_drill::STEP)]
+    pub(crate) burst: u64,
 }
 
 /// A reader of datagrams.
@@ -191,4 +203,28 @@ pub(crate) struct ReceiveArgs {
     pub(crate) pause_micros: u64,
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
+}
+
+/// A name server.
+#[derive(Args, Debug)]
+pub(crate) struct NamesArgs {
+    #[arg(long)]
+    pub(crate) at: SocketAddr,
+    #[arg(long)]
+    pub(crate) address: PathBuf,
+    #[arg(long)]
+    pub(crate) ttl: PathBuf,
+    #[arg(long)]
+    pub(crate) delay: Option<PathBuf>,
+}
+
+/// A narrow way.
+#[derive(Args, Debug)]
+pub(crate) struct RelayArgs {
+    #[arg(long)]
+    pub(crate) at: SocketAddr,
+    #[arg(long)]
+    pub(crate) to: SocketAddr,
+    #[arg(long)]
+    pub(crate) per_second: u64,
 }

@@ -38,8 +38,13 @@ pub(super) fn drill(args: &HostArgs) -> Result<ExitCode, Failure> {
     let mut staging = Staging::begin(wish).map_err(|error| failure(&error))?;
     let fault = staging.fault();
     tell(args.format, &format!("drill `{}` on this host: {}", fault.name, fault.doc));
-    let beside =
-        Beside { dir: staging.dir(), config: "", ends_with: &|process| staging.ends_with(process) };
+    let beside = Beside {
+        dir: staging.dir(),
+        config: "",
+        listen: "127.0.0.1:0",
+        instead: &[],
+        ends_with: &|process| staging.ends_with(process),
+    };
     let watcher = match client {
         Some(client) => Watcher::of(client),
         None => Watcher::start(&beside, &is_ended)?,

@@ -103,7 +103,7 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
     let given = args.param.iter().cloned().collect();
     let mut scene =
         Scene::set(fault, args.seed, given, program()?).map_err(|error| failure(&error))?;
-    if client.is_some() && !scene.config().is_empty() {
+    if client.is_some() && scene.needs_own_weir() {
         return Err(Failure::new(format!(
             "cannot make `{}` for another weir: it needs a configuration of its own",
             fault.name
@@ -116,6 +116,8 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
     let beside = Beside {
         dir: scene.dir(),
         config: scene.config(),
+        listen: scene.listen(),
+        instead: scene.instead(),
         ends_with: &|process| scene.ends_with(process),
     };
     let watcher = match client {
@@ -126,7 +128,8 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
     let before = watcher.firing()?;
     let held = scene.inject(fault).map_err(|error| failure(&error))?;
     tell(args.format, &format!("made{}", parameters(scene.parameters())));
-    let pace = Pace::default();
+    let usual = Pace::default();
+    let pace = Pace { patience: scene.patience().unwrap_or(usual.patience), ..usual };
     let outcome = weir_drill::judge(fault.rules, &scene.sides(), &before, pace, || {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;

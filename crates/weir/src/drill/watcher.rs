@@ -1,7 +1,7 @@
 //! The weir that must find the fault: one that is started for the drill, or one that watches this host already.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +21,10 @@ pub(super) struct Beside<'a> {
     /// Its files go there.
     pub(super) dir: &'a Path,
     pub(super) config: &'a str,
+    /// Where it listens.
+    pub(super) listen: &'a str,
+    /// Files that it sees in place of the host's: the host's path, and the file.
+    pub(super) instead: &'a [(&'static str, PathBuf)],
     /// Has it end with the fault.
     pub(super) ends_with: &'a dyn Fn(u32) -> Result<(), DrillError>,
 }
@@ -45,14 +49,8 @@ impl Watcher {
         let config = beside.dir.join("weir.toml");
         std::fs::write(&config, beside.config).map_err(|error| fail(&error))?;
         let program = std::env::current_exe().map_err(|error| fail(&error))?;
-        // In a session of its own, as a service is: what a fault starts must not take its share of the processors (sched(7), autogroup).
-        let mut command = Command::new("setsid");
-        command
-            .arg(program)
-            .arg("up")
-            .arg("--config")
-            .arg(&config)
-            .args(["--listen", "127.0.0.1:0"]);
+        let mut command = command(&program, beside.instead);
+        command.arg("up").arg("--config").arg(&config).args(["--listen", beside.listen]);
         command.arg("--data").arg(beside.dir.join("data")).args(["--log-level", "error"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| fail(&error))?;
@@ -93,6 +91,21 @@ impl Watcher {
         findings.retain(|finding| finding["state"] == "firing");
         Ok(findings)
     }
+}
+
+/// In a session of its own, as a service is: what a fault starts must not take its share of the processors (sched(7), autogroup).
+fn command(program: &Path, instead: &[(&str, PathBuf)]) -> Command {
+    let mut command = Command::new("setsid");
+    if !instead.is_empty() {
+        let binds: Vec<String> = instead
+            .iter()
+            .map(|(path, file)| format!("mount --bind '{}' '{path}'", file.display()))
+            .collect();
+        let script = format!("mount --make-rprivate / && {} && exec \"$@\"", binds.join(" && "));
+        command.args(["unshare", "--mount", "sh", "-c", &script, "sh"]);
+    }
+    command.arg(program);
+    command
 }
 
 impl Drop for Watcher {
