@@ -133,9 +133,9 @@ fn lock(root: &Path) -> Result<File, StoreError> {
 /// A weir that was just stopped, or a child that has not yet got to its `exec`, holds the lock a moment longer.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a file lock can only be polled, and only a start waits for it"
+    reason = "a file lock can only be polled, and only a start or a backup waits for it"
 )]
-fn try_lock_for_a_second(file: &File) -> Result<(), TryLockError> {
+pub(crate) fn try_lock_for_a_second(file: &File) -> Result<(), TryLockError> {
     for _ in 0..50 {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),

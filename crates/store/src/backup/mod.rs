@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::Micros;
 
-use crate::directory::sync_dir;
+use crate::directory::{sync_dir, try_lock_for_a_second};
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{Sqlite, Tier};
 use crate::options::SlowOptions;
@@ -383,7 +383,7 @@ fn lock(root: &Path) -> Result<File, StoreError> {
     let path = root.join("lock");
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| StoreError::io("lock", &path, &error))?;
-    match file.try_lock() {
+    match try_lock_for_a_second(&file) {
         Ok(()) => Ok(file),
         Err(_) => {
             let text = format!("cannot back up into `{}`: another backup does", root.display());
