@@ -197,6 +197,11 @@ fn commit(
 ) -> Result<(), StoreError> {
     let Manifest::Shared(manifest) = manifest else { return Err(StoreError::closed()) };
     let mut seen = cluster.seen();
+    if seen.is_in_doubt && !is_flush {
+        // The view would get files of the flush beside its rows.
+        let text = "cannot change the manifest: whether the last flush is in it is not known yet";
+        return Err(StoreError::new(ErrorKind::Io, text).with_hint("it is tried again by itself"));
+    }
     let outcome = manifest.commit(change).and_then(|snapshot| {
         let news = manifest.news(seen.snapshot, false)?;
         Ok((snapshot, news))
