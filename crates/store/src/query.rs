@@ -132,6 +132,11 @@ impl QueryEngine {
         Self { cluster, ..self }
     }
 
+    /// Queries that go on have memory only.
+    pub(crate) fn close(&self) {
+        self.classes.close();
+    }
+
     pub(crate) fn bucket_stats(&self) -> Option<BucketStats> {
         self.files.as_ref()?.places.slow.as_ref()?.stats()
     }

@@ -441,6 +441,7 @@ impl Store {
         let Threads { commands, tasks, last } =
             std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
         drop(commands);
+        self.engine.close();
         let outcome = if tasks.is_some() { ask(tasks, Task::Close).await } else { Ok(()) };
         if let Some(last) = last {
             drop(tokio::task::spawn_blocking(move || last.join()).await);

@@ -92,6 +92,13 @@ impl Classes {
         })
     }
 
+    /// Removes what spilled; a query that goes on cannot spill more.
+    pub(crate) fn close(&self) {
+        if let Some(space) = &self.spill {
+            space.close();
+        }
+    }
+
     /// The class of rules, which also reads for maintenance.
     pub(crate) fn rules(&self) -> &Class {
         &self.rules

@@ -8,7 +8,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result};
@@ -33,6 +33,7 @@ pub(crate) struct SpillSpace {
     /// Bytes that stay free on the disk.
     reserve: u64,
     next: AtomicU64,
+    closed: AtomicBool,
 }
 
 impl SpillSpace {
@@ -48,7 +49,22 @@ impl SpillSpace {
             _ => {}
         }
         std::fs::create_dir(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
-        Ok(Arc::new(Self { dir, budget: Budget::new(limit), reserve, next: AtomicU64::new(0) }))
+        Ok(Arc::new(Self {
+            dir,
+            budget: Budget::new(limit),
+            reserve,
+            next: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Removes the files of queries that were stopped and did not notice yet; no new ones are made.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        // What cannot be removed now is at the next start.
+        for file in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let _ = std::fs::remove_file(file.path());
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -64,6 +80,9 @@ pub(super) struct Spilling {
 
 impl TempFileFactory for Spilling {
     fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
+        if self.space.closed.load(Ordering::SeqCst) {
+            return Err(DataFusionError::External(Box::new(StoreError::closed())));
+        }
         let number = self.space.next.fetch_add(1, Ordering::Relaxed);
         let path = self.space.dir.join(format!("{number}.arrow"));
         let file = File::options().read(true).write(true).create_new(true).open(&path);

@@ -11,7 +11,7 @@ use super::wire_databases::is_there;
 const TOKEN: &str = "sesame-sesame-sesame";
 const LONG: Duration = Duration::from_secs(60);
 /// Takes minutes.
-const ENDLESS: &str = "select count(*) from generate_series(1, 250000) a cross join generate_series(1, 250000) b where a.value % 7 = b.value % 11";
+const ENDLESS: &str = "select count(*) from generate_series(1, 250000) a cross join generate_series(1, 90000000) b where a.value % 7 = b.value % 11";
 
 struct Hub {
     weir: Weir,

@@ -11,7 +11,7 @@ use super::harness::{Seeded, Weir, pause, quiet, request, serve, try_rows, wait_
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ENDLESS: &str =
-    "select count(*) from generate_series(1, 250000) a cross join generate_series(1, 250000) b
+    "select count(*) from generate_series(1, 250000) a cross join generate_series(1, 90000000) b
     where a.value % 7 = b.value % 11";
 const JOIN: &str =
     "select count(*) from generate_series(1, 3000000) a join generate_series(1, 3000000) b
