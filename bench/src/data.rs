@@ -16,10 +16,20 @@ const WAVE: f64 = 0.6;
 
 /// Writes `events` lines, spread over the day that begins at `start`; returns their bytes.
 pub(crate) fn write_day(path: &Path, events: u32, start: Micros) -> anyhow::Result<u64> {
+    write_day_of(path, events, start, 42)
+}
+
+/// The same, drawn from another seed.
+pub(crate) fn write_day_of(
+    path: &Path,
+    events: u32,
+    start: Micros,
+    seed: u64,
+) -> anyhow::Result<u64> {
     let file = File::create(path).with_context(|| format!("cannot create `{}`", path.display()))?;
     let mut file = BufWriter::with_capacity(1 << 20, file);
     let (mut generator, mut day, mut text, mut bytes) =
-        (Generator::new(42), Day::new(), String::new(), 0);
+        (Generator::new(seed), Day::new(), String::new(), 0);
     for number in 0..events {
         let at = day.time_of((f64::from(number) + 0.5) / f64::from(events));
         generator.line(start + Duration::from_secs_f64(at), &mut text);

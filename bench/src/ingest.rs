@@ -133,7 +133,8 @@ fn check_after_restart(up: &[&str], tail: &str, events: u32) -> anyhow::Result<(
     weir.stop().map(drop)
 }
 
-fn size(dir: &Path, extension: Option<&str>) -> anyhow::Result<u64> {
+/// Bytes of the files below `dir` that end so.
+pub(crate) fn size(dir: &Path, extension: Option<&str>) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
         let (path, meta) = (

@@ -6,10 +6,12 @@ mod blaster;
 mod caches;
 pub mod capture;
 mod capture_command;
+mod cluster;
 mod data;
 mod edge;
 mod first_page;
 mod generate;
+mod growth;
 mod host;
 mod ingest;
 mod lab;
@@ -50,6 +52,21 @@ enum Name {
         /// Runs of each size; the median is reported.
         #[arg(long, default_value_t = 3)]
         runs: u32,
+    },
+    /// What a line costs, and a request id to find, as the store grows by days of 5,000,000 lines.
+    Growth {
+        /// Sizes to measure at, in lines.
+        #[arg(long, value_delimiter = ',', default_values_t = [5_000_000, 50_000_000])]
+        events: Vec<u32>,
+    },
+    /// Several hubs over one PostgreSQL: lines in, the manifest at rest, queries that are dealt out.
+    Cluster {
+        /// How many lines.
+        #[arg(long, default_value_t = 2_000_000)]
+        events: u32,
+        /// How often each question is asked.
+        #[arg(long, default_value_t = 10)]
+        times: u32,
     },
     /// What `weir agent` costs on a host with many connections.
     Host {
@@ -187,6 +204,8 @@ pub fn main() -> anyhow::Result<()> {
 fn run(name: Name) -> anyhow::Result<()> {
     match name {
         Name::Ingest { events, runs } => ingest::run(&events, runs.max(1)),
+        Name::Cluster { events, times } => cluster::bench(events, times.max(1)),
+        Name::Growth { events } => growth::run(&events),
         Name::Host { sockets, seconds } => host::run(sockets, Duration::from_secs(seconds)),
         Name::FirstPage { runs } => first_page::run(runs.max(1)),
         Name::Searchable { rate, seconds } => searchable::run(rate, Duration::from_secs(seconds)),

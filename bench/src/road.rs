@@ -48,6 +48,15 @@ impl Pair {
     /// A hub and an agent that has joined it, which will tail `logs/*.log`; `collect` goes into that section of its
     /// configuration.
     pub(crate) fn start(dir: &Path, collect: &str) -> anyhow::Result<Self> {
+        Self::start_with(dir, collect, &[])
+    }
+
+    /// The same with variables of the hub's environment.
+    pub(crate) fn start_with(
+        dir: &Path,
+        collect: &str,
+        set: &[(&str, String)],
+    ) -> anyhow::Result<Self> {
         let logs = dir.join("logs");
         std::fs::create_dir(&logs)?;
         let config = dir.join("agent.toml");
@@ -57,7 +66,8 @@ impl Pair {
         let data = dir.join("data").display().to_string();
         let config = config.display().to_string();
         let on_loopback = ["--listen", "127.0.0.1:0", "--agents", "127.0.0.1:0"];
-        let hub = Weir::serve(&[&["hub", "--data", &data][..], &on_loopback].concat())?;
+        let args = [&["hub", "--data", &data][..], &on_loopback].concat();
+        let hub = Weir::serve_with(&args, set)?;
         join(&data, &config)?;
         Ok(Self { hub, config, tail: format!("{}/*.log", logs.display()) })
     }

@@ -24,7 +24,12 @@ pub(crate) struct Weir {
 impl Weir {
     /// Starts weir with `args` and waits until it prints the URL that it serves.
     pub(crate) fn serve(args: &[&str]) -> anyhow::Result<Self> {
-        let mut weir = Self::spawn(args, Stdio::piped())?;
+        Self::serve_with(args, &[])
+    }
+
+    /// The same with variables of its environment.
+    pub(crate) fn serve_with(args: &[&str], set: &[(&str, String)]) -> anyhow::Result<Self> {
+        let mut weir = Self::spawn(args, set, Stdio::piped())?;
         let stdout =
             weir.child.as_mut().and_then(|child| child.stdout.take()).context("stdout is piped")?;
         weir.url = read_url(stdout)?;
@@ -33,13 +38,14 @@ impl Weir {
 
     /// Starts weir with `args`, which serves nothing.
     pub(crate) fn agent(args: &[&str]) -> anyhow::Result<Self> {
-        Self::spawn(args, Stdio::null())
+        Self::spawn(args, &[], Stdio::null())
     }
 
-    fn spawn(args: &[&str], stdout: Stdio) -> anyhow::Result<Self> {
+    fn spawn(args: &[&str], set: &[(&str, String)], stdout: Stdio) -> anyhow::Result<Self> {
         let program = program()?;
         let mut command = Command::new(&program);
         command.args(args).stdin(Stdio::null()).stdout(stdout);
+        command.envs(set.iter().map(|(name, value)| (name, value)));
         let started = Instant::now();
         let child =
             command.spawn().with_context(|| format!("cannot run `{}`", program.display()))?;
@@ -72,6 +78,13 @@ impl Weir {
     /// `GET path`; the body.
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<String> {
         Ok(ureq::get(format!("{}{path}", self.url)).call()?.body_mut().read_to_string()?)
+    }
+
+    /// Has every row come into files.
+    pub(crate) fn flush(&self) -> anyhow::Result<()> {
+        let url = format!("{}/api/store/flush", self.url);
+        ureq::post(&url).header("content-type", "application/json").send("{}")?;
+        Ok(())
     }
 
     /// Asks it to end and waits; user and system seconds of its whole life, and of what it started.

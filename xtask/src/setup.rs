@@ -133,6 +133,13 @@ pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
     package("util-linux", &["taskset"], "gives each its processor"),
 ];
 
+/// The manifest of `cargo xtask bench cluster`.
+pub(crate) const FOR_CLUSTER_BENCH: &[Package] = &[
+    daemon("postgresql", &["pgbench"], "postgresql", "has the manifest of several hubs"),
+    package("postgresql-client", &["psql"], "asks it"),
+    package("util-linux", &["setpriv"], "runs it as its own user"),
+];
+
 /// What `cargo xtask lab` makes its faults with.
 pub(crate) const FOR_LAB: &[Package] = &[
     daemon("nginx", &["nginx"], "nginx", "the proxy of the faults"),

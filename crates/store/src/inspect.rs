@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_ord::ord::make_comparator;
@@ -12,10 +13,11 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 use parquet::file::metadata::ParquetMetaData;
 use weir_tables::TableSpec;
 
+use crate::cluster::ManifestOptions;
 use crate::data_file::SORT;
 use crate::error::{ErrorKind, StoreError};
 use crate::hot::timestamps;
-use crate::manifest::{DataFile, Sqlite, Tier};
+use crate::manifest::{DataFile, Postgres, Sqlite, Tier};
 use crate::options::SlowOptions;
 use crate::slow::{Places, Source};
 use crate::text_index::{BLOCK_ROWS, IndexBuilder, METADATA_KEY, TextIndex};
@@ -64,31 +66,69 @@ pub fn inspect(
         return Err(StoreError::new(ErrorKind::Io, text)
             .with_hint("name a hub's data directory with `--data`"));
     }
-    let (content, places) = {
+    let places = Places::new(dir, slow, Sqlite::read(&manifest)?.slow_id()?, None)?;
+    let said = || {
         let manifest = Sqlite::read(&manifest)?;
-        (manifest.load()?, Places::new(dir, slow, manifest.slow_id()?, None)?)
+        let (content, waiting) = (manifest.load()?, manifest.gc_queue()?);
+        let waiting = waiting.into_iter().map(|file| file.path);
+        Ok(Said { files: content.files, names: content.paths.into_iter().chain(waiting).collect() })
     };
+    look_at(dir, &places, is_thorough, &said)
+}
+
+/// Looks at the files of a cluster, which are all in `slow`, from any machine that reaches them; `dir` is for what is brought here.
+///
+/// # Errors
+/// `Io`, `NewerVersion`. What is wrong with files is in the answer.
+pub fn inspect_cluster(
+    dir: &Path,
+    slow: Option<&SlowOptions>,
+    cluster: &ManifestOptions,
+    is_thorough: bool,
+) -> Result<Inspection, StoreError> {
+    let manifest = Postgres::look(cluster)?;
+    let places = Places::new(dir, slow, manifest.slow_id()?, None)?;
+    // Who cannot see any of them would find each of them wrong.
+    places.check()?;
+    let said = || manifest.files().map(|(files, names)| Said { files, names });
+    look_at(dir, &places, is_thorough, &said)
+}
+
+/// What a manifest says at a moment.
+struct Said {
+    files: Vec<Arc<DataFile>>,
+    /// Names that it has, also of files that no query reads any more.
+    names: HashSet<String>,
+}
+
+fn look_at(
+    dir: &Path,
+    places: &Places,
+    is_thorough: bool,
+    said: &dyn Fn() -> Result<Said, StoreError>,
+) -> Result<Inspection, StoreError> {
     let mut inspection = Inspection::default();
-    for file in &content.files {
-        let outcome = Look { places: &places, file, is_thorough }.look(&mut inspection);
+    let Said { files, mut names } = said()?;
+    for file in &files {
+        let outcome = Look { places, file, is_thorough }.look(&mut inspection);
         if let Err(why) = outcome {
             // A running weir may have merged it away in the meantime.
-            let paths = Sqlite::read(&manifest)?.load()?.paths;
-            if paths.contains(&file.path) {
+            if said()?.files.iter().any(|now| now.path == file.path) {
                 inspection.problems.push((file.path.clone(), why));
             }
         }
     }
-    let known: HashSet<&String> = content.paths.iter().collect();
-    let waiting = Sqlite::read(&manifest)?.gc_queue()?;
-    let is_known =
-        |path: &String| known.contains(path) || waiting.iter().any(|file| file.path == *path);
-    let local = data_files(dir, "parquet").into_iter().filter(|path| !is_known(path));
-    inspection.unknown_files = local.collect();
-    if let Some(slow) = places.slow.as_ref().filter(|slow| slow.check().is_ok()) {
+    let local = data_files(dir, "parquet");
+    let slow = places.slow.as_ref().filter(|slow| slow.check().is_ok());
+    let in_slow = slow.map(|slow| slow.unknown(|_| false)).transpose()?.unwrap_or_default();
+    // Also those that came since then.
+    names.extend(said()?.names);
+    let unknown = |path: &String| !names.contains(path);
+    inspection.unknown_files = local.into_iter().filter(unknown).collect();
+    if let Some(slow) = slow {
         let name = slow.name();
-        let unknown = slow.unknown(is_known)?.into_iter();
-        inspection.unknown_files.extend(unknown.map(|path| format!("{name}/{path}")));
+        let paths = in_slow.into_iter().filter(unknown);
+        inspection.unknown_files.extend(paths.map(|path| format!("{name}/{path}")));
     }
     Ok(inspection)
 }
@@ -215,7 +255,7 @@ fn check_order(
     let parts = before.into_iter().chain([rows]);
     let rows = concat_batches(&rows.schema(), parts).map_err(|error| fail(&error))?;
     let columns = table.sort.iter().filter_map(|name| rows.column_by_name(name));
-    let compare = columns.map(|column: &std::sync::Arc<dyn Array>| {
+    let compare = columns.map(|column: &Arc<dyn Array>| {
         make_comparator(column, column, SORT).map_err(|error| fail(&error))
     });
     let compare = compare.collect::<Result<Vec<_>, _>>()?;

@@ -58,14 +58,17 @@ mod writer;
 pub use backup::{
     BackedUp, BackupSnapshot, Restored, Verified, backup, backup_snapshots, restore, verify_backup,
 };
-pub use cluster::{ClusterOptions, Peer, PeerAsk, PeerFailure, PeerRows, Peers};
+pub use cluster::{
+    ClusterOptions, ManifestOptions, Peer, PeerAsk, PeerFailure, PeerRows, Peers, QueryChannel,
+    QueryWorker, query_channel,
+};
 pub use copies::CopyOptions;
 pub use copy::Copy;
 pub use error::{ErrorKind, StoreError};
 pub use forecast::{Forecast, Reading};
 pub use guard::{EndedQuery, QueryEnd};
 pub use iceberg::IcebergTable;
-pub use inspect::{Inspection, TableCost, inspect};
+pub use inspect::{Inspection, TableCost, inspect, inspect_cluster};
 pub use objects::{Bucket, BucketOptions, StoredObject, parquet_file};
 pub use options::{
     Asker, QueryLimits, Retention, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule,

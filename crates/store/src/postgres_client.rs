@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::cluster::ClusterOptions;
+use crate::cluster::ManifestOptions;
 use crate::error::{ErrorKind, StoreError};
 
 /// A server that does not answer a connection is given up after this,
@@ -35,8 +35,8 @@ impl Server {
     ///
     /// # Errors
     /// `Io`: what is wrong with the options.
-    pub(crate) fn new(options: &ClusterOptions) -> Result<Self, StoreError> {
-        let mut config: Config = options.manifest.parse().map_err(|error: postgres::Error| {
+    pub(crate) fn new(options: &ManifestOptions) -> Result<Self, StoreError> {
+        let mut config: Config = options.url.parse().map_err(|error: postgres::Error| {
             let why = std::error::Error::source(&error)
                 .map_or_else(|| error.to_string(), ToString::to_string);
             StoreError::new(ErrorKind::Io, format!("cannot use the address of the manifest: {why}"))
@@ -129,7 +129,7 @@ impl Drop for Server {
     }
 }
 
-fn client_config(options: &ClusterOptions) -> Result<ClientConfig, StoreError> {
+fn client_config(options: &ManifestOptions) -> Result<ClientConfig, StoreError> {
     let fail = |why: String| {
         StoreError::new(ErrorKind::Io, format!("cannot use TLS with PostgreSQL: {why}"))
     };

@@ -28,7 +28,7 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use weir_tables::{Clock, Micros, TableSpec};
 
-use crate::cluster::{Cluster, OfPeers};
+use crate::cluster::{Cluster, Failed, OfPeers, Peer, QueryWorker, Spread};
 use crate::columns::{CodedGroups, ColumnCache, NewestUnits};
 use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
@@ -89,6 +89,7 @@ pub(crate) struct QueryEngine {
     readers: Readers,
     /// Of several hubs, the way to the others.
     pub(crate) cluster: Option<Arc<Cluster>>,
+    spread: Option<Arc<Spread>>,
 }
 
 impl QueryEngine {
@@ -124,12 +125,30 @@ impl QueryEngine {
             ended,
             readers: Readers::new(options.user_read_bytes),
             cluster: None,
+            spread: None,
         })
     }
 
-    /// The same, with rows of other hubs.
+    /// The same, with rows of other hubs, and their help.
     pub(crate) fn in_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
-        Self { cluster, ..self }
+        let spread = cluster.as_ref().zip(self.files.clone()).map(|(cluster, access)| {
+            let usage = Usage::new(QueryLimits::default());
+            let Guarded { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
+            let template = self.rules_template.clone();
+            Arc::new(Spread::new(Arc::clone(cluster), access, template, env))
+        });
+        Self { cluster, spread, ..self }
+    }
+
+    /// What runs pieces of other hubs' queries; `None` for a hub alone.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub(crate) fn worker(&self) -> Result<Option<QueryWorker>, StoreError> {
+        let Some(spread) = &self.spread else { return Ok(None) };
+        let Guarded { class, .. } =
+            self.classes.guard(&Usage::new(QueryLimits::default()), self.template.runtime_env());
+        Ok(Some(QueryWorker::new(spread, class.handle()?.clone())))
     }
 
     /// Queries that go on have memory only.
@@ -308,29 +327,37 @@ impl QueryEngine {
     /// Made by hand and not by DataFusion's builders, which register every function anew: a fifth of the time of a
     /// rule's condition.
     fn session(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage, asking: Asking) -> Session {
-        let catalog = MemoryCatalogProvider::new();
         let snapshot = view.snapshot;
         let peers = self.cluster.clone().map(|cluster| OfPeers { cluster, snapshot });
-        let tables = Tables { view, files: self.files.clone(), horizon: self.horizon(), peers };
-        for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
-            let tables = tables.of(side);
-            catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
-        }
+        let (files, horizon) = (self.files.clone(), self.horizon());
+        let tables = Tables { view, files, horizon, peers, spread: None };
         let mut state = match (usage.limits.asker, &asking) {
             (Asker::Rule, _) => self.rules_template.clone(),
             (Asker::User, Asking::Once | Asking::At { .. }) => self.template.clone(),
-            (Asker::User, Asking::Postgres(_)) => {
-                postgres::add_namespaces(&catalog);
-                self.postgres.state(&self.template)
-            }
+            (Asker::User, Asking::Postgres(_)) => self.postgres.state(&self.template),
         };
-        let catalogs = MemoryCatalogProviderList::new();
-        catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
-        state.register_catalog_list(Arc::new(catalogs));
+        state.register_catalog_list(catalogs(&tables, &asking));
         state.mark_start_execution();
         reserve_for_merging(&mut state, usage.limits.memory_bytes);
-        Session { state, env, asking, kept: Arc::clone(&self.kept), tables }
+        let is_users = usage.limits.asker == Asker::User && !matches!(asking, Asking::At { .. });
+        let spread = self.spread.clone().filter(|_| is_users);
+        Session { state, env, asking, kept: Arc::clone(&self.kept), tables, spread }
     }
+}
+
+/// Names of tables, for a question that is asked so.
+fn catalogs(tables: &Tables, asking: &Asking) -> Arc<dyn CatalogProviderList> {
+    let catalog = MemoryCatalogProvider::new();
+    for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
+        let tables = tables.of(side);
+        catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
+    }
+    if let Asking::Postgres(_) = asking {
+        postgres::add_namespaces(&catalog);
+    }
+    let catalogs = MemoryCatalogProviderList::new();
+    catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
+    Arc::new(catalogs)
 }
 
 /// What is asked, and how.
@@ -359,12 +386,16 @@ struct Session {
     asking: Asking,
     kept: Arc<KeptPlans>,
     tables: Tables,
+    spread: Option<Arc<Spread>>,
 }
 
 /// Memory of merging: a batch of each of 64 files.
 const MERGE_MEMORY_BYTES: usize = 512 << 20;
 /// Files are looked at for damage up to so many bytes.
 const DAMAGE_BYTES_MAX: u64 = 2 << 30;
+
+/// A query begins again without hubs that are lost meanwhile, and after so many times alone.
+const SPREAD_TRIES: usize = 3;
 
 const CATALOG: &str = "weir";
 /// Who asks when weir itself does.
@@ -411,15 +442,20 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         .with_default_features()
         .with_physical_optimizer_rules(rules)
         .build();
+    register_functions(&mut state);
+    let rewrite = Arc::new(functions::SearchRewrite);
+    state.register_function_rewrite(rewrite).expect("this registry takes rewrites");
+    state
+}
+
+/// weir's own functions.
+pub(crate) fn register_functions(state: &mut SessionState) {
     for function in functions::all() {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");
     }
     for function in functions::aggregates() {
         state.register_udaf(Arc::new(function)).expect("this registry takes functions");
     }
-    let rewrite = Arc::new(functions::SearchRewrite);
-    state.register_function_rewrite(rewrite).expect("this registry takes rewrites");
-    state
 }
 
 fn file_access(
@@ -467,7 +503,71 @@ type Answer = (SchemaRef, Vec<RecordBatch>, bool);
 impl Session {
     async fn run(&self, sql: &str, usage: &Usage) -> Result<Answer, StoreError> {
         let told = |error: DataFusionError| self.tell(&error, sql, usage);
-        let mut stream = self.stream(sql).await.map_err(told)?;
+        let plan = self.plan(sql).await.map_err(told)?;
+        if let Some(answer) = self.run_spread(&plan, sql, usage).await? {
+            return Ok(answer);
+        }
+        let stream = self.stream(plan).map_err(told)?;
+        self.collect(stream, sql, usage).await
+    }
+
+    /// With the help of other hubs, as long as there are some; `None`: it is to be run here.
+    async fn run_spread(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        sql: &str,
+        usage: &Usage,
+    ) -> Result<Option<Answer>, StoreError> {
+        let Some(spread) = &self.spread else { return Ok(None) };
+        for _ in 0..SPREAD_TRIES {
+            let hubs = spread.hubs_for(plan).await;
+            if hubs.is_empty() {
+                break;
+            }
+            let failed = Failed::default();
+            let error = match self.spread_stream(spread, &hubs, &failed, sql).await {
+                Ok(stream) => match self.collect(stream, sql, usage).await {
+                    Ok(answer) => return Ok(Some(answer)),
+                    Err(error) if error.kind == ErrorKind::QueryLimit => return Err(error),
+                    Err(error) => error,
+                },
+                Err(error) => self.tell(&error, sql, usage),
+            };
+            if !spread.has_lost(&failed).await {
+                tracing::debug!("a query is not dealt out to other hubs: {error}");
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn spread_stream(
+        &self,
+        spread: &Spread,
+        hubs: &[Peer],
+        failed: &Failed,
+        sql: &str,
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let mut state = spread.state(&self.state, hubs, failed)?;
+        let tables = Tables { spread: Some(Arc::clone(&spread.files)), ..self.tables.clone() };
+        state.register_catalog_list(catalogs(&tables, &self.asking));
+        let plan = match &self.asking {
+            Asking::Postgres(parameters) => postgres::plan(&state, sql, parameters).await?,
+            Asking::Once | Asking::At { .. } => plan_query(&state, sql).await?,
+        };
+        verify(&plan)?;
+        let plan = state.create_physical_plan(&plan).await?;
+        let context = TaskContext::from(&state).with_runtime(Arc::clone(&self.env));
+        execute_stream(plan, Arc::new(context))
+    }
+
+    async fn collect(
+        &self,
+        mut stream: SendableRecordBatchStream,
+        sql: &str,
+        usage: &Usage,
+    ) -> Result<Answer, StoreError> {
+        let told = |error: DataFusionError| self.tell(&error, sql, usage);
         let schema = stream.schema();
         let (mut batches, mut left, mut bytes) = (Vec::new(), usage.limits.rows, 0);
         while let Some(batch) = stream.next().await {
@@ -493,8 +593,10 @@ impl Session {
         usage.limit_behind(error).unwrap_or_else(|| explain(error, sql, &context()))
     }
 
-    async fn stream(&self, sql: &str) -> Result<SendableRecordBatchStream, DataFusionError> {
-        let plan = self.plan(sql).await?;
+    fn stream(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
         // Functions are named in plans that came from elsewhere only; these have them in themselves.
         let (scalar, higher) = (HashMap::new(), HashMap::new());
         let (aggregate, window) = (HashMap::new(), HashMap::new());

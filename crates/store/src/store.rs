@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -13,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use weir_tables::{Clock, Micros, Parcel, StreamId, TableSpec};
 
 use crate::adapt::adapt;
-use crate::cluster::{self, Cluster, Entered, Follower, SharedWork};
+use crate::cluster::{self, Cluster, Entered, Follower, QueryWorker, SharedWork};
 use crate::copies::Copies;
 use crate::data_file::FileMaker;
 use crate::directory::{Directory, space};
@@ -431,6 +432,19 @@ impl Store {
             message: self.shared.message().or_else(|| self.cluster.as_ref()?.trouble()),
             ..StoreStats::of(&self.shared.view(), self.engine.horizon())
         }
+    }
+
+    /// What runs pieces of other hubs' queries; `None` for a hub alone.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn query_worker(&self) -> Result<Option<QueryWorker>, StoreError> {
+        self.engine.worker()
+    }
+
+    /// How often other hubs asked for what a piece of their queries gives.
+    pub fn pieces(&self) -> u64 {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.pieces.load(Ordering::Relaxed))
     }
 
     /// Flushes, ends the threads and gives up the directory; later appends answer `Closed`.

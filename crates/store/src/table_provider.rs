@@ -33,7 +33,7 @@ use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::RowSelection;
 use weir_tables::TableSpec;
 
-use crate::cluster::OfPeers;
+use crate::cluster::{Files, OfPeers, SpreadScan, What};
 use crate::columns::{self, ColumnCache, Wanted};
 use crate::data_file::SORT;
 use crate::far;
@@ -55,6 +55,7 @@ pub(crate) struct StoreTable {
     files: Option<FileAccess>,
     horizon: Horizon,
     peers: Option<OfPeers>,
+    spread: Option<Arc<Files>>,
 }
 
 /// How the files of a store are read.
@@ -77,7 +78,12 @@ impl StoreTable {
         files: Option<FileAccess>,
         horizon: Horizon,
     ) -> Self {
-        Self { spec, schema: spec.schema(), view, files, horizon, peers: None }
+        Self { spec, schema: spec.schema(), view, files, horizon, peers: None, spread: None }
+    }
+
+    /// The same, with files that are read in pieces.
+    pub(crate) fn with_spread(self, spread: Option<Arc<Files>>) -> Self {
+        Self { spread, ..self }
     }
 
     /// The same, with rows that other hubs have in memory.
@@ -111,6 +117,36 @@ impl StoreTable {
 }
 
 impl StoreTable {
+    fn in_memory(
+        &self,
+        hot: Vec<HotBatch>,
+        projection: Option<&Vec<usize>>,
+        limit: Option<usize>,
+        threads: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let parts = spread(hot.into_iter().map(|batch| batch.rows).collect(), threads);
+        let schema = Arc::clone(&self.schema);
+        let memory = MemorySourceConfig::try_new(&parts, schema, projection.cloned())?
+            .with_show_sizes(false)
+            .with_limit(limit);
+        Ok(DataSourceExec::from_data_source(memory))
+    }
+
+    /// Rows in memory beside those of files.
+    fn beside(
+        &self,
+        hot: Vec<HotBatch>,
+        files: Arc<dyn ExecutionPlan>,
+        projection: Option<&Vec<usize>>,
+        limit: Option<usize>,
+        threads: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if hot.is_empty() {
+            return Ok(files);
+        }
+        UnionExec::try_new(vec![self.in_memory(hot, projection, limit, threads)?, files])
+    }
+
     fn kept_files(&self, pruning: Option<&PruningPredicate>) -> Vec<Arc<DataFile>> {
         let files = &self.view.files;
         let keep =
@@ -301,6 +337,17 @@ impl TableProvider for StoreTable {
             hot.extend(others.iter().filter_map(|batch| self.horizon.rows_of(batch)));
         }
         let files = self.kept_files(pruning.as_ref());
+        if let Some(spread_files) = self.spread.as_ref().filter(|_| !files.is_empty()) {
+            let what = What {
+                table: self.spec,
+                horizon: self.horizon,
+                projection: projection.cloned(),
+                filters: filters.to_vec(),
+                limit,
+            };
+            let scan = SpreadScan::new(what, spread(files, threads), Arc::clone(spread_files))?;
+            return self.beside(hot, Arc::new(scan), projection, limit, threads);
+        }
         let mut files = match &self.files {
             Some(access) => access.narrow(self.spec, files, filters).await?,
             None => Vec::new(),
@@ -320,24 +367,14 @@ impl TableProvider for StoreTable {
                 return Ok(DataSourceExec::from_data_source(scan));
             }
         }
-        let parts = spread(hot.into_iter().map(|batch| batch.rows).collect(), threads);
-        let schema = Arc::clone(&self.schema);
-        let memory = MemorySourceConfig::try_new(&parts, schema, projection.cloned())?
-            .with_show_sizes(false)
-            .with_limit(limit);
-        let memory = DataSourceExec::from_data_source(memory);
         let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) else {
-            return Ok(memory);
+            return self.in_memory(hot, projection, limit, threads);
         };
         access.read_per_value(self.spec, &mut files, filters).await?;
         let (files, lanes) = far::deal(&access.places, files, threads);
         let groups = spread(files, lanes);
         let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
-        if parts.iter().all(Vec::is_empty) {
-            Ok(cold)
-        } else {
-            UnionExec::try_new(vec![memory, cold])
-        }
+        self.beside(hot, cold, projection, limit, threads)
     }
 
     /// `Inexact`: what passes here is still filtered above, the filters only say what can be left out.

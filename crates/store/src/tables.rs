@@ -11,7 +11,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableSource;
 use weir_tables::TABLES;
 
-use crate::cluster::OfPeers;
+use crate::cluster::{Files, OfPeers};
 use crate::horizon::{Horizon, Side};
 use crate::hot::View;
 use crate::table_provider::{FileAccess, StoreTable};
@@ -28,6 +28,8 @@ pub(crate) struct Tables {
     pub(crate) horizon: Horizon,
     /// Of several hubs: the rows in memory of the others.
     pub(crate) peers: Option<OfPeers>,
+    /// Files are read in pieces that may run elsewhere.
+    pub(crate) spread: Option<Arc<Files>>,
 }
 
 impl Tables {
@@ -39,7 +41,7 @@ impl Tables {
         let at = TABLES.iter().position(|spec| spec.name == name)?;
         let view = self.view.tables[at].clone();
         let table = StoreTable::new(TABLES[at], view, self.files.clone(), self.horizon);
-        Some(Arc::new(table.with_peers(self.peers.clone())))
+        Some(Arc::new(table.with_peers(self.peers.clone()).with_spread(self.spread.clone())))
     }
 
     /// The table that a plan names so.

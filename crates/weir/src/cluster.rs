@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_link::Authority;
-use weir_store::{ClusterOptions, Store, StoreError};
+use weir_store::{ClusterOptions, ManifestOptions, Store, StoreError};
 use weir_tables::Micros;
 
 use crate::config::Values;
@@ -39,6 +39,25 @@ pub(crate) fn options(
     listening: SocketAddr,
 ) -> Result<Option<ClusterOptions>, Failure> {
     let cluster = &values.cluster;
+    let Some(manifest) = manifest(values)? else { return Ok(None) };
+    let name = Some(&cluster.name).filter(|name| !name.is_empty());
+    let peers = OverHttp::new(token.cloned())
+        .map_err(|error| Failure::new(format!("cannot ask other hubs: {error}")))?;
+    Ok(Some(ClusterOptions {
+        manifest,
+        name: name.unwrap_or(&values.collect.host).clone(),
+        address: address(&cluster.address, listening)?,
+        peers: Arc::new(peers),
+        spread_bytes: cluster.spread_bytes,
+    }))
+}
+
+/// What all hubs know; `None` for a hub alone.
+///
+/// # Errors
+/// When something is configured that cannot be.
+pub(crate) fn manifest(values: &Values) -> Result<Option<ManifestOptions>, Failure> {
+    let cluster = &values.cluster;
     if cluster.manifest.is_empty() {
         return Ok(None);
     }
@@ -51,17 +70,11 @@ pub(crate) fn options(
     if !is_name(&cluster.schema) {
         return Err(bad("schema", "a schema has letters, digits and `_` in its name"));
     }
-    let name = Some(&cluster.name).filter(|name| !name.is_empty());
-    let peers = OverHttp::new(token.cloned())
-        .map_err(|error| Failure::new(format!("cannot ask other hubs: {error}")))?;
-    Ok(Some(ClusterOptions {
-        manifest: cluster.manifest.clone(),
+    Ok(Some(ManifestOptions {
+        url: cluster.manifest.clone(),
         password: cluster.password_file.as_deref().map(secret).transpose()?,
         ca_file: cluster.ca_file.clone(),
         schema: cluster.schema.clone(),
-        name: name.unwrap_or(&values.collect.host).clone(),
-        address: address(&cluster.address, listening)?,
-        peers: Arc::new(peers),
     }))
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use weir_store::{ErrorKind, Inspection, Mended, Store, StoreOptions, TableCost, inspect, repair};
+use weir_store::{
+    ErrorKind, Inspection, Mended, Store, StoreOptions, TableCost, inspect, inspect_cluster, repair,
+};
 
 use crate::ask::unreachable_weir;
 use crate::cli::DataArgs;
 use crate::client::Client;
 use crate::clock::SystemClock;
+use crate::cluster;
 use crate::config::Values;
 use crate::config::place::read_token;
 use crate::failure::{EXIT_USAGE, Failure};
@@ -94,7 +97,11 @@ impl StoreAction {
 pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Failure> {
     let dir = Path::new(&values.store.dir);
     let slow = slow_tier::options(&values.store)?;
-    let look = |is_thorough| inspect(dir, slow.as_ref(), is_thorough);
+    let manifest = cluster::manifest(values)?;
+    let look = |is_thorough| match &manifest {
+        Some(manifest) => inspect_cluster(dir, slow.as_ref(), manifest, is_thorough),
+        None => inspect(dir, slow.as_ref(), is_thorough),
+    };
     match action {
         StoreAction::Check { .. } => {
             let found = look(true)?;
@@ -120,6 +127,10 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
 }
 
 fn mend(values: &Values) -> Result<ExitCode, Failure> {
+    if cluster::manifest(values)?.is_some() {
+        return Err(Failure::new("cannot mend the files of a cluster, which other hubs read")
+            .hint("bring the bucket's own earlier version of the file back; `weir store check` names damaged files"));
+    }
     let options = options(values)?;
     inspect(&values.store.dir, options.slow.as_ref(), false)?;
     let mended = repair(&options)?;
@@ -159,9 +170,10 @@ fn options(values: &Values) -> Result<StoreOptions, Failure> {
 /// Brings all rows into files: by way of the weir that has the directory, or without one.
 pub(crate) fn flush(values: &Values, running: &RunningArgs) -> Result<(), Failure> {
     let options = options(values)?;
-    inspect(&values.store.dir, options.slow.as_ref(), false)?;
     let url = running.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
-    if url.is_none() {
+    // A hub of several enters what it has by itself, at its next start.
+    if url.is_none() && cluster::manifest(values)?.is_none() {
+        inspect(&values.store.dir, options.slow.as_ref(), false)?;
         match Store::open(StoreOptions { copies: None, ..options }) {
             Ok(store) => return flush_here(&store),
             Err(error) if error.kind == ErrorKind::Locked => {}

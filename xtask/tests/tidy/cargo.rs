@@ -17,13 +17,16 @@ const HEAVY: &[(&str, &str)] = &[
     ("rusqlite", "weir-store"),
     ("postgres", "weir-store"),
     ("tokio-postgres-rustls", "weir-store"),
+    ("datafusion-distributed", "weir-store"),
+    ("datafusion-proto", "weir-store"),
+    ("tonic", "weir-store"),
     ("rskafka", "weir-outputs"),
     ("hyper", "weir-edge"),
     ("aya", "weir-ebpf"),
 ];
 
-/// Heavy crates that benchmarks may name, as a peer that is measured.
-const PEERS: &[(&str, &str)] = &[("hyper", "weir-bench")];
+/// Heavy crates that others may name: a benchmark that measures one as a peer, and the API, which hands a connection over.
+const PEERS: &[(&str, &str)] = &[("hyper", "weir-bench"), ("hyper", "weir")];
 
 /// Two versions of these would give types that do not fit each other.
 const ONE_VERSION: &[&str] = &[

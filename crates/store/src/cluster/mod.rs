@@ -16,6 +16,7 @@
 mod follow;
 mod intake;
 mod peers;
+mod spread;
 mod start;
 mod work;
 
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -36,26 +37,37 @@ use crate::shared::Shared;
 pub(crate) use follow::Follower;
 pub(crate) use peers::OfPeers;
 pub use peers::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
+pub(crate) use spread::{Failed, Files, Spread, SpreadScan, What};
+pub use spread::{QueryChannel, QueryWorker, query_channel};
 pub(crate) use start::{Entered, next_id, refuse_cluster};
 pub(crate) use work::SharedWork;
 
-/// How a hub is one of several.
+/// The manifest of several hubs.
 #[derive(Clone)]
-pub struct ClusterOptions {
+pub struct ManifestOptions {
     /// Where PostgreSQL is: `postgresql://weir@db/weir`, or libpq's words. `sslmode=require` encrypts and verifies.
-    pub manifest: String,
+    pub url: String,
     /// Its password.
     pub password: Option<String>,
     /// An authority (PEM) that its certificate may be of, instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// The schema of its tables. Default `weir`.
     pub schema: String,
+}
+
+/// How a hub is one of several.
+#[derive(Clone)]
+pub struct ClusterOptions {
+    /// What all hubs know.
+    pub manifest: ManifestOptions,
     /// What this hub is called; no other has the name.
     pub name: String,
     /// Where other hubs reach it: a URL.
     pub address: String,
     /// How it reaches the others.
     pub peers: Arc<dyn Peers>,
+    /// A query that reads more bytes than this is dealt out to all hubs.
+    pub spread_bytes: u64,
 }
 
 impl fmt::Debug for ClusterOptions {
@@ -81,6 +93,10 @@ pub(crate) struct Cluster {
     seen: Mutex<Seen>,
     /// Streams that were taken from this hub, whose rows are left out by now.
     purged: Mutex<Vec<Purged>>,
+    /// Ways to others for pieces of queries, by address.
+    channels: Mutex<HashMap<String, QueryChannel>>,
+    /// Pieces of others' queries that this hub was asked for.
+    pub(crate) pieces: AtomicU64,
 }
 
 /// The others, as of some moment.
@@ -125,6 +141,8 @@ impl Cluster {
             waiting: AtomicUsize::new(0),
             seen: Mutex::new(seen),
             purged: Mutex::default(),
+            channels: Mutex::default(),
+            pieces: AtomicU64::new(0),
         }
     }
 
@@ -146,6 +164,13 @@ impl Cluster {
         let is_gone =
             |peer: &&Peer| members.gone.get(&peer.name).is_some_and(|at| at.elapsed() < GONE);
         members.peers.iter().filter(|peer| !is_gone(peer)).cloned().collect()
+    }
+
+    /// The way to a hub for pieces of queries.
+    pub(crate) fn channel(&self, peer: &Peer) -> QueryChannel {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || self.options.peers.channel(peer);
+        channels.entry(peer.address.clone()).or_insert_with(make).clone()
     }
 
     /// Whether a hub could be reached, and if not, why; said when it changes.

@@ -14,7 +14,7 @@ use datafusion::sql::unparser::expr_to_sql;
 use futures::future::join_all;
 use weir_tables::{TableSpec, null_column};
 
-use super::Cluster;
+use super::{Cluster, QueryChannel};
 use crate::error::{ErrorKind, StoreError};
 use crate::hot::{HotBatch, View, table_index};
 use crate::store::Store;
@@ -65,6 +65,9 @@ pub trait Peers: Send + Sync {
     /// # Errors
     /// Why it gave none.
     async fn rows(&self, peer: &Peer, ask: &PeerAsk) -> Result<PeerRows, PeerFailure>;
+
+    /// The way for pieces of queries, as [`query_channel`](super::query_channel) makes it; it is kept.
+    fn channel(&self, peer: &Peer) -> QueryChannel;
 }
 
 /// Rows of others as one query asks for them.
@@ -150,7 +153,7 @@ fn condition(filters: &[Expr]) -> Option<String> {
 }
 
 /// Columns without the name of their table.
-trait TransformNames {
+pub(super) trait TransformNames {
     fn transform_names(self) -> Self;
 }
 

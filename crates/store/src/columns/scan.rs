@@ -116,7 +116,11 @@ impl ColumnScan {
             let filtered = self.filters.iter().flat_map(|filter| &filter.columns);
             let mut places: Vec<usize> = filtered.chain(&self.projection).copied().collect();
             places.sort_unstable();
-            places.dedup();
+            // Pages are read for a condition, and once more for the rows that are shown; what is read whole is kept.
+            places.dedup_by(|one, other| {
+                let missing = self.cache.forecast(&chunk, *one, unit.picked.len());
+                one == other && missing != Missing::Pages
+            });
             let rows = match &unit.picked {
                 Picked::All(_) => RowGroupAccess::Scan,
                 Picked::Some(rows) => RowGroupAccess::Selection(selection(rows, chunk.row_count())),

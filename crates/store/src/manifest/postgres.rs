@@ -13,7 +13,7 @@ use postgres::{Client, Row, Transaction};
 use weir_tables::{Micros, StreamId};
 
 use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
-use crate::cluster::{ClusterOptions, Peer, random};
+use crate::cluster::{ClusterOptions, ManifestOptions, Peer, random};
 use crate::error::{ErrorKind, StoreError};
 use crate::postgres_client::Server;
 
@@ -103,8 +103,8 @@ impl Postgres {
     /// # Errors
     /// `Io`, `NewerVersion`; `Locked` when a hub of this name is there already.
     pub(crate) fn enter(options: &ClusterOptions, id: Option<i64>) -> Result<Self, StoreError> {
-        let mut server = Server::new(options)?;
-        make_tables(&mut server, options)?;
+        let mut server = Server::new(&options.manifest)?;
+        make_tables(&mut server, &options.manifest.schema)?;
         let instance = random("instance");
         let (name, address) = (&options.name, &options.address);
         let hub = server.with(|client| {
@@ -148,8 +148,42 @@ impl Postgres {
     /// # Errors
     /// `Io`.
     pub(crate) fn again(&self, options: &ClusterOptions) -> Result<Self, StoreError> {
-        let server = Mutex::new(Server::new(options)?);
+        let server = Mutex::new(Server::new(&options.manifest)?);
         Ok(Self { server, hub: self.hub, instance: self.instance })
+    }
+
+    /// For one who only looks.
+    ///
+    /// # Errors
+    /// `Io`, also when there is no cluster; `NewerVersion`.
+    pub(crate) fn look(options: &ManifestOptions) -> Result<Self, StoreError> {
+        let mut server = Server::new(options)?;
+        let is_there = server.with(|client| {
+            let sql = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'setting')";
+            Ok(client.query_one(sql, &[&options.schema])?.get::<_, bool>(0))
+        })?;
+        if !is_there {
+            let text = format!("there is no cluster in the schema `{}`", options.schema);
+            return Err(StoreError::new(ErrorKind::Io, text)
+                .with_hint("look at `cluster.manifest` and `cluster.schema`"));
+        }
+        check_version(&mut server)?;
+        Ok(Self { server: Mutex::new(server), hub: 0, instance: 0 })
+    }
+
+    /// The files that there are, and the names of others that have a reason to be there: their time is over, or a hub is
+    /// about to enter them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn files(&self) -> Result<(Vec<Arc<DataFile>>, HashSet<String>), StoreError> {
+        self.with(|client| {
+            let mut work = snapshot_transaction(client)?;
+            let files = live_files(&mut work)?;
+            let sql = "SELECT path FROM data_file UNION SELECT path FROM gc_queue UNION SELECT path FROM pending_file";
+            let names = work.query(sql, &[])?;
+            Ok((files, names.iter().map(|row| row.get(0)).collect()))
+        })
     }
 
     pub(crate) fn hub(&self) -> i64 {
@@ -498,21 +532,23 @@ impl Postgres {
     }
 }
 
-fn make_tables(server: &mut Server, options: &ClusterOptions) -> Result<(), StoreError> {
-    let version = server.with(|client| {
+fn make_tables(server: &mut Server, schema: &str) -> Result<(), StoreError> {
+    server.with(|client| {
         let mut work = client.transaction()?;
         // Two hubs may start at once.
         work.batch_execute("SELECT pg_advisory_xact_lock(1702193522)")?;
-        let schema = &options.schema;
         let sql =
             "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'setting')";
-        if !work.query_one(sql, &[schema])?.get::<_, bool>(0) {
+        if !work.query_one(sql, &[&schema])?.get::<_, bool>(0) {
             work.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; {SCHEMA}"))?;
         }
-        let version = value(&mut work, "version")?;
-        work.commit()?;
-        Ok(version)
+        work.commit()
     })?;
+    check_version(server)
+}
+
+fn check_version(server: &mut Server) -> Result<(), StoreError> {
+    let version = server.with(|client| value(&mut client.transaction()?, "version"))?;
     if version <= VERSION {
         return Ok(());
     }

@@ -13,8 +13,9 @@ use super::key::{
 use super::{BLOCK_ROWS, FULL_ROWS, Group, SLOT_BYTES, Sheet, TextIndex, Version};
 use crate::text_column::{Distinct, Part, Texts};
 
-/// Bits of a filter for each id of the fullest block: of a hundred blocks without it, one or two are read for nothing.
-const BITS_PER_ID: usize = 10;
+/// Bits of a filter for each id of the fullest block: of a thousand blocks without it, two are read for nothing. One is looked for
+/// in all blocks of all days, so these are what the search costs.
+const BITS_PER_ID: usize = 14;
 /// And for each word or part: nine in a hundred, but most questions ask for several.
 const BITS_PER_WORD: usize = 5;
 /// A filter grows up to this, 64 KiB; blocks with more keys are told apart less well.

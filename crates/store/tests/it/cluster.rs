@@ -9,18 +9,19 @@ use std::time::Duration;
 use arbtest::arbitrary::{Result, Unstructured};
 use async_trait::async_trait;
 use weir_store::{
-    ClusterOptions, ErrorKind, Peer, PeerAsk, PeerFailure, PeerRows, Peers, SlowOptions, SlowPlace,
-    Store, StoreError, StoreOptions,
+    ClusterOptions, ErrorKind, ManifestOptions, Peer, PeerAsk, PeerFailure, PeerRows, Peers,
+    QueryChannel, SlowOptions, SlowPlace, Store, StoreError, StoreOptions,
 };
 use weir_tables::{FixedClock, Micros, StreamId};
 
 use crate::postgres::PostgresServer;
 use crate::slow::files;
+use crate::spread::Pieces;
 use crate::tool::{NOON, eventually, number, options, parcel, within};
 
 /// The hubs of this process, by name; who is not there is gone.
 #[derive(Default)]
-struct Near(Mutex<HashMap<String, Weak<Store>>>);
+pub(crate) struct Near(pub(crate) Mutex<HashMap<String, Weak<Store>>>, pub(crate) Pieces);
 
 #[async_trait]
 impl Peers for Near {
@@ -32,40 +33,54 @@ impl Peers for Near {
             _ => PeerFailure::Failed(error.to_string()),
         })
     }
+
+    fn channel(&self, peer: &Peer) -> QueryChannel {
+        let hub = self.0.lock().unwrap().get(&peer.name).cloned();
+        self.1.channel(&peer.name, hub.unwrap_or_default())
+    }
 }
 
 /// Hubs over one server and one directory.
-struct Fleet {
+pub(crate) struct Fleet {
     dir: tempfile::TempDir,
     server: PostgresServer,
-    near: Arc<Near>,
+    pub(crate) near: Arc<Near>,
     clock: Arc<FixedClock>,
     /// Distinguishes the clusters of one test.
     schema: String,
+    /// Queries that read more are dealt out.
+    pub(crate) spread_bytes: u64,
 }
 
 impl Fleet {
-    fn start(test: &str) -> Option<Self> {
-        let server = PostgresServer::start(test)?;
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        Some(Self::over(PostgresServer::start(test)?))
+    }
+
+    fn over(server: PostgresServer) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(FixedClock::new(NOON));
-        Some(Self { dir, server, near: Arc::default(), clock, schema: "weir".into() })
+        let (near, schema) = (Arc::default(), "weir".into());
+        Self { dir, server, near, clock, schema, spread_bytes: u64::MAX }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(&self.schema).join(name)
     }
 
-    fn options(&self, name: &str) -> StoreOptions {
+    pub(crate) fn manifest(&self) -> ManifestOptions {
+        let (url, schema) = (self.server.url(), self.schema.clone());
+        ManifestOptions { url, password: None, ca_file: None, schema }
+    }
+
+    pub(crate) fn options(&self, name: &str) -> StoreOptions {
         let place = SlowOptions::new(SlowPlace::Directory(self.path("files")));
         let cluster = ClusterOptions {
-            manifest: self.server.url(),
-            password: None,
-            ca_file: None,
-            schema: self.schema.clone(),
+            manifest: self.manifest(),
             name: name.into(),
             address: format!("http://{name}"),
             peers: Arc::clone(&self.near) as _,
+            spread_bytes: self.spread_bytes,
         };
         StoreOptions {
             clock: Arc::clone(&self.clock) as _,
@@ -75,19 +90,22 @@ impl Fleet {
         }
     }
 
-    async fn open(&self, options: StoreOptions) -> std::result::Result<Arc<Store>, StoreError> {
+    pub(crate) async fn open(
+        &self,
+        options: StoreOptions,
+    ) -> std::result::Result<Arc<Store>, StoreError> {
         let name = options.cluster.as_ref().unwrap().name.clone();
         let store = tokio::task::spawn_blocking(move || Store::open(options)).await.unwrap()?;
         self.near.0.lock().unwrap().insert(name, Arc::downgrade(&store));
         Ok(store)
     }
 
-    async fn hub(&self, name: &str) -> Arc<Store> {
+    pub(crate) async fn hub(&self, name: &str) -> Arc<Store> {
         self.open(self.options(name)).await.unwrap()
     }
 
     /// Until every hub knows of every other one.
-    async fn meet(&self, hubs: &[&Arc<Store>]) {
+    pub(crate) async fn meet(&self, hubs: &[&Arc<Store>]) {
         for hub in hubs {
             eventually(async || hub.peers().len() == hubs.len() - 1).await;
         }
@@ -95,7 +113,7 @@ impl Fleet {
 }
 
 /// As a kill leaves it: nothing more comes into files.
-async fn kill(store: Arc<Store>) {
+pub(crate) async fn kill(store: Arc<Store>) {
     tokio::task::spawn_blocking(move || {
         let mut store = store;
         loop {
@@ -333,6 +351,69 @@ async fn who_may_not_be_a_hub_is_told_why() {
     assert!(told.contains("`store.slow_path`"), "{told}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn manifest_is_reached_over_tls_and_its_server_must_be_who_it_says() {
+    let test = "manifest_is_reached_over_tls_and_its_server_must_be_who_it_says";
+    let Some((server, ca)) = PostgresServer::start_encrypted(test) else { return };
+    let fleet = Fleet::over(server);
+    let options = |mode: &str, password: &str, ca_file: Option<&PathBuf>| {
+        let mut options = fleet.options("one");
+        let manifest = &mut options.cluster.as_mut().unwrap().manifest;
+        manifest.url = format!("{}?sslmode={mode}", manifest.url);
+        manifest.password = Some(password.into());
+        manifest.ca_file = ca_file.cloned();
+        options
+    };
+    for (options, words) in [
+        (options("disable", "secret", None), "no encryption"),
+        (options("require", "secret", None), "UnknownIssuer"),
+        (options("require", "wrong", Some(&ca)), "password authentication failed"),
+        (options("require", "secret", Some(&fleet.path("none.pem"))), "cannot read"),
+    ] {
+        let error = fleet.open(options).await.err().unwrap().to_string();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let one = fleet.open(options("require", "secret", Some(&ca))).await.unwrap();
+    one.append(parcel(1, 0, 10)).await.unwrap();
+    one.flush().await.unwrap();
+    assert_eq!(number(&one, COUNT).await, 10);
+    let encrypted = "select count(*) from pg_stat_ssl s join pg_stat_activity a using (pid)
+                     where application_name = 'weir' and ssl";
+    assert_ne!(fleet.server.sql(encrypted).unwrap(), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_cluster_are_looked_at_from_anywhere() {
+    let Some(fleet) = Fleet::start("files_of_a_cluster_are_looked_at_from_anywhere") else {
+        return;
+    };
+    let elsewhere = fleet.path("elsewhere");
+    let look = || {
+        let place = SlowOptions::new(SlowPlace::Directory(fleet.path("files")));
+        weir_store::inspect_cluster(&elsewhere, Some(&place), &fleet.manifest(), true)
+    };
+    let none = tokio::task::block_in_place(look).unwrap_err();
+    assert!(none.message.contains("there is no cluster in the schema `weir`"), "{none}");
+    let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
+    one.append(parcel(1, 0, 100)).await.unwrap();
+    two.append(parcel(2, 100, 300)).await.unwrap();
+    one.flush().await.unwrap();
+    two.flush().await.unwrap();
+    let found = tokio::task::block_in_place(look).unwrap();
+    assert_eq!(found.tables["log"].row_count, 300);
+    assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
+    let paths = files(&fleet.path("files"));
+    let victim = fleet.path("files").join(&paths[0]);
+    let mut bytes = std::fs::read(&victim).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle..middle + 8].fill(0xff);
+    std::fs::write(&victim, bytes).unwrap();
+    std::fs::copy(&victim, victim.with_file_name("999.parquet")).unwrap();
+    let found = tokio::task::block_in_place(look).unwrap();
+    assert_eq!(found.problems.len(), 1, "{:?}", found.problems);
+    assert!(found.unknown_files[0].ends_with("999.parquet"), "{:?}", found.unknown_files);
+}
+
 async fn fleet_open_alone(options: StoreOptions) -> std::result::Result<Arc<Store>, StoreError> {
     tokio::task::spawn_blocking(move || Store::open(options)).await.unwrap()
 }
@@ -454,6 +535,7 @@ fn every_row_is_there_once_whoever_is_killed_and_wherever_agents_go() {
         courses += 1;
         fleet.schema = format!("course{courses}");
         fleet.near = Arc::default();
+        fleet.spread_bytes = if courses % 2 == 0 { 0 } else { u64::MAX };
         let done = runtime.block_on(course(&fleet, u));
         drop(std::fs::remove_dir_all(fleet.dir.path().join(&fleet.schema)));
         done

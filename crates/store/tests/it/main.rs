@@ -23,5 +23,6 @@ mod refusal;
 mod repair;
 mod s3;
 mod slow;
+mod spread;
 mod text_index;
 mod tool;

@@ -16,6 +16,8 @@ pub(crate) struct PostgresServer {
     bin: PathBuf,
     port: u16,
     child: Option<Child>,
+    /// Whether it takes connections over TLS only.
+    is_encrypted: bool,
 }
 
 impl PostgresServer {
@@ -31,7 +33,7 @@ impl PostgresServer {
         };
         let dir = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Self { dir, bin, port, child: None };
+        let mut server = Self { dir, bin, port, child: None, is_encrypted: false };
         if rustix::process::getuid().is_root() {
             let owned = Command::new("chown").arg("postgres:").arg(server.dir.path()).status();
             assert!(owned.unwrap().success());
@@ -45,6 +47,39 @@ impl PostgresServer {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         server.run();
         Some(server)
+    }
+
+    /// The same, which takes connections over TLS only: its certificate is for 127.0.0.1 and of the authority in the file
+    /// that this gives, and weir's password is `secret`.
+    pub(crate) fn start_encrypted(test: &str) -> Option<(Self, PathBuf)> {
+        let mut server = Self::start(test)?;
+        server.sql("alter user weir password 'secret'").unwrap();
+        server.stop();
+        let data = server.dir.path().join("data");
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut authority = rcgen::CertificateParams::default();
+        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let ca = server.dir.path().join("ca.pem");
+        std::fs::write(&ca, authority.self_signed(&key).unwrap().pem()).unwrap();
+        let issuer = rcgen::Issuer::new(authority, key);
+        let own_key = rcgen::KeyPair::generate().unwrap();
+        let own = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let certificate = own.signed_by(&own_key, &issuer).unwrap();
+        std::fs::write(data.join("server.crt"), certificate.pem()).unwrap();
+        std::fs::write(data.join("server.key"), own_key.serialize_pem()).unwrap();
+        let rules = "hostssl all all 127.0.0.1/32 scram-sha-256\n";
+        std::fs::write(data.join("pg_hba.conf"), rules).unwrap();
+        let settings = "ssl = on\n";
+        std::fs::write(data.join("postgresql.auto.conf"), settings).unwrap();
+        let kept = Command::new("chmod").arg("600").arg(data.join("server.key")).status();
+        assert!(kept.unwrap().success());
+        if rustix::process::getuid().is_root() {
+            let owned = Command::new("chown").args(["-R", "postgres:"]).arg(&data).status();
+            assert!(owned.unwrap().success());
+        }
+        server.is_encrypted = true;
+        server.run();
+        Some((server, ca))
     }
 
     /// It does not run as root.
@@ -80,6 +115,9 @@ impl PostgresServer {
     pub(crate) fn sql(&self, sql: &str) -> Option<String> {
         let port = self.port.to_string();
         let mut command = Command::new(self.bin.join("psql"));
+        if self.is_encrypted {
+            command.env("PGPASSWORD", "secret").env("PGSSLMODE", "require");
+        }
         command.args([
             "-h",
             "127.0.0.1",

@@ -225,6 +225,8 @@ keys! {
         /// Where the other hubs reach the page and API of this one: `http://10.0.0.5:4770`. Empty takes `api.listen`, with the host's name
         /// in the place of 0.0.0.0. All hubs have the same login (`api.token_file`).
         address: String = String::new(), "URL";
+        /// A query that reads more bytes of files than this is dealt out to all hubs: each reads some of the files.
+        spread_bytes: u64 = 256 << 20, "B";
     }
     /// PostgreSQL's protocol, for psql, Grafana and other clients (docs/postgresql.md). Database `weir`, any user.
     pg: Pg {

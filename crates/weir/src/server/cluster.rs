@@ -1,6 +1,7 @@
-//! `POST /api/cluster/rows`: rows in memory, for a query at another hub; and the way to ask another hub for them.
+//! `POST /api/cluster/rows`: rows in memory, for a query at another hub; `GET /api/cluster/pieces`: a connection for pieces
+//! of another hub's queries; and the way to ask another hub for these.
 
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +10,16 @@ use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use async_trait::async_trait;
 use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use reqwest::Upgraded;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use weir_store::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
+use weir_store::{Peer, PeerAsk, PeerFailure, PeerRows, Peers, QueryChannel, query_channel};
 
 use super::Shared;
 use super::answer::Refusal;
@@ -25,6 +30,12 @@ const ARROW: &str = "application/vnd.apache.arrow.stream";
 const CONNECT: Duration = Duration::from_secs(2);
 /// and so is one that does not answer within this.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// Where a connection for pieces of queries begins: HTTP/2 with gRPC after an `Upgrade` to [`PROTOCOL`].
+pub(crate) const PIECES: &str = "/api/cluster/pieces";
+const PROTOCOL: HeaderValue = HeaderValue::from_static("weir-pieces");
+/// A hub that does not say within this that it is there gets no more answers.
+const ALIVE: Duration = Duration::from_secs(10);
 
 /// A [`PeerAsk`] on its way.
 #[derive(Deserialize, Serialize)]
@@ -63,6 +74,32 @@ pub(crate) async fn rows(
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write rows: {error}"))
     })?;
     Ok(([(header::CONTENT_TYPE, ARROW)], written).into_response())
+}
+
+/// `GET /api/cluster/pieces`.
+pub(crate) async fn pieces(
+    State(app): State<Shared>,
+    mut request: Request,
+) -> Result<Response, Refusal> {
+    let Some(worker) = app.store.query_worker()? else {
+        return Err(Refusal::new(StatusCode::NOT_FOUND, "this hub is not one of several"));
+    };
+    if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
+        let why = "pieces of queries come over a protocol of their own";
+        return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, why)
+            .hint("hubs of one cluster ask this of each other; ask `/api/sql`"));
+    }
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        // A connection that breaks is noticed by the hub that asks.
+        let Ok(stream) = upgrade.await else { return };
+        let mut builder = Builder::new(TokioExecutor::new()).http2_only();
+        builder.http2().timer(TokioTimer::new()).keep_alive_interval(ALIVE);
+        drop(builder.serve_connection(stream, TowerToHyperService::new(worker)).await);
+    });
+    let headers =
+        [(header::CONNECTION, HeaderValue::from_static("upgrade")), (header::UPGRADE, PROTOCOL)];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
 
 /// Other hubs over HTTP, with the login that all of them have.
@@ -116,12 +153,44 @@ impl Way {
     }
 }
 
+impl Way {
+    /// A connection for pieces of queries.
+    async fn connect(&self, address: &str) -> io::Result<Upgraded> {
+        let url = format!("{}{PIECES}", address.trim_end_matches('/'));
+        let mut request = self.client.get(url).header(header::CONNECTION, "upgrade");
+        request = request.header(header::UPGRADE, PROTOCOL);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.map_err(io::Error::other)?;
+        let status = answer.status();
+        if status != StatusCode::SWITCHING_PROTOCOLS {
+            let body = answer.bytes().await.map_err(io::Error::other)?;
+            return Err(io::Error::other(format!("it answers {status}: {}", told(&body))));
+        }
+        answer.upgrade().await.map_err(io::Error::other)
+    }
+
+    async fn connect_soon(&self, address: &str) -> io::Result<Upgraded> {
+        let connect = tokio::time::timeout(CONNECT, self.connect(address)).await;
+        connect.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
 #[async_trait]
 impl Peers for OverHttp {
     async fn rows(&self, peer: &Peer, ask: &PeerAsk) -> Result<PeerRows, PeerFailure> {
         let (way, peer, ask) = (Arc::clone(&self.way), peer.clone(), ask.clone());
         let asking = self.runtime.spawn(async move { way.ask(&peer, &ask).await });
         asking.await.unwrap_or_else(|error| Err(PeerFailure::Failed(error.to_string())))
+    }
+
+    fn channel(&self, peer: &Peer) -> QueryChannel {
+        let (way, address) = (Arc::clone(&self.way), peer.address.clone());
+        query_channel(&self.runtime, move || {
+            let (way, address) = (Arc::clone(&way), address.clone());
+            async move { way.connect_soon(&address).await }
+        })
     }
 }
 

@@ -47,7 +47,8 @@ pub(crate) async fn serve(
             _ = ended.wait_for(|is_ended| *is_ended) => break,
         };
         let service = TowerToHyperService::new(router.clone());
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection =
+            builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // A connection that breaks is the client's matter: there is nobody to tell.

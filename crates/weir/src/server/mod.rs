@@ -166,6 +166,7 @@ fn router(app: Shared) -> Router {
         .route("/healthz", get(status::healthz))
         .route("/metrics", get(metrics::metrics))
         .route("/api/cluster/rows", post(cluster::rows))
+        .route(cluster::PIECES, get(cluster::pieces))
         .route("/api/link/positions", post(link::positions))
         .nest("/iceberg", iceberg::router())
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

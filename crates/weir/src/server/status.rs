@@ -33,6 +33,7 @@ pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Ref
         "agents": app.fleet.agents_json(),
         "cluster": {
             "is_leader": app.store.is_leader(),
+            "pieces": app.store.pieces(),
             "peers": app.store.peers().iter().map(|peer| json!({"name": peer.name, "address": peer.address})).collect::<Vec<_>>(),
         },
         "outputs": app.outputs.json(app.clock.now()),

@@ -84,6 +84,8 @@ impl Member {
         command.env("WEIR_CLUSTER_NAME", self.data.file_name().expect("it has a name"));
         command.env("XDG_CONFIG_HOME", "/nonexistent").env("WEIR_STORE_FLUSH_SECONDS", "1");
         command.env("WEIR_LINK_HEARTBEAT_SECONDS", "1");
+        // Every query is dealt out.
+        command.env("WEIR_CLUSTER_SPREAD_BYTES", "0");
         quiet(&mut command);
         Weir::start(command)
     }
@@ -164,6 +166,46 @@ fn agent_moves_on_when_its_hub_is_killed_and_each_hub_answers_for_all() {
     has(&second.url, 1300);
     let audit = weir(&["audit", &log.display().to_string(), "--host", "web1", "--url", &first.url]);
     assert!(audit.status.success(), "{}{}", text(&audit.stdout), text(&audit.stderr));
+    query_survives_a_hub(&log, &first, second);
+}
+
+/// A query that both hubs are at work on, one of which is killed.
+fn query_survives_a_hub(log: &Path, first: &Weir, second: Weir) {
+    // Of several days, so that they are in several files.
+    let mut file = std::fs::OpenOptions::new().append(true).open(log).expect("a log");
+    for number in 0..1200 {
+        let day = 10 + number % 4;
+        writeln!(file, "2026-11-{day}T10:00:00Z dated {number}").expect("it can be written");
+    }
+    let dated = "log where body like '%dated %'";
+    let days =
+        format!("select count(*) || ' ' || count(distinct date_trunc('day', ts)) from {dated}");
+    wait_for("lines of four days", PATIENCE, || {
+        (count(&first.url, &days) == "1200 4").then_some(())
+    });
+    for hub in [first, &second] {
+        let flushed = weir(&["store", "flush", "--url", &hub.url]);
+        assert!(flushed.status.success(), "{}", text(&flushed.stderr));
+    }
+    wait_for("the files of the other hub", PATIENCE, || {
+        (first.get("/api/status")["store"]["file_rows"].as_u64() >= Some(2500)).then_some(())
+    });
+    let sql = format!(
+        "select count(*) from (select source_offset as n from {dated}) a,
+         (select source_offset as n from {dated}) b, (select source_offset as n from {dated}) c
+         where a.n + b.n >= c.n - 1000000000"
+    );
+    let pieces = |hub: &Weir| hub.get("/api/status")["cluster"]["pieces"].as_u64();
+    let before = pieces(&second);
+    let url = first.url.clone();
+    let asking = std::thread::spawn(move || count(&url, &sql));
+    wait_for("a piece at the other hub", PATIENCE, || {
+        (pieces(&second) > before || asking.is_finished()).then_some(())
+    });
+    assert!(!asking.is_finished(), "it was too quick: {:?}", asking.join());
+    second.kill();
+    let answer = asking.join().expect("it was asked");
+    assert_eq!(answer, 1200_u64.pow(3).to_string());
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! `growth`: what a line costs to store, and a request id to find, as the store grows: day after day of lines at the same rate.
+//!
+//! Lines come in days, each of which is one file that `weir up` tails and that is deleted when its lines are stored. The next is
+//! written meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use weir_tables::Micros;
+
+use crate::weir::{Weir, wait_for};
+use crate::{data, ingest, meter, report};
+
+/// Lines of a day.
+const DAY_LINES: u32 = 5_000_000;
+const DAY: Duration = Duration::from_secs(86_400);
+const LIMIT: Duration = Duration::from_secs(600);
+/// How often an id is looked for.
+const TIMES: u32 = 20;
+
+/// What stands at a size.
+struct Mark {
+    lines: u64,
+    /// Of each line since the size before.
+    cpu_seconds_per_million: f64,
+    bytes_per_line: f64,
+    /// Of one search, ms: wall, CPU.
+    needle: (f64, f64),
+    files: u64,
+    peak_mib: f64,
+}
+
+/// Grows a store to each of `sizes`, which ascend, in lines.
+pub(crate) fn run(sizes: &[u32]) -> anyhow::Result<()> {
+    let mut page = report::Report::new("growth");
+    let dir = tempfile::tempdir()?;
+    let (logs, data_dir) = (dir.path().join("logs"), dir.path().join("data"));
+    std::fs::create_dir(&logs)?;
+    let (tail, data_path) = (format!("{}/*.log", logs.display()), data_dir.display().to_string());
+    let weir =
+        Weir::serve(&["up", "--listen", "127.0.0.1:0", "--data", &data_path, "--tail", &tail])?;
+    let last = sizes.iter().max().copied().unwrap_or_default().div_ceil(DAY_LINES);
+    let (mut marks, mut before) = (Vec::new(), (0, meter::cpu_seconds(weir.id())));
+    let mut next = write(dir.path().to_owned(), 0);
+    for day in 0..last {
+        let written = next.join().ok().context("the writer of lines broke off")??;
+        next = write(dir.path().to_owned(), (day + 1).min(last - 1));
+        take(&weir, &written, &logs, day)?;
+        let lines = u64::from(day + 1) * u64::from(DAY_LINES);
+        if sizes
+            .iter()
+            .any(|size| u64::from(*size).div_ceil(u64::from(DAY_LINES)) == u64::from(day + 1))
+        {
+            marks.push(mark(&weir, &data_dir, lines, &mut before)?);
+            report::say(&format!("{lines} lines are stored"));
+        }
+    }
+    // One day too many was written.
+    drop(next.join());
+    page.own(weir.stop()?);
+    page.table(&table(&marks));
+    page.text(EXPLANATION);
+    page.write()
+}
+
+const EXPLANATION: &str = "\
+Days of 5,000,000 nginx JSON lines each, tailed by one `weir up`, which also samples its host and runs its rules. CPU-seconds are of the whole \
+process, merging included, for the lines since the row before. *needle*: one request id of the first day, without a range of \
+time, asked over HTTP 20 times: median of wall times, mean of processor time.";
+
+/// The first of all days: the last one is yesterday for the sizes that anybody has patience for.
+fn first_day() -> Micros {
+    Micros(ingest::yesterday().0 - 60 * 86_400_000_000)
+}
+
+fn start_of(day: u32) -> Micros {
+    first_day() + DAY * day
+}
+
+/// Writes a day's lines in a thread of its own.
+fn write(dir: PathBuf, day: u32) -> std::thread::JoinHandle<anyhow::Result<PathBuf>> {
+    std::thread::spawn(move || {
+        let path = dir.join(format!("day-{day}"));
+        data::write_day_of(&path, DAY_LINES, start_of(day), u64::from(day) + 42)?;
+        Ok(path)
+    })
+}
+
+/// Has weir take a day's lines.
+fn take(weir: &Weir, written: &Path, logs: &Path, day: u32) -> anyhow::Result<()> {
+    let log = logs.join(format!("day-{day}.log"));
+    std::fs::rename(written, &log)?;
+    let range = format!("ts >= '{}' and ts < '{}'", start_of(day), start_of(day + 1));
+    let source = format!("source = '{}'", log.display());
+    let count = || -> anyhow::Result<u64> {
+        let requests = weir.number(&format!("select count(*) from request where {range}"))?;
+        let logs = weir.number(&format!("select count(*) from log where {source}"))?;
+        Ok(requests + logs + weir.number(&format!("select count(*) from reject where {source}"))?)
+    };
+    let mut stored = 0;
+    wait_for("a day's lines", LIMIT, Duration::from_secs(1), || {
+        stored = count()?;
+        Ok(stored >= u64::from(DAY_LINES))
+    })?;
+    ensure!(stored == u64::from(DAY_LINES), "{DAY_LINES} lines became {stored} rows");
+    std::fs::remove_file(&log)?;
+    Ok(())
+}
+
+fn mark(weir: &Weir, data_dir: &Path, lines: u64, before: &mut (u64, f64)) -> anyhow::Result<Mark> {
+    weir.flush()?;
+    let cpu = meter::cpu_seconds(weir.id());
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+    let (since, all) = ((lines - before.0) as f64, lines as f64);
+    let cpu_seconds_per_million = (cpu - before.1) * 1e6 / since;
+    let needle = needle(weir)?;
+    let status: serde_json::Value = serde_json::from_str(&weir.get("/api/status")?)?;
+    #[expect(clippy::cast_precision_loss, reason = "file sizes are far below 2^53")]
+    let bytes = ingest::size(data_dir, Some("parquet"))? as f64;
+    *before = (lines, meter::cpu_seconds(weir.id()));
+    Ok(Mark {
+        lines,
+        cpu_seconds_per_million,
+        bytes_per_line: bytes / all,
+        needle,
+        files: status["store"]["file_count"].as_u64().unwrap_or_default(),
+        peak_mib: meter::memory_mib(weir.id()).1,
+    })
+}
+
+/// Wall and processor ms of looking for one id.
+fn needle(weir: &Weir) -> anyhow::Result<(f64, f64)> {
+    let range = format!("ts >= '{}' and ts < '{}'", first_day(), first_day() + DAY);
+    let rows = weir.sql(&format!("select request_id from request where {range} limit 1"))?;
+    let id = rows.first().and_then(|row| row[0].as_str()).context("no request has an id")?;
+    let sql = format!("select * from request where request_id = '{id}'");
+    let mut walls = Vec::new();
+    // The first one reads what the others find in memory.
+    ensure!(weir.sql(&sql)?.len() == 1, "the id is there once");
+    let cpu = meter::cpu_seconds(weir.id());
+    for _ in 0..TIMES {
+        let began = Instant::now();
+        weir.sql(&sql)?;
+        walls.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    let cpu = (meter::cpu_seconds(weir.id()) - cpu) * 1e3 / f64::from(TIMES);
+    walls.sort_by(f64::total_cmp);
+    Ok((walls[walls.len() / 2], cpu))
+}
+
+fn table(marks: &[Mark]) -> Vec<Vec<String>> {
+    let heads = [
+        "lines",
+        "CPU-s per M since the row before",
+        "Parquet bytes/line",
+        "needle: wall ms",
+        "CPU ms",
+        "files of all tables",
+        "peak RSS MiB",
+    ];
+    let mut table = vec![heads.map(str::to_owned).to_vec()];
+    table.extend(marks.iter().map(|mark| {
+        vec![
+            mark.lines.to_string(),
+            format!("**{:.2}**", mark.cpu_seconds_per_million),
+            format!("{:.1}", mark.bytes_per_line),
+            format!("{:.1}", mark.needle.0),
+            format!("**{:.1}**", mark.needle.1),
+            mark.files.to_string(),
+            format!("{:.0}", mark.peak_mib),
+        ]
+    }));
+    table
+}

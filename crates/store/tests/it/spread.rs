@@ -1,0 +1,158 @@
+//! Queries that are dealt out to all hubs: the same answers, pieces at each, and answers also when a hub goes in the middle.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::runtime::Handle;
+use weir_store::{QueryChannel, QueryWorker, Store, query_channel};
+
+use crate::cluster::{Fleet, kill};
+use crate::tool::{ask, eventually, number, parcel};
+
+/// Connections for pieces of queries, in this process.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    /// Pieces that each hub ran.
+    ran: Arc<Mutex<HashMap<String, usize>>>,
+    /// Whether hubs break off in the middle of what they answer.
+    breaks: Arc<AtomicBool>,
+}
+
+impl Pieces {
+    pub(crate) fn channel(&self, name: &str, hub: Weak<Store>) -> QueryChannel {
+        let (ran, breaks, name) =
+            (Arc::clone(&self.ran), Arc::clone(&self.breaks), name.to_owned());
+        query_channel(&Handle::current(), move || {
+            let (ran, breaks, name) = (Arc::clone(&ran), Arc::clone(&breaks), name.clone());
+            let worker = hub.upgrade().map(|hub| hub.query_worker().unwrap().unwrap());
+            async move {
+                let worker = worker.ok_or(io::ErrorKind::ConnectionRefused)?;
+                let (ours, theirs) = tokio::io::duplex(1 << 16);
+                tokio::spawn(serve(theirs, worker, name, ran, breaks));
+                Ok(ours)
+            }
+        })
+    }
+
+    fn ran(&self) -> HashMap<String, usize> {
+        std::mem::take(&mut self.ran.lock().unwrap())
+    }
+}
+
+/// Answers until it breaks off.
+async fn serve(
+    stream: tokio::io::DuplexStream,
+    worker: QueryWorker,
+    name: String,
+    ran: Arc<Mutex<HashMap<String, usize>>>,
+    breaks: Arc<AtomicBool>,
+) {
+    let is_broken = Arc::clone(&breaks);
+    let answer = tower::service_fn(move |request: http::Request<_>| {
+        let is_piece = request.uri().path().ends_with("/ExecuteTask");
+        if is_piece {
+            *ran.lock().unwrap().entry(name.clone()).or_default() += 1;
+        }
+        let (mut worker, breaks) = (worker.clone(), Arc::clone(&breaks));
+        async move {
+            if is_piece && breaks.load(Ordering::SeqCst) {
+                return Err(io::Error::other("the hub is gone"));
+            }
+            tower::Service::call(&mut worker, request).await.map_err(|never| match never {})
+        }
+    });
+    let builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(answer));
+    let broken = async {
+        while !is_broken.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        _ = served => {}
+        () = broken => {}
+    }
+}
+
+/// Of every kind that plans differ by.
+const QUERIES: &[&str] = &[
+    "select count(*), sum(source_offset), min(ts), max(body) from log",
+    "select source_offset % 7 as k, count(*), sum(source_offset) from log group by 1 order by 1",
+    "select count(distinct body), count(distinct source_offset % 11) from log",
+    "select body from log order by source_offset desc limit 7",
+    "select body from log where source_offset between 95 and 905 order by ts, body limit 5 offset 3",
+    "select count(*) from log where body like '%7%'",
+    "select count(*) from log where has_token(body, '17')",
+    "select count(*), max(a.body) from log a join log b on a.source_offset = b.source_offset + 100",
+    "select count(*) from log where source_offset in (select source_offset * 2 from log)",
+    "select body, row_number() over (order by source_offset desc) from log order by source_offset limit 3",
+    "select percentile(source_offset, 0.5) from log",
+    "select k, n from (select body as k, count(*) as n from log group by body) order by n desc, k limit 4",
+    "select sum(length(b)) from (select body as b from log union all select source from log)",
+    "with t as (select source_offset as s from log where body <> '5') select sum(s) from t where s < 500",
+    "select (select max(source_offset) from log) - min(source_offset) from log",
+];
+
+/// Rows of many files, and some in memory at each.
+async fn fill(hubs: &[&Arc<Store>]) {
+    for round in 0..3 {
+        for (at, hub) in hubs.iter().enumerate() {
+            let number = round * hubs.len() + at;
+            let from = number as u64 * 100;
+            hub.append(parcel(number as u128 + 1, from, from + 100)).await.unwrap();
+            if round < 2 {
+                hub.flush().await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_and_four_hubs_answer_together_as_one_alone() {
+    let Some(mut fleet) = Fleet::start("two_and_four_hubs_answer_together_as_one_alone") else {
+        return;
+    };
+    let alone = fleet.hub("alone").await;
+    fleet.spread_bytes = 0;
+    let first = fleet.hub("first").await;
+    fleet.meet(&[&alone, &first]).await;
+    fill(&[&alone, &first]).await;
+    let compare = async |names: &[&str]| {
+        for sql in QUERIES {
+            assert_eq!(ask(&first, sql).await, ask(&alone, sql).await, "{sql}");
+            let ran = fleet.near.1.ran();
+            for name in names {
+                assert!(ran.contains_key(*name), "`{name}` did nothing of {sql}: {ran:?}");
+            }
+        }
+    };
+    compare(&["alone"]).await;
+    let (third, fourth) = (fleet.hub("third").await, fleet.hub("fourth").await);
+    fleet.meet(&[&alone, &first, &third, &fourth]).await;
+    compare(&["alone", "third", "fourth"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn query_goes_on_without_a_hub_that_goes() {
+    let Some(mut fleet) = Fleet::start("query_goes_on_without_a_hub_that_goes") else { return };
+    fleet.spread_bytes = 0;
+    let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
+    fleet.meet(&[&one, &two]).await;
+    fill(&[&one, &two]).await;
+    two.flush().await.unwrap();
+    let sum = "select sum(source_offset) from log";
+    assert_eq!(number(&one, sum).await, (0..600).sum::<i64>());
+    assert!(fleet.near.1.ran().contains_key("two"));
+    fleet.near.1.breaks.store(true, Ordering::SeqCst);
+    assert_eq!(number(&one, sum).await, (0..600).sum::<i64>());
+    fleet.near.1.breaks.store(false, Ordering::SeqCst);
+    kill(two).await;
+    // What it wrote last is learned within half a second.
+    eventually(async || number(&one, sum).await == (0..600).sum::<i64>()).await;
+}
