@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::serve::Listener;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -32,10 +31,9 @@ pub(crate) async fn serve(
     mut ended: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
     // Told apart by the first bytes, HTTP/2 would bring back a wait without a limit: the page has no need of it.
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(READ_HEAD);
+    let mut builder = Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(READ_HEAD);
     loop {
         let next = async {
             let place = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
@@ -47,16 +45,25 @@ pub(crate) async fn serve(
             _ = ended.wait_for(|is_ended| *is_ended) => break,
         };
         let service = TowerToHyperService::new(router.clone());
-        let connection =
-            builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
+        let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let mut told = ended.clone();
+        let serving = async move {
+            let mut connection = std::pin::pin!(connection);
+            tokio::select! {
+                outcome = connection.as_mut() => return outcome,
+                _ = told.wait_for(|is_ended| *is_ended) => connection.as_mut().graceful_shutdown(),
+            }
+            // The request under way is the last.
+            connection.await
+        };
         tokio::spawn(async move {
             // A connection that breaks is the client's matter: there is nobody to tell.
-            let _ = PEER.scope(peer.ip(), connection).await;
+            let _ = PEER.scope(peer.ip(), serving).await;
             drop(place);
         });
     }
     drop(listener);
-    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+    let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(DRAIN, room.acquire_many(all)).await;
     Ok(())
 }
