@@ -3,7 +3,7 @@
 //! A [`View`] is a set of `Arc`s: cloning it is the snapshot that a query runs on. Writers copy a list only when a
 //! snapshot still holds it (`Arc::make_mut`), so appending is cheap while nobody asks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arrow_array::cast::AsArray;
@@ -51,6 +51,26 @@ pub(crate) struct HotBatch {
     pub(crate) min_ts: i64,
     pub(crate) max_ts: i64,
     pub(crate) bytes: usize,
+    pub(crate) uniform: Uniform,
+}
+
+/// Which columns of a batch have one value in all rows, as far as somebody asked: rules ask again and again, and to find out reads
+/// every value.
+#[derive(Clone, Debug)]
+pub(crate) struct Uniform(Arc<[OnceLock<bool>]>);
+
+impl Uniform {
+    pub(crate) fn of(columns: usize) -> Self {
+        Self(std::iter::repeat_with(OnceLock::new).take(columns).collect())
+    }
+
+    /// Whether a column is such one; `look` is asked the first time.
+    pub(crate) fn is(&self, column: usize, look: impl FnOnce() -> bool) -> bool {
+        match self.0.get(column) {
+            Some(known) => *known.get_or_init(look),
+            None => look(),
+        }
+    }
 }
 
 impl View {
@@ -111,7 +131,8 @@ impl HotBatch {
         let min_ts = ts.iter().copied().min()?;
         let max_ts = ts.iter().copied().max()?;
         let bytes = row_bytes(&rows);
-        Some(Self { rows, min_ts, max_ts, bytes })
+        let uniform = Uniform::of(rows.num_columns());
+        Some(Self { rows, min_ts, max_ts, bytes, uniform })
     }
 }
 

@@ -115,7 +115,7 @@ fn reads_the_same(one: &ColumnScan, other: &ColumnScan) -> bool {
 
 fn is_same_unit(one: &Unit, other: &Unit) -> bool {
     let is_same = match (&one.source, &other.source) {
-        (Source::Hot(_), Source::Hot(_)) => {
+        (Source::Hot(..), Source::Hot(..)) => {
             (one.min_ts, one.max_ts) == (other.min_ts, other.max_ts)
         }
         (Source::Group { file, group, .. }, Source::Group { file: file2, group: group2, .. }) => {

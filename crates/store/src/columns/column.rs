@@ -126,13 +126,17 @@ impl Column {
         Ok(coded.unwrap_or_else(|| Self::Plain(Arc::clone(array))))
     }
 
-    /// A column whose rows all have the same value, if that shows quickly: texts, and NULL.
-    pub(crate) fn of_one_value(array: &ArrayRef) -> Option<Self> {
-        let is_one = match array.null_count() {
+    /// Whether all rows have the same value, if that shows quickly: texts, and NULL.
+    pub(crate) fn is_of_one_value(array: &ArrayRef) -> bool {
+        match array.null_count() {
             0 => array.as_string_opt::<i32>().is_some_and(is_one_text),
             nulls => nulls == array.len(),
-        };
-        is_one.then(|| Self::coded(Codes::One(array.len()), array.slice(0, 1)))
+        }
+    }
+
+    /// A column of which that is known.
+    pub(crate) fn of_one_value(array: &ArrayRef) -> Self {
+        Self::coded(Codes::One(array.len()), array.slice(0, 1))
     }
 
     fn coded(codes: Codes, values: ArrayRef) -> Self {
@@ -328,8 +332,11 @@ mod tests {
             let framed = [&[Some("xy")], texts, &[Some("z")]].concat();
             let part: ArrayRef = Arc::new(framed.into_iter().collect::<StringArray>());
             let answers = [all, part.slice(1, texts.len())].map(|array| {
-                let column = Column::of_one_value(&array);
-                column.map(|column| assert_eq!(&column.all().unwrap(), &array)).is_some()
+                let is_one = Column::is_of_one_value(&array);
+                if is_one {
+                    assert_eq!(&Column::of_one_value(&array).all().unwrap(), &array);
+                }
+                is_one
             });
             assert_eq!(answers[0], answers[1], "{texts:?}");
             answers[0]
@@ -344,9 +351,10 @@ mod tests {
         assert!(!is_one(&[Some("a"), None]));
         assert!(!is_one(&[Some(""), None]));
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 1]));
-        assert!(Column::of_one_value(&numbers).is_none());
+        assert!(!Column::is_of_one_value(&numbers));
         let nothing: ArrayRef = Arc::new(Int64Array::from(vec![None; 2]));
-        assert_eq!(&Column::of_one_value(&nothing).unwrap().all().unwrap(), &nothing);
+        assert!(Column::is_of_one_value(&nothing));
+        assert_eq!(&Column::of_one_value(&nothing).all().unwrap(), &nothing);
     }
 
     #[test]

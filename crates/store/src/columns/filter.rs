@@ -305,6 +305,7 @@ fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
 mod tests {
     use super::super::unit::Source;
     use super::*;
+    use crate::hot::Uniform;
 
     #[test]
     fn substrings_are_found_within_texts_and_not_across_them() {
@@ -353,7 +354,7 @@ mod tests {
         };
         let rows = RecordBatch::new_empty(Arc::clone(&table));
         let unit = |min_ts, max_ts| Unit {
-            source: Source::Hot(rows.clone()),
+            source: Source::Hot(rows.clone(), Uniform::of(0)),
             min_ts,
             max_ts,
             picked: Picked::All(0),

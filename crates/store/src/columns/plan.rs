@@ -103,7 +103,7 @@ pub(crate) async fn plan(access: &FileAccess, wanted: Wanted<'_>) -> Result<Opti
 
 fn of_memory(batch: &HotBatch) -> Unit {
     let picked = Picked::All(batch.rows.num_rows());
-    let source = Source::Hot(batch.rows.clone());
+    let source = Source::Hot(batch.rows.clone(), batch.uniform.clone());
     Unit { source, min_ts: batch.min_ts, max_ts: batch.max_ts, picked }
 }
 

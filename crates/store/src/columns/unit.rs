@@ -10,6 +10,7 @@ use super::cache::ColumnCache;
 use super::chunk::{Chunk, Footer};
 use super::column::{Column, Lexicon};
 use super::filter::{Filter, Picked};
+use crate::hot::Uniform;
 use crate::manifest::DataFile;
 use crate::slow::Places;
 
@@ -28,7 +29,7 @@ pub(crate) struct Unit {
 #[derive(Debug)]
 pub(crate) enum Source {
     /// In memory, in no order.
-    Hot(RecordBatch),
+    Hot(RecordBatch, Uniform),
     /// In a row group, in the table's order.
     Group { file: Arc<DataFile>, footer: Arc<Footer>, group: usize },
 }
@@ -69,7 +70,9 @@ impl Reader<'_> {
     /// When files cannot be read.
     pub(crate) fn whole(&self, column: usize, wanted: usize) -> Result<Option<Arc<Column>>> {
         match &self.unit.source {
-            Source::Hot(rows) => Ok(Some(Arc::new(Column::Plain(Arc::clone(rows.column(column)))))),
+            Source::Hot(rows, _) => {
+                Ok(Some(Arc::new(Column::Plain(Arc::clone(rows.column(column))))))
+            }
             Source::Group { .. } => self.cache.whole(&self.chunk(), column, wanted, self.is_kept),
         }
     }
@@ -79,10 +82,11 @@ impl Reader<'_> {
     /// # Errors
     /// As [`Reader::whole`].
     pub(crate) fn values(&self, column: usize, wanted: usize) -> Result<Option<Arc<Column>>> {
-        if let Source::Hot(rows) = &self.unit.source
-            && let Some(one) = Column::of_one_value(rows.column(column))
-        {
-            return Ok(Some(Arc::new(one)));
+        if let Source::Hot(rows, uniform) = &self.unit.source {
+            let rows = rows.column(column);
+            if uniform.is(column, || Column::is_of_one_value(rows)) {
+                return Ok(Some(Arc::new(Column::of_one_value(rows))));
+            }
         }
         self.whole(column, wanted)
     }
@@ -90,7 +94,7 @@ impl Reader<'_> {
     /// Numbers for the texts of a column that hold for other units as well; those in memory have none.
     pub(crate) fn lexicon(&self, column: usize) -> Option<Arc<Lexicon>> {
         match &self.unit.source {
-            Source::Hot(_) => None,
+            Source::Hot(..) => None,
             Source::Group { file, .. } => Some(self.cache.lexicon(file.table, column)),
         }
     }
@@ -101,10 +105,10 @@ impl Reader<'_> {
     /// As [`Reader::whole`].
     pub(crate) fn rows(&self, columns: &[usize], picked: &Picked) -> Result<Vec<ArrayRef>> {
         match (&self.unit.source, picked) {
-            (Source::Hot(rows), Picked::All(_)) => {
+            (Source::Hot(rows, _), Picked::All(_)) => {
                 Ok(columns.iter().map(|column| Arc::clone(rows.column(*column))).collect())
             }
-            (Source::Hot(batch), Picked::Some(rows)) => {
+            (Source::Hot(batch, _), Picked::Some(rows)) => {
                 let rows = UInt32Array::from(rows.clone());
                 let some = |column: &usize| Ok(take(batch.column(*column), &rows, None)?);
                 columns.iter().map(some).collect()
@@ -127,7 +131,7 @@ impl Reader<'_> {
                 let scan = std::ptr::from_ref(self.unit).addr();
                 Chunk { places: self.places, file, footer, group: *group, scan }
             }
-            Source::Hot(_) => unreachable!("rows in memory are no part of a file"),
+            Source::Hot(..) => unreachable!("rows in memory are no part of a file"),
         }
     }
 }
