@@ -263,6 +263,11 @@ impl Postgres {
     pub(super) fn forget(&self, ids: &[i64]) -> Result<(), StoreError> {
         self.with(|client| {
             let mut work = client.transaction()?;
+            // A hub that has not seen yet that they were replaced cannot learn it from what is left.
+            let sql = "INSERT INTO setting
+                 SELECT 'forgotten', coalesce(max(end_snapshot), 0) FROM data_file WHERE id = ANY($1)
+                 ON CONFLICT (name) DO UPDATE SET value = greatest(setting.value, excluded.value)";
+            work.execute(sql, &[&ids])?;
             work.execute("DELETE FROM gc_queue WHERE file = ANY($1)", &[&ids])?;
             work.execute("DELETE FROM data_file WHERE id = ANY($1)", &[&ids])?;
             let sql = "DELETE FROM snapshot WHERE id < (SELECT value FROM setting WHERE name = 'snapshot')
@@ -366,7 +371,8 @@ impl Postgres {
         Ok(Ok(snapshot))
     }
 
-    /// What changed after change `seen`; `None` when nothing did. With `is_whole` all that there is.
+    /// What changed after change `seen`; `None` when nothing did. With `is_whole` all that there is, and also when files that
+    /// were replaced since `seen` are forgotten by now.
     ///
     /// # Errors
     /// `Io`.
@@ -374,6 +380,9 @@ impl Postgres {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
             let snapshot = value(&mut work, "snapshot")?;
+            let sql = "SELECT value > $1 FROM setting WHERE name = 'forgotten'";
+            let is_behind = work.query_opt(sql, &[&seen])?.is_some_and(|row| row.get(0));
+            let is_whole = is_whole || is_behind;
             if snapshot == seen && !is_whole {
                 return Ok(None);
             }

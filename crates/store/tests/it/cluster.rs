@@ -296,6 +296,39 @@ async fn one_hub_merges_and_deletes_for_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hub_that_missed_a_merge_whose_files_are_gone_by_now_has_each_row_once() {
+    let test = "hub_that_missed_a_merge_whose_files_are_gone_by_now_has_each_row_once";
+    let Some(fleet) = Fleet::start(test) else { return };
+    let working = |name: &str| StoreOptions {
+        maintenance_interval: Duration::from_millis(10),
+        small_file_count: 4,
+        ..fleet.options(name)
+    };
+    let one = fleet.open(working("one")).await.unwrap();
+    let two = fleet.open(working("two")).await.unwrap();
+    fleet.meet(&[&one, &two]).await;
+    let live = "select count(*) from weir.data_file where end_snapshot is null";
+    let mut later = NOON.0;
+    for round in 1..=8 {
+        for part in 0..4 {
+            let from = (round * 4 + part) * 10;
+            one.append(parcel(u128::from(from), from, from + 10)).await.unwrap();
+            one.flush().await.unwrap();
+        }
+        // The clock of the one that deletes is far ahead: sooner than the other looks again.
+        eventually(async || {
+            later += 61_000_000;
+            fleet.clock.set(Micros(later));
+            fleet.server.sql(live) == Some(files(&fleet.path("files")).len().to_string())
+        })
+        .await;
+        let known = || Some(two.stats().file_count.to_string());
+        within(5, async || known() == fleet.server.sql(live)).await;
+        assert_eq!(number(&two, COUNT).await, i64::try_from(round * 40).unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_manifest_rows_wait_and_come_in_when_it_is_back() {
     let test = "without_the_manifest_rows_wait_and_come_in_when_it_is_back";
     let Some(mut fleet) = Fleet::start(test) else { return };
