@@ -7,7 +7,7 @@
 use rustix::process::Signal;
 
 use crate::fault::{Fault, of};
-use crate::scene::{APP, SERVER, run};
+use crate::scene::{PROXIED, SERVER, run};
 use crate::traffic::FORGED;
 use crate::way::{far, filter, flood};
 
@@ -30,7 +30,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             scene.named_app("store", &netns, STORE, 64, &["--journal", &journal])?;
             let workers = ["--store", STORE, "--workers", "8"];
             scene.app(16, &workers)?;
-            scene.nginx(&proxied())?;
+            scene.nginx(PROXIED)?;
             // What it did before is what it is compared with.
             scene.calm_seconds = 45;
             let visitors = scene.draw("visitors");
@@ -57,7 +57,7 @@ pub(crate) const FAULTS: &[Fault] = &[
                 scene.group("store", controller)?;
             }
             scene.app(64, &["--store", STORE])?;
-            scene.nginx(&proxied())?;
+            scene.nginx(PROXIED)?;
             let visitors = scene.draw("visitors");
             scene.visitors(visitors, &["--pause-millis", "150"])
         },
@@ -77,7 +77,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         set: |scene| {
             let files = scene.draw("files").to_string();
             scene.app(16, &["--files", &files])?;
-            scene.nginx(&format!("{} proxy_connect_timeout 5s;", proxied()))?;
+            scene.nginx(&format!("{PROXIED} proxy_connect_timeout 5s;"))?;
             scene.visitors(4, &[])
         },
         inject: |scene| {
@@ -98,7 +98,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         set: |scene| {
             let (backlog, connections) = (scene.draw("backlog"), scene.draw("connections"));
             scene.app(backlog, &[])?;
-            scene.nginx_with(connections, "", &proxied())?;
+            scene.nginx_with(connections, "", PROXIED)?;
             scene.visitors(8, &[])
         },
         inject: |scene| {
@@ -135,7 +135,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         tools: &["nginx"],
         set: |scene| {
             scene.app(256, &[])?;
-            scene.nginx(&format!("listen {SERVER}:8080 backlog=128; {}", proxied()))?;
+            scene.nginx(&format!("listen {SERVER}:8080 backlog=128; {PROXIED}"))?;
             run("ip", &["-n", &scene.server, "route", "add", FORGED, "via", crate::scene::CLIENT])?;
             crate::way::forgeable(scene)?;
             scene.visitors_at(&format!("{SERVER}:8080"), 25, &[])
@@ -232,7 +232,7 @@ pub(crate) const NONE: &[Fault] = &[
             let disk = scene.direct_disk("disk", 192)?;
             let journal = disk.join("journal").display().to_string();
             scene.app(256, &["--journal", &journal])?;
-            scene.nginx(&proxied())?;
+            scene.nginx(PROXIED)?;
             scene.visitors(8, &["--pause-millis", "100"])
         },
         inject: |scene| {
@@ -258,7 +258,3 @@ pub(crate) const NONE: &[Fault] = &[
         },
     },
 ];
-
-fn proxied() -> String {
-    format!("location / {{ proxy_pass http://{APP}; }}")
-}

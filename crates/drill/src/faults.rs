@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::error::Result;
 use crate::fault::{Fault, of};
 use crate::ground::fill;
-use crate::scene::{APP, SERVER, Scene, run};
+use crate::scene::{APP, PROXIED, SERVER, Scene, run};
 
 /// What stops, fills up or runs out.
 pub(crate) const FAULTS: &[Fault] = &[
@@ -134,8 +134,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             let beside = format!(
                 "server {{ listen {SERVER}:8080; location / {{ proxy_pass http://127.0.0.1:9002; }} }}"
             );
-            let proxied = format!("location / {{ proxy_pass http://{APP}; }}");
-            scene.nginx_with(4096, &beside, &proxied)?;
+            scene.nginx_with(4096, &beside, PROXIED)?;
             scene.visitors(5, &[])
         },
         inject: |scene| {

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::fault::{Fault, of};
-use crate::scene::{APP, Scene, run};
+use crate::scene::{APP, PROXIED, Scene, run};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -62,8 +62,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             // Idle connections would be closed to make room: these are busy.
             scene.put("delay", "200")?;
             scene.app(256, &[])?;
-            let proxied = format!("location / {{ proxy_pass http://{APP}; }}");
-            scene.nginx_with(connections, "", &proxied)?;
+            scene.nginx_with(connections, "", PROXIED)?;
             scene.visitors(4, &[])
         },
         inject: |scene| {

@@ -8,9 +8,8 @@ use rustix::process::Signal;
 use crate::error::{DrillError, Result};
 use crate::fault::{Fault, of};
 use crate::pause;
-use crate::scene::{APP, CLIENT, SERVER, Scene, run};
-use crate::traffic::FORGED;
-use crate::way::{filter, flood, forgeable};
+use crate::scene::{SERVER, Scene, run};
+use crate::way::{filter, flood, floodable, with_queue};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -44,13 +43,8 @@ pub(crate) const FAULTS: &[Fault] = &[
         ],
         tools: &["nginx"],
         set: |scene| {
-            let backlog = scene.draw("backlog");
             scene.sysctl("net.ipv4.tcp_syncookies", "0")?;
-            scene.app(256, &[])?;
-            scene.nginx(&format!("listen {SERVER}:8080 backlog={backlog}; {}", proxied()))?;
-            run("ip", &["-n", &scene.server, "route", "add", FORGED, "via", CLIENT])?;
-            forgeable(scene)?;
-            scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
+            floodable(scene)
         },
         inject: |scene| {
             flood(scene, 8080, &[])?;
@@ -66,12 +60,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             of("millis", 300, 900, "milliseconds in which nothing is accepted"),
         ],
         tools: &["nginx"],
-        set: |scene| {
-            let backlog = scene.draw("backlog");
-            scene.app(256, &[])?;
-            scene.nginx(&format!("listen {SERVER}:8080 backlog={backlog}; {}", proxied()))?;
-            scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
-        },
+        set: with_queue,
         inject: |scene| {
             let (clients, millis) = (scene.draw("clients"), scene.draw("millis"));
             scene.signal_children("nginx", Signal::STOP)?;
@@ -142,11 +131,6 @@ pub(crate) const FAULTS: &[Fault] = &[
 
 /// How long nginx keeps idle connections at first.
 const KEPT: &str = "keepalive_timeout 75s;";
-
-/// Everything is proxied to the application of the server's side.
-fn proxied() -> String {
-    format!("location / {{ proxy_pass http://{APP}; }}")
-}
 
 /// What comes over the cable is handed to the second processor, whose firewall takes long for each datagram.
 fn steer(scene: &Scene) -> Result<()> {

@@ -23,6 +23,8 @@ pub(crate) const SERVER: &str = "198.18.7.1";
 pub(crate) const CLIENT: &str = "198.18.7.2";
 /// The application's, on the server's side.
 pub(crate) const APP: &str = "127.0.0.1:9001";
+/// What an nginx has that passes everything on to it.
+pub(crate) const PROXIED: &str = "location / { proxy_pass http://127.0.0.1:9001; }";
 
 /// Where a weir beside a scene listens when that does not matter.
 const ANYWHERE: &str = "127.0.0.1:0";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{DrillError, Result};
 use crate::fault::{Fault, of};
-use crate::scene::{CLIENT, SERVER, Scene, run};
+use crate::scene::{CLIENT, PROXIED, SERVER, Scene, run};
 use crate::traffic::FORGED;
 
 pub(crate) const FAULTS: &[Fault] = &[
@@ -75,14 +75,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             of("backlog", 64, 256, "accept queue of what is flooded, connections"),
         ],
         tools: &["nginx"],
-        set: |scene| {
-            let backlog = scene.draw("backlog");
-            scene.app(256, &[])?;
-            scene.nginx(&format!("listen {SERVER}:8080 backlog={backlog}; {PROXIED}"))?;
-            run("ip", &["-n", &scene.server, "route", "add", FORGED, "via", CLIENT])?;
-            forgeable(scene)?;
-            scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
-        },
+        set: floodable,
         inject: |scene| {
             flood(scene, 8080, &[])?;
             Ok(None)
@@ -154,9 +147,6 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Everything is proxied to the application of the server's side.
-const PROXIED: &str = "location / { proxy_pass http://127.0.0.1:9001; }";
-
 /// nginx before an application on the other side of the cable.
 pub(crate) fn far(scene: &mut Scene, settings: &str) -> Result<()> {
     far_with(scene, settings, &[])
@@ -176,6 +166,21 @@ pub(crate) fn filter(scene: &Scene, netns: &str, rule: &str) -> Result<()> {
     let text = format!("table inet drill {{\n chain input {{\n  {hook}\n  {rule}\n }}\n}}\n");
     scene.put("rules.nft", &text)?;
     run("ip", &["netns", "exec", netns, "nft", "-f", &scene.path("rules.nft")])
+}
+
+/// nginx whose queue to visitors from elsewhere is as long as the parameter `backlog` says, before an application.
+pub(crate) fn with_queue(scene: &mut Scene) -> Result<()> {
+    let backlog = scene.draw("backlog");
+    scene.app(256, &[])?;
+    scene.nginx(&format!("listen {SERVER}:8080 backlog={backlog}; {PROXIED}"))?;
+    scene.visitors_at(&format!("{SERVER}:8080"), 4, &[])
+}
+
+/// The same, which answers forged senders.
+pub(crate) fn floodable(scene: &mut Scene) -> Result<()> {
+    run("ip", &["-n", &scene.server, "route", "add", FORGED, "via", CLIENT])?;
+    forgeable(scene)?;
+    with_queue(scene)
 }
 
 /// Lets the server's side take packets from senders to whom it would not answer over the same cable.

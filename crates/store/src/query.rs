@@ -146,9 +146,7 @@ impl QueryEngine {
     /// `Closed`.
     pub(crate) fn worker(&self) -> Result<Option<QueryWorker>, StoreError> {
         let Some(spread) = &self.spread else { return Ok(None) };
-        let Guarded { class, .. } =
-            self.classes.guard(&Usage::new(QueryLimits::default()), self.template.runtime_env());
-        Ok(Some(QueryWorker::new(spread, class.handle()?.clone())))
+        Ok(Some(QueryWorker::new(spread, self.classes.users().handle()?.clone())))
     }
 
     /// Queries that go on have memory only.
@@ -551,11 +549,7 @@ impl Session {
         let mut state = spread.state(&self.state, hubs, failed)?;
         let tables = Tables { spread: Some(Arc::clone(&spread.files)), ..self.tables.clone() };
         state.register_catalog_list(catalogs(&tables, &self.asking));
-        let plan = match &self.asking {
-            Asking::Postgres(parameters) => postgres::plan(&state, sql, parameters).await?,
-            Asking::Once | Asking::At { .. } => plan_query(&state, sql).await?,
-        };
-        verify(&plan)?;
+        let plan = self.logical_plan(&state, sql).await?;
         let plan = state.create_physical_plan(&plan).await?;
         let context = TaskContext::from(&state).with_runtime(Arc::clone(&self.env));
         execute_stream(plan, Arc::new(context))
@@ -608,31 +602,34 @@ impl Session {
     }
 
     async fn plan(&self, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let plan = match &self.asking {
-            Asking::Postgres(parameters) => {
-                let plan = postgres::plan(&self.state, sql, parameters).await?;
-                verify(&plan)?;
-                plan
-            }
-            Asking::At { template, now } => {
-                let kept = self.kept.plan(&self.state, template, *now, &self.tables).await;
-                let physical = match kept {
-                    Some(plan) => self
-                        .state
-                        .query_planner()
-                        .create_physical_plan(&plan, &self.state)
-                        .await
-                        .ok(),
-                    None => None,
-                };
-                if let Some(plan) = physical {
-                    return Ok(plan);
+        if let Asking::At { template, now } = &self.asking {
+            let kept = self.kept.plan(&self.state, template, *now, &self.tables).await;
+            let physical = match kept {
+                Some(plan) => {
+                    let planner = self.state.query_planner();
+                    planner.create_physical_plan(&plan, &self.state).await.ok()
                 }
-                plan_query(&self.state, sql).await?
+                None => None,
+            };
+            if let Some(plan) = physical {
+                return Ok(plan);
             }
-            Asking::Once => plan_query(&self.state, sql).await?,
+        }
+        self.state.create_physical_plan(&self.logical_plan(&self.state, sql).await?).await
+    }
+
+    /// The question as `state` understands it.
+    async fn logical_plan(
+        &self,
+        state: &SessionState,
+        sql: &str,
+    ) -> Result<LogicalPlan, DataFusionError> {
+        let Asking::Postgres(parameters) = &self.asking else {
+            return plan_query(state, sql).await;
         };
-        self.state.create_physical_plan(&plan).await
+        let plan = postgres::plan(state, sql, parameters).await?;
+        verify(&plan)?;
+        Ok(plan)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::slow_tier;
 use crate::terminal::say;
 use crate::up::store_options;
 
-/// Look at the files of a data directory, whether a weir has it or not.
+/// Look at the files of a data directory, whether a weir has it or not, or of a whole cluster.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir store check                               read every file: is it what the manifest says?

@@ -104,6 +104,11 @@ impl Classes {
         &self.rules
     }
 
+    /// The class of users' queries, and of pieces of others' ones.
+    pub(crate) fn users(&self) -> &Class {
+        &self.users
+    }
+
     /// Class, memory and disk of one query, beside the caches of `env`.
     pub(crate) fn guard(&self, usage: &Arc<Usage>, env: &RuntimeEnv) -> Guarded<'_> {
         let class = match usage.limits.asker {

@@ -36,6 +36,7 @@ use crate::table_provider::FileAccess;
 
 use codec::ScanCodec;
 pub(crate) use scan::{SpreadScan, What};
+pub(crate) use way::Failed;
 use way::{Channels, Hubs, url_of};
 pub use way::{QueryChannel, query_channel};
 pub use worker::QueryWorker;
@@ -124,7 +125,7 @@ impl Spread {
             let look = way::is_there(&self.cluster, peer);
             match tokio::time::timeout(PATIENCE, look).await {
                 Ok(Ok(())) => false,
-                Ok(Err(why)) => self.note_gone(peer, &why.to_string()),
+                Ok(Err(why)) => self.note_gone(peer, &why),
                 Err(_) => self.note_gone(peer, "it does not answer"),
             }
         });
@@ -137,8 +138,7 @@ impl Spread {
     }
 }
 
-pub(crate) use way::Failed;
-
+/// Gives each task its files.
 fn deal(
     event: ScaleUpLeafNodeEvent<'_>,
 ) -> Option<Result<ScaleUpLeafNodeEventResponse, DataFusionError>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
@@ -115,9 +115,19 @@ impl ChannelResolver for Channels {
 }
 
 /// Whether a hub runs pieces of queries.
-pub(super) async fn is_there(cluster: &Cluster, peer: &Peer) -> Result<()> {
+///
+/// # Errors
+/// Why not, in the words of the way there.
+pub(super) async fn is_there(cluster: &Cluster, peer: &Peer) -> std::result::Result<(), String> {
     let mut client = create_worker_client(cluster.channel(peer));
-    client.get_worker_info(GetWorkerInfoRequest {}).await.map(drop)
+    let Err(error) = client.get_worker_info(GetWorkerInfoRequest {}).await else { return Ok(()) };
+    Err(match error.find_root() {
+        DataFusionError::External(inner) => match inner.downcast_ref::<tonic::Status>() {
+            Some(status) => status.message().to_owned(),
+            None => inner.to_string(),
+        },
+        other => other.strip_backtrace(),
+    })
 }
 
 /// Tells who failed.
