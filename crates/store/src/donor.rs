@@ -3,7 +3,7 @@
 //! Each page is unpacked once before, so that damage of a small file does not go on in a large one.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, Bytes};
 use parquet::column::page::PageReader;
@@ -16,7 +16,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::slow::Source;
-use crate::text_index::{IndexBuilder, METADATA_KEY, TextIndex};
+use crate::text_index::{IndexBuilder, METADATA_KEY, Sheet, TextIndex};
 
 /// The file, open.
 pub(crate) struct Donor {
@@ -24,6 +24,8 @@ pub(crate) struct Donor {
     /// With all that it says of encodings and pages.
     footer: Arc<ParquetMetaData>,
     index: Option<TextIndex>,
+    /// The index's filters of row groups, read at the first need.
+    groups: OnceLock<Bytes>,
 }
 
 impl Donor {
@@ -33,7 +35,7 @@ impl Donor {
             pairs.filter(|pair| pair.key == METADATA_KEY).find_map(|pair| pair.value.as_ref());
         let rows = footer.file_metadata().num_rows().cast_unsigned();
         let index = text.and_then(|text| TextIndex::from_text(text, rows));
-        Self { source, footer, index }
+        Self { source, footer, index, groups: OnceLock::new() }
     }
 
     /// Whether a file of these columns, with this index, can have its row groups.
@@ -85,15 +87,27 @@ impl Donor {
         }
         copied.close()?;
         if let (Some(builder), Some(index)) = (builder, &self.index) {
-            builder.copy_group(index, group, |sheet| {
-                let length = usize::try_from(sheet.byte_count())?;
-                let bytes = self.source.get_bytes(sheet.offset, length)?;
+            let groups = self.groups(index)?;
+            builder.copy_group(index, group, &groups, |sheet| {
+                let bytes = self.sheet(sheet)?;
                 let offset = file.bytes_written() as u64;
                 file.write_all(&bytes)?;
                 Ok::<_, ParquetError>(offset)
             })?;
         }
         Ok(self.footer.row_group(group).num_rows().cast_unsigned())
+    }
+
+    fn groups(&self, index: &TextIndex) -> Result<Bytes> {
+        if let Some(groups) = self.groups.get() {
+            return Ok(groups.clone());
+        }
+        let groups = index.groups.as_ref().map(|sheet| self.sheet(sheet)).transpose()?;
+        Ok(self.groups.get_or_init(|| groups.unwrap_or_default()).clone())
+    }
+
+    fn sheet(&self, sheet: &Sheet) -> Result<Bytes> {
+        self.source.get_bytes(sheet.offset, usize::try_from(sheet.byte_count())?)
     }
 
     /// What the footer says of a column of a row group.

@@ -276,10 +276,8 @@ struct IndexCheck<'a> {
 
 impl<'a> IndexCheck<'a> {
     fn new(file: &'a Source, index: TextIndex) -> Self {
-        let mut sheets = index.ids.sheets;
-        sheets.extend(index.words.sheets);
-        sheets.sort_by_key(|sheet| sheet.offset);
-        let offsets: Vec<u64> = sheets.iter().map(|sheet| sheet.offset).collect();
+        let mut offsets: Vec<u64> = index.sheets().map(|sheet| sheet.offset).collect();
+        offsets.sort_unstable();
         Self { file, group_rows: index.group_rows, offsets: offsets.into_iter() }
     }
 

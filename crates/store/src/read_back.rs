@@ -40,8 +40,8 @@ pub(crate) fn check_index(rows: &RecordBatch, footer: &ParquetMetaData, bytes: &
         builder.push(&part, &index.group_rows, &mut keep).unwrap();
     }
     builder.finish(&mut keep).unwrap();
-    let in_file = index.ids.sheets.iter().chain(&index.words.sheets);
-    let mut stored: Vec<_> = in_file.map(|sheet| (sheet.offset, sheet.byte_count())).collect();
+    let mut stored: Vec<_> =
+        index.sheets().map(|sheet| (sheet.offset, sheet.byte_count())).collect();
     stored.sort_unstable();
     assert_eq!(stored.len(), sheets.len());
     for ((offset, length), sheet) in stored.into_iter().zip(sheets) {

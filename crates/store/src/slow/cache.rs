@@ -455,8 +455,7 @@ fn text_index_pieces(footer: &ParquetMetaData) -> Vec<Range<u64>> {
     let Some(index) = text.and_then(|text| TextIndex::from_text(text, rows)) else {
         return Vec::new();
     };
-    let sheets = index.ids.sheets.iter().chain(&index.words.sheets);
-    sheets.map(|sheet| sheet.offset..sheet.offset + sheet.byte_count()).collect()
+    index.sheets().map(|sheet| sheet.offset..sheet.offset + sheet.byte_count()).collect()
 }
 
 #[cfg(test)]

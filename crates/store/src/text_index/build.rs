@@ -7,15 +7,16 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use weir_tables::TableSpec;
 
+use super::groups::GroupFilters;
 use super::key::{
     Bits, Kind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words,
 };
 use super::{BLOCK_ROWS, FULL_ROWS, Group, SLOT_BYTES, Sheet, TextIndex, Version};
 use crate::text_column::{Distinct, Part, Texts};
 
-/// Bits of a filter for each id of the fullest block: of a thousand blocks without it, two are read for nothing. One is looked for
-/// in all blocks of all days, so these are what the search costs.
-const BITS_PER_ID: usize = 14;
+/// Bits of a filter for each id of the fullest block: of a thousand blocks without it, four to five are read for nothing, if their
+/// row group is asked at all.
+const BITS_PER_ID: usize = 12;
 /// And for each word or part: nine in a hundred, but most questions ask for several.
 const BITS_PER_WORD: usize = 5;
 /// A filter grows up to this, 64 KiB; blocks with more keys are told apart less well.
@@ -29,6 +30,8 @@ pub(crate) struct IndexBuilder {
     rows: usize,
     /// Of those before.
     group_rows: Vec<usize>,
+    /// Their ids; none where no column has any.
+    group_ids: GroupFilters,
 }
 
 /// Gathers the keys of a group of columns.
@@ -116,7 +119,8 @@ impl IndexBuilder {
         let ids = Gatherer::new(table, table.ids, false, BITS_PER_ID);
         let words = Gatherer::new(table, table.words, true, BITS_PER_WORD);
         let is_needed = !ids.columns.is_empty() || !words.columns.is_empty();
-        is_needed.then_some(Self { ids, words, rows: 0, group_rows: Vec::new() })
+        let (group_rows, group_ids) = (Vec::new(), GroupFilters::default());
+        is_needed.then_some(Self { ids, words, rows: 0, group_rows, group_ids })
     }
 
     /// Takes texts of the block under way, of the column at `place`; others are passed over.
@@ -195,8 +199,16 @@ impl IndexBuilder {
         }
         self.group_rows.push(self.rows);
         let blocks = std::mem::take(&mut self.rows).div_ceil(BLOCK_ROWS);
-        self.ids.end_sheet(&mut write, blocks)?;
-        self.words.end_sheet(&mut write, blocks)
+        if !self.ids.columns.is_empty() {
+            self.ids.end_blocks(blocks);
+            self.group_ids.push(&self.ids.blocks);
+            self.ids.end_sheet(&mut write)?;
+        }
+        if !self.words.columns.is_empty() {
+            self.words.end_blocks(blocks);
+            self.words.end_sheet(&mut write)?;
+        }
+        Ok(())
     }
 
     /// Whether `index` has all that is gathered here, in the same way.
@@ -206,15 +218,20 @@ impl IndexBuilder {
             && self.words.group.columns == index.words.columns
     }
 
-    /// Takes over a row group of another file whose index [is like](Self::is_like) this one; `copy` says where it put the sheet.
+    /// Takes over a row group of another file whose index [is like](Self::is_like) this one, with the filters of its row groups; `copy`
+    /// says where it put the sheet.
     pub(crate) fn copy_group<E>(
         &mut self,
         index: &TextIndex,
         group: usize,
+        groups: &[u8],
         mut copy: impl FnMut(&Sheet) -> Result<u64, E>,
     ) -> Result<(), E> {
         debug_assert_eq!(self.rows, 0, "between two row groups");
         self.group_rows.push(index.group_rows[group]);
+        if index.groups.is_some() {
+            self.group_ids.push_copy(groups, group, index.group_rows.len());
+        }
         let of = [(&mut self.ids.group, &index.ids), (&mut self.words.group, &index.words)];
         for (own, other) in of {
             if let Some(sheet) = other.sheets.get(group) {
@@ -227,11 +244,19 @@ impl IndexBuilder {
     /// Writes what is left, and says where everything is.
     pub(crate) fn finish<E>(
         mut self,
-        write: impl FnMut(&[u8]) -> Result<u64, E>,
+        mut write: impl FnMut(&[u8]) -> Result<u64, E>,
     ) -> Result<TextIndex, E> {
-        self.end_group(write)?;
-        let Self { group_rows, ids, words, .. } = self;
-        Ok(TextIndex { version: Version::Two, group_rows, ids: ids.group, words: words.group })
+        self.end_group(&mut write)?;
+        let Self { group_rows, group_ids, ids, words, .. } = self;
+        let groups = match group_ids.len() {
+            0 => None,
+            blocks => {
+                let (bytes, slots) = group_ids.sheet();
+                Some(Sheet { offset: write(&bytes)?, blocks, slots })
+            }
+        };
+        let (version, ids, words) = (Version::default(), ids.group, words.group);
+        Ok(TextIndex { version, group_rows, groups, ids, words })
     }
 }
 
@@ -274,17 +299,13 @@ impl Gatherer {
         self.columns.iter_mut().for_each(|column| column.seen.clear());
     }
 
-    /// Of so many blocks; one more may have been begun.
-    fn end_sheet<E>(
-        &mut self,
-        write: &mut impl FnMut(&[u8]) -> Result<u64, E>,
-        block_count: usize,
-    ) -> Result<(), E> {
-        if self.columns.is_empty() {
-            return Ok(());
-        }
+    /// The row group has so many blocks; one more may have been begun.
+    fn end_blocks(&mut self, count: usize) {
         self.end_block();
-        self.blocks.truncate(block_count);
+        self.blocks.truncate(count);
+    }
+
+    fn end_sheet<E>(&mut self, write: &mut impl FnMut(&[u8]) -> Result<u64, E>) -> Result<(), E> {
         let most = self.blocks.iter().map(Vec::len).max().unwrap_or_default();
         let slots = (most * self.bits_per_key).div_ceil(SLOT_BYTES * 8).clamp(1, SLOTS_MAX);
         let offset = write(&sheet(&self.blocks, slots, self.bits))?;

@@ -4,10 +4,12 @@
 //! For each block of 8,192 rows there is a split-block Bloom filter (Parquet's, BloomFilter.md) over the keys of the
 //! block. The filters of a row group are stored crosswise: the first 32 bytes of each, then the second 32 bytes of each, and
 //! so on. One key needs the same 32 bytes of every filter, so it is asked of a whole row group with one short read,
-//! and nothing of the index has to be kept in memory.
+//! and nothing of the index has to be kept in memory. Ids have a filter for each row group of the file besides, stored in the same
+//! way, so that a file is asked with one read whether any of its row groups is worth one.
 
 mod ask;
 mod build;
+mod groups;
 mod key;
 mod read;
 
@@ -38,6 +40,8 @@ pub(crate) struct TextIndex {
     pub(crate) version: Version,
     /// Rows of each row group; its blocks are counted from its first one.
     pub(crate) group_rows: Vec<usize>,
+    /// The filters of ids of whole row groups, as if these were blocks; none in older files, and without ids.
+    pub(crate) groups: Option<Sheet>,
     /// Columns whose whole values are keys.
     pub(crate) ids: Group,
     /// Columns whose words and parts are keys.
@@ -49,8 +53,10 @@ pub(crate) struct TextIndex {
 pub(crate) enum Version {
     /// Words have as many bits as ids.
     One,
-    #[default]
+    /// Row groups have no filters.
     Two,
+    #[default]
+    Three,
 }
 
 /// Columns whose keys share filters.
@@ -62,7 +68,7 @@ pub(crate) struct Group {
     pub(crate) sheets: Vec<Sheet>,
 }
 
-/// The filters of up to [`SHEET_BLOCKS`] blocks.
+/// The filters of up to [`SHEET_BLOCKS`] blocks, or of all row groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sheet {
     /// Where it begins in the file.
@@ -76,7 +82,12 @@ pub(crate) struct Sheet {
 impl TextIndex {
     /// Bytes of all filters.
     pub(crate) fn byte_count(&self) -> u64 {
-        self.ids.sheets.iter().chain(&self.words.sheets).map(Sheet::byte_count).sum()
+        self.sheets().map(Sheet::byte_count).sum()
+    }
+
+    /// All that it has in the file.
+    pub(crate) fn sheets(&self) -> impl Iterator<Item = &Sheet> {
+        self.ids.sheets.iter().chain(&self.words.sheets).chain(&self.groups)
     }
 
     /// Whether it is as it would be written now.
@@ -86,12 +97,15 @@ impl TextIndex {
 
     /// As it stands in the file's metadata.
     pub(crate) fn to_text(&self) -> String {
-        let groups = format!("{} {}", self.ids.to_text(), self.words.to_text());
+        let of_blocks = format!("{} {}", self.ids.to_text(), self.words.to_text());
+        let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
+        let rows = rows.join(",");
         match self.version {
-            Version::One => format!("1 {BLOCK_ROWS} {groups}"),
-            Version::Two => {
-                let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
-                format!("2 {BLOCK_ROWS} {} {groups}", rows.join(","))
+            Version::One => format!("1 {BLOCK_ROWS} {of_blocks}"),
+            Version::Two => format!("2 {BLOCK_ROWS} {rows} {of_blocks}"),
+            Version::Three => {
+                let groups = self.groups.map_or_else(|| "-".to_owned(), Sheet::to_text);
+                format!("3 {BLOCK_ROWS} {rows} {groups} {of_blocks}")
             }
         }
     }
@@ -101,31 +115,37 @@ impl TextIndex {
         let rows = usize::try_from(rows).ok()?;
         let (version, text) = text.split_once(' ')?;
         let text = text.strip_prefix(&format!("{BLOCK_ROWS} "))?;
-        let (version, group_rows, text) = match version {
-            "1" => (Version::One, full_groups(rows), text),
-            "2" => {
-                let (group_rows, text) = text.split_once(' ')?;
-                let group_rows =
-                    parts(group_rows).map(|rows| rows.parse().ok().filter(|rows| *rows > 0));
-                (Version::Two, group_rows.collect::<Option<Vec<usize>>>()?, text)
-            }
+        let (version, (group_rows, text)) = match version {
+            "1" => (Version::One, (full_groups(rows), text)),
+            "2" => (Version::Two, group_rows_from(text)?),
+            "3" => (Version::Three, group_rows_from(text)?),
             _ => return None,
         };
         let all = group_rows.iter().try_fold(0_usize, |all, rows| all.checked_add(*rows));
         if all != Some(rows) {
             return None;
         }
+        let (groups, text) = match version {
+            Version::One | Version::Two => (None, text),
+            Version::Three => match text.split_once(' ')? {
+                ("-", text) => (None, text),
+                (groups, text) => (Some(Sheet::from_text(groups)?), text),
+            },
+        };
+        if groups.is_some_and(|groups| groups.blocks != group_rows.len()) {
+            return None;
+        }
         let (ids, words) = text.split_once(' ')?;
         let (ids, words) =
             (Group::from_text(ids, &group_rows)?, Group::from_text(words, &group_rows)?);
-        Some(Self { version, group_rows, ids, words })
+        Some(Self { version, group_rows, groups, ids, words })
     }
 
     /// How many bits a key of this kind has.
     fn bits(&self, kind: key::Kind) -> Bits {
         match (self.version, kind) {
-            (Version::Two, key::Kind::Word | key::Kind::Part) => Bits::Four,
-            _ => Bits::Eight,
+            (Version::One, _) | (_, key::Kind::Whole) => Bits::Eight,
+            (_, key::Kind::Word | key::Kind::Part) => Bits::Four,
         }
     }
 
@@ -137,8 +157,7 @@ impl TextIndex {
 impl Group {
     fn to_text(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(i32::to_string).collect();
-        let sheet = |sheet: &Sheet| format!("{}:{}:{}", sheet.offset, sheet.blocks, sheet.slots);
-        let sheets: Vec<_> = self.sheets.iter().map(sheet).collect();
+        let sheets: Vec<_> = self.sheets.iter().copied().map(Sheet::to_text).collect();
         format!("{};{}", columns.join(","), sheets.join(","))
     }
 
@@ -153,11 +172,15 @@ impl Group {
 }
 
 impl Sheet {
+    fn to_text(self) -> String {
+        format!("{}:{}:{}", self.offset, self.blocks, self.slots)
+    }
+
     fn from_text(text: &str) -> Option<Self> {
         let mut numbers = text.split(':').map(|number| number.parse::<u64>().ok());
         let mut next = || numbers.next().flatten();
         let offset = next()?;
-        let blocks = usize::try_from(next()?).ok().filter(|blocks| *blocks <= SHEET_BLOCKS)?;
+        let blocks = usize::try_from(next()?).ok()?;
         let slots = usize::try_from(next()?).ok().filter(|slots| *slots > 0)?;
         Some(Self { offset, blocks, slots })
     }
@@ -167,7 +190,7 @@ impl Sheet {
         (self.blocks * self.slots * SLOT_BYTES) as u64
     }
 
-    /// The bytes that say for every block whether it may hold the key.
+    /// The bytes that say for every block, or row group, whether it may hold the key.
     fn range(&self, key: u64) -> std::ops::Range<u64> {
         let length = (self.blocks * SLOT_BYTES) as u64;
         let start = self.offset + key::slot(key, self.slots) as u64 * length;
@@ -181,6 +204,13 @@ pub(crate) fn group_rows(file: &DataFile) -> Cow<'_, [usize]> {
         Some(Some(index)) => Cow::Borrowed(&index.group_rows),
         _ => Cow::Owned(full_groups(usize::try_from(file.row_count).unwrap_or_default())),
     }
+}
+
+/// The rows of row groups, and what stands behind them.
+fn group_rows_from(text: &str) -> Option<(Vec<usize>, &str)> {
+    let (group_rows, text) = text.split_once(' ')?;
+    let group_rows = parts(group_rows).map(|rows| rows.parse().ok().filter(|rows| *rows > 0));
+    Some((group_rows.collect::<Option<_>>()?, text))
 }
 
 /// Row groups of so many rows as they are written one after the other.
@@ -204,18 +234,29 @@ mod tests {
         ];
         let group_rows = vec![16 * 8192, 2 * 8192 + 1];
         let rows = 16 * 8192 + 2 * 8192 + 1;
-        for (version, head) in [(Version::One, "1 8192"), (Version::Two, "2 8192 131072,16385")] {
+        let groups = Some(Sheet { offset: 700_000, blocks: 2, slots: 64 });
+        for (version, groups, head) in [
+            (Version::One, None, "1 8192"),
+            (Version::Two, None, "2 8192 131072,16385"),
+            (Version::Three, None, "3 8192 131072,16385 -"),
+            (Version::Three, groups, "3 8192 131072,16385 700000:2:64"),
+        ] {
             let ids = Group { columns: vec![8, 11], sheets: sheets.clone() };
             let group_rows = group_rows.clone();
-            let index = TextIndex { version, group_rows, ids, words: Group::default() };
+            let index = TextIndex { version, group_rows, groups, ids, words: Group::default() };
             let text = format!("{head} 8,11;4:16:900,500000:3:1 ;");
             assert_eq!(index.to_text(), text);
             assert_eq!(TextIndex::from_text(&text, rows), Some(index));
             assert_eq!(TextIndex::from_text(&text, rows - 1), None, "one block too many");
         }
-        for broken in
-            ["", "3 8192 8;4:16:9 ;", "1 8192 8;4:17:9 ;", "1 8192 8;4:16:0 ;", "1 8192 ;"]
-        {
+        for broken in [
+            "",
+            "4 8192 8;4:16:9 ;",
+            "3 8192 131072 8;4:16:9 ;",
+            "1 8192 8;4:17:9 ;",
+            "1 8192 8;4:16:0 ;",
+            "1 8192 ;",
+        ] {
             assert_eq!(TextIndex::from_text(broken, 16 * 8192), None, "{broken}");
         }
     }
@@ -225,7 +266,7 @@ mod tests {
         let sheet = |offset, blocks| Sheet { offset, blocks, slots: 7 };
         let ids = Group { columns: vec![8], sheets: vec![sheet(4, 2), sheet(900, 1)] };
         let (version, group_rows) = (Version::Two, vec![9000, 8192]);
-        let index = TextIndex { version, group_rows, ids, words: Group::default() };
+        let index = TextIndex { version, group_rows, groups: None, ids, words: Group::default() };
         let text = "2 8192 9000,8192 8;4:2:7,900:1:7 ;";
         assert_eq!(index.to_text(), text);
         assert_eq!(TextIndex::from_text(text, 17_192), Some(index));
@@ -238,6 +279,8 @@ mod tests {
             "2 8192 9000,x 8;4:2:7,900:1:7 ;",
             "2 8192 8;4:3:7 ;",
             "3 8192 9000,8192 8;4:2:7,900:1:7 ;",
+            "3 8192 9000,8192 950:1:7 8;4:2:7,900:1:7 ;",
+            "4 8192 9000,8192 950:2:7 8;4:2:7,900:1:7 ;",
         ] {
             assert_eq!(TextIndex::from_text(broken, 17_192), None, "{broken}");
         }

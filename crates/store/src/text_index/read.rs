@@ -10,7 +10,8 @@ use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
 use super::ask::Probe;
-use super::key::{Key, mask};
+use super::groups::turned;
+use super::key::{Bits, Key, Kind, mask};
 use super::{BLOCK_ROWS, METADATA_KEY, SLOT_BYTES, TextIndex};
 use crate::file_reader::read_footer;
 use crate::manifest::DataFile;
@@ -51,24 +52,63 @@ pub(crate) async fn select(
     if keys.is_empty() {
         return Ok(Selected::Everything);
     }
-    let groups = 0..index.group_rows.len();
+    let groups = groups_with(probe, index, &keys, &meta, store).await?;
+    if groups.is_empty() {
+        return Ok(Selected::Nothing);
+    }
     let range = |at: usize, key: &Key| index.group(key.kind).sheets[at].range(key.hash);
-    let ranges = groups.flat_map(|at| keys.iter().map(move |key| range(at, key)));
+    let ranges = groups.iter().flat_map(|at| keys.iter().map(move |key| range(*at, key)));
     let answers = store.get_ranges(&meta.location, &ranges.collect::<Vec<_>>()).await?;
+    let mut asked = groups.iter().zip(answers.chunks(keys.len())).peekable();
     let mut kept = Vec::new();
-    for (rows, answers) in index.group_rows.iter().zip(answers.chunks(keys.len())) {
-        let holding: Vec<u32> =
-            keys.iter().zip(answers).map(|(key, bytes)| blocks_with(key, index, bytes)).collect();
-        let found = |key: &Key| keys.binary_search(key).ok().map(|at| holding[at]);
-        let matching = evaluate(probe, &found).unwrap_or(u32::MAX);
+    for (at, rows) in index.group_rows.iter().enumerate() {
+        let matching = match asked.next_if(|(group, _)| **group == at) {
+            None => 0,
+            Some((_, answers)) => {
+                let holding = |key: &Key| {
+                    let bytes = &answers[keys.binary_search(key).ok()?];
+                    let bits = index.bits(key.kind);
+                    let slots = slots_with(key.hash, bits, bytes).enumerate();
+                    Some(slots.fold(0, |blocks, (block, is_in)| blocks | u32::from(is_in) << block))
+                };
+                evaluate(probe, &holding).unwrap_or(u32::MAX)
+            }
+        };
+        let blocks = (0..*rows).step_by(BLOCK_ROWS).enumerate();
         kept.extend(
-            (0..*rows)
-                .step_by(BLOCK_ROWS)
-                .enumerate()
+            blocks
                 .map(|(block, start)| (BLOCK_ROWS.min(rows - start), matching & (1 << block) != 0)),
         );
     }
     Ok(selection(&kept))
+}
+
+/// The row groups whose filters do not rule out that a row matches.
+async fn groups_with(
+    probe: &Probe,
+    index: &TextIndex,
+    keys: &[Key],
+    meta: &ObjectMeta,
+    store: &dyn ObjectStore,
+) -> Result<Vec<usize>> {
+    let all = 0..index.group_rows.len();
+    let ids: Vec<&Key> = keys.iter().filter(|key| key.kind == Kind::Whole).collect();
+    let Some(sheet) = index.groups.filter(|_| !ids.is_empty()) else { return Ok(all.collect()) };
+    let ranges: Vec<_> = ids.iter().map(|key| sheet.range(turned(key.hash))).collect();
+    let answers = store.get_ranges(&meta.location, &ranges).await?;
+    let holding: Vec<Vec<bool>> = ids
+        .iter()
+        .zip(&answers)
+        .map(|(key, bytes)| slots_with(turned(key.hash), Bits::Eight, bytes).collect())
+        .collect();
+    let may_match = |group: &usize| {
+        let found = |key: &Key| {
+            let at = ids.binary_search(&key).ok()?;
+            Some(u32::from(holding[at][*group]))
+        };
+        evaluate(probe, &found) != Some(0)
+    };
+    Ok(all.filter(may_match).collect())
 }
 
 /// The index of a file, read with its footer at the first need.
@@ -99,14 +139,12 @@ fn keys_of(probe: &Probe, index: &TextIndex) -> BTreeSet<Key> {
     }
 }
 
-/// A bit for each block of a sheet whose filter has the key.
-fn blocks_with(key: &Key, index: &TextIndex, bytes: &[u8]) -> u32 {
-    let mask = mask(key.hash, index.bits(key.kind));
-    let slots = bytes.chunks_exact(SLOT_BYTES).enumerate();
-    slots.fold(0, |blocks, (block, slot)| {
+/// For each block or row group, whether its filter has the key.
+fn slots_with(key: u64, bits: Bits, bytes: &[u8]) -> impl Iterator<Item = bool> {
+    let mask = mask(key, bits);
+    bytes.as_chunks::<SLOT_BYTES>().0.iter().map(move |slot| {
         let words = slot.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-        let is_in = words.zip(mask).all(|(word, bit)| word & bit == bit);
-        blocks | u32::from(is_in) << block
+        words.zip(mask).all(|(word, bit)| word & bit == bit)
     })
 }
 
@@ -142,7 +180,6 @@ fn selection(blocks: &[(usize, bool)]) -> Selected {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::{Bits, Kind};
     use super::*;
 
     #[test]
@@ -154,12 +191,15 @@ mod tests {
         let word = Key::word(15, b"cart");
         let slot = |bits: Bits| mask(word.hash, bits).map(u32::to_le_bytes).concat();
         let [eight, four] = [Bits::Eight, Bits::Four].map(slot);
+        let found = |index: &TextIndex, bytes: &[u8]| {
+            slots_with(word.hash, index.bits(Kind::Word), bytes).collect::<Vec<_>>()
+        };
         let answers = [[0; 32].as_slice(), &eight].concat();
-        assert_eq!(blocks_with(&word, &one, &answers), 0b10);
-        assert_eq!(blocks_with(&word, &two, &answers), 0b10);
+        assert_eq!(found(&one, &answers), [false, true]);
+        assert_eq!(found(&two, &answers), [false, true]);
         let answers = [[0; 32].as_slice(), &four].concat();
-        assert_eq!(blocks_with(&word, &one, &answers), 0, "four bits are not enough for it");
-        assert_eq!(blocks_with(&word, &two, &answers), 0b10);
+        assert_eq!(found(&one, &answers), [false, false], "four bits are not enough for it");
+        assert_eq!(found(&two, &answers), [false, true]);
         assert_eq!((one.bits(Kind::Whole), two.bits(Kind::Whole)), (Bits::Eight, Bits::Eight));
     }
 }
