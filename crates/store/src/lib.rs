@@ -56,7 +56,8 @@ mod wal;
 mod writer;
 
 pub use backup::{
-    BackedUp, BackupSnapshot, Restored, Verified, backup, backup_snapshots, restore, verify_backup,
+    BackedUp, BackupSnapshot, Restored, Verified, backup, backup_cluster, backup_snapshots,
+    cluster_hubs, restore, restore_cluster, verify_backup,
 };
 pub use cluster::{
     ClusterOptions, ManifestOptions, Peer, PeerAsk, PeerFailure, PeerRows, Peers, QueryChannel,
@@ -69,6 +70,7 @@ pub use forecast::{Forecast, Reading};
 pub use guard::{EndedQuery, QueryEnd};
 pub use iceberg::IcebergTable;
 pub use inspect::{Inspection, TableCost, inspect, inspect_cluster};
+pub use manifest::Hubs;
 pub use objects::{Bucket, BucketOptions, StoredObject, parquet_file};
 pub use options::{
     Asker, QueryLimits, Retention, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule,

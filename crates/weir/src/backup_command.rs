@@ -1,24 +1,28 @@
-//! `weir backup` and `weir restore`: copies of a data directory, whether a weir runs on it or not.
+//! `weir backup` and `weir restore`: copies of a data directory, whether a weir runs on it or not, or of a cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use weir_store::{BackedUp, Verified, backup, backup_snapshots, restore, verify_backup};
+use weir_store::{
+    BackedUp, ManifestOptions, Verified, backup, backup_cluster, backup_snapshots, cluster_hubs,
+    restore, restore_cluster, verify_backup,
+};
 use weir_tables::Clock;
 
 use crate::cli::DataArgs;
 use crate::clock::SystemClock;
+use crate::cluster;
 use crate::config::Values;
 use crate::failure::{EXIT_USAGE, Failure};
 use crate::slow_tier;
-use crate::store_command::{RunningArgs, flush};
+use crate::store_command::{RunningArgs, flush, flush_hub};
 use crate::terminal::say;
 
-/// Copy a data directory into a backup, beside a running weir or without one.
+/// Copy a data directory into a backup, beside a running weir or without one; with `cluster.manifest` a whole cluster.
 ///
-/// Rows are written to files first. Files that an earlier snapshot of the backup has are not copied again. A backup that is
-/// killed leaves the earlier snapshots whole.
+/// Rows are written to files first, at all hubs of a cluster that are there. Files that an earlier snapshot of the backup has
+/// are not copied again. A backup that is killed leaves the earlier snapshots whole.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir backup /mnt/backup                        a snapshot of now
@@ -44,11 +48,15 @@ pub(crate) struct BackupArgs {
     running: RunningArgs,
 }
 
-/// Make a data directory from a backup.
+/// Make a data directory from a backup, or with `cluster.manifest` and without `--data` a cluster.
+///
+/// A cluster begins in a schema of PostgreSQL that has no tables of weir, and in an empty bucket or directory
+/// (`store.slow_path`). Backups of a hub alone and of a cluster can become either.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir restore /mnt/backup --data /srv/new                             the newest snapshot
-  weir restore /mnt/backup --data /srv/new --at 2026-11-22T00:15:00Z   the newest that is not later")]
+  weir restore /mnt/backup --data /srv/new --at 2026-11-22T00:15:00Z   the newest that is not later
+  weir restore /mnt/backup --config new.toml                           into the cluster that new.toml says")]
 pub(crate) struct RestoreArgs {
     /// The directory of the backup.
     #[arg(value_name = "DIR")]
@@ -83,6 +91,9 @@ pub(crate) fn run(values: &Values, args: &BackupArgs) -> Result<ExitCode, Failur
     if args.verify {
         return verify(&args.to);
     }
+    if let Some(manifest) = cluster::manifest(values)? {
+        return of_cluster(values, args, &manifest);
+    }
     let dir = &values.store.dir;
     let inside = |one: &Path, other: &Path| {
         let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -99,11 +110,34 @@ pub(crate) fn run(values: &Values, args: &BackupArgs) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
+/// All hubs that are there write what they have to files first.
+fn of_cluster(
+    values: &Values,
+    args: &BackupArgs,
+    manifest: &ManifestOptions,
+) -> Result<ExitCode, Failure> {
+    let hubs = cluster_hubs(manifest)?;
+    for hub in &hubs.there {
+        flush_hub(values, &args.running, &hub.address)?;
+    }
+    let slow = slow_tier::options(&values.store)?;
+    let keep = args.keep.map(usize::from);
+    let done = backup_cluster(slow.as_ref(), manifest, &args.to, SystemClock.now(), keep)?;
+    say(&told(&done));
+    for name in &hubs.gone {
+        say(&format!("the hub `{name}` is not there: rows that only its log has are not in it"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs `weir restore`.
 pub(crate) fn bring_back(values: &Values, args: &RestoreArgs) -> Result<(), Failure> {
     if args.data.data.is_none() {
+        if let Some(manifest) = cluster::manifest(values)? {
+            return to_cluster(values, args, &manifest);
+        }
         return Err(Failure::new("cannot restore: where to is not said")
-            .hint("weir restore DIR --data NEW")
+            .hint("weir restore DIR --data NEW, or for a cluster set `cluster.manifest`")
             .code(EXIT_USAGE));
     }
     let dir = &values.store.dir;
@@ -114,6 +148,22 @@ pub(crate) fn bring_back(values: &Values, args: &RestoreArgs) -> Result<(), Fail
         done.snapshot,
         done.file_count,
         done.byte_count
+    ));
+    Ok(())
+}
+
+fn to_cluster(
+    values: &Values,
+    args: &RestoreArgs,
+    manifest: &ManifestOptions,
+) -> Result<(), Failure> {
+    let slow = slow_tier::options(&values.store)?;
+    let (at, now) = (args.at.as_deref(), SystemClock.now());
+    let is_shared = |path: &str| cluster::is_shared(path);
+    let done = restore_cluster(&args.from, at, slow.as_ref(), manifest, &is_shared, now)?;
+    say(&format!(
+        "the cluster is as of {}: {} files, {} bytes; start hubs with empty data directories",
+        done.snapshot, done.file_count, done.byte_count
     ));
     Ok(())
 }

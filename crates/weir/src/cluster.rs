@@ -181,6 +181,18 @@ impl SharedFleet {
     }
 }
 
+/// Whether all hubs have a file, by its path below the data directory of one.
+pub(crate) fn is_shared(path: &str) -> bool {
+    path.strip_prefix(FLEET).is_some_and(is_of_fleet)
+}
+
+fn is_of_fleet(name: &str) -> bool {
+    name == AUTHORITY
+        || name.split_once('/').is_some_and(|(part, file)| {
+            DIRECTORIES.contains(&part) && !file.contains('/') && !file.starts_with('.')
+        })
+}
+
 fn read(dir: &Path) -> Files {
     let mut files = Files::new();
     let mut add = |name: String| {
@@ -201,11 +213,7 @@ fn read(dir: &Path) -> Files {
 
 fn write(dir: &Path, name: &str, content: Option<&Vec<u8>>) -> std::io::Result<()> {
     let path = dir.join(name);
-    let is_known = name == AUTHORITY
-        || name.split_once('/').is_some_and(|(part, file)| {
-            DIRECTORIES.contains(&part) && !file.contains('/') && !file.starts_with('.')
-        });
-    if !is_known {
+    if !is_of_fleet(name) {
         return Err(std::io::Error::other("it is no file of a fleet"));
     }
     let Some(content) = content else { return std::fs::remove_file(path) };

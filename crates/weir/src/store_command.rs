@@ -180,10 +180,14 @@ pub(crate) fn flush(values: &Values, running: &RunningArgs) -> Result<(), Failur
             Err(error) => return Err(error.into()),
         }
     }
+    flush_hub(values, running, &url.unwrap_or_else(|| values.api.listen.clone()))
+}
+
+/// Has the weir at `url` bring its rows into files.
+pub(crate) fn flush_hub(values: &Values, running: &RunningArgs, url: &str) -> Result<(), Failure> {
     let token = running.token_file.as_deref().or(values.api.token_file.as_deref());
     let token = token.map(read_token).transpose()?;
-    let url = url.unwrap_or_else(|| values.api.listen.clone());
-    let client = Client::new(&url, token.as_deref(), Duration::from_secs(300))?;
+    let client = Client::new(url, token.as_deref(), Duration::from_secs(300))?;
     let answer = client
         .post("/api/store/flush", "application/json", b"{}")
         .map_err(|error| unreachable_weir(&client, &error))?;

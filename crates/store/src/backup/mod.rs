@@ -1,4 +1,5 @@
-//! Copies of a data directory that share what they have in common, and the way back. Layout: `docs/formats/backup.md`.
+//! Copies of a data directory, or of a cluster, that share what they have in common, and the way back. Layout:
+//! `docs/formats/backup.md`.
 //!
 //! Data files never change, so a copy is a copy of the manifest and of the files that no earlier one has. It is made from
 //! outside, whether a weir has the directory or not: when a file goes away meanwhile, because it was merged, the manifest is
@@ -6,7 +7,9 @@
 
 mod list;
 mod object;
+mod origin;
 mod restore;
+mod restore_cluster;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -14,15 +17,17 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::Micros;
 
+use crate::cluster::{Hold, ManifestOptions};
 use crate::directory::{sync_dir, try_lock_for_a_second};
 use crate::error::{ErrorKind, StoreError};
-use crate::manifest::{Sqlite, Tier};
+use crate::manifest::{Hubs, Postgres};
 use crate::options::SlowOptions;
-use crate::slow::Places;
 use list::{Entry, List};
-use object::{Object, Objects};
+use object::{Known, Object, Objects};
+use origin::Origin;
 
 pub use restore::{Restored, restore};
+pub use restore_cluster::restore_cluster;
 
 /// What a backup did.
 #[derive(Clone, Debug)]
@@ -67,9 +72,6 @@ pub struct Verified {
 
 /// The first line of `VERSION` in a backup.
 const VERSION: &str = "weir backup 1";
-/// Left out: rows of the log are in files before; the rest is of one run only.
-const LEFT_OUT: [&str; 8] =
-    ["cache", "copies", "data", "lock", "lost", "manifest.sqlite", "spill", "wal"];
 /// How often the manifest is read anew when files go away meanwhile.
 const TRIES: usize = 20;
 
@@ -84,20 +86,46 @@ pub fn backup(
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    let manifest = dir.join("manifest.sqlite");
-    if !manifest.exists() {
-        let text = format!("cannot back up `{}`: it has no `manifest.sqlite`", dir.display());
-        return Err(StoreError::new(ErrorKind::Io, text)
-            .with_hint("name a hub's data directory with `--data`"));
-    }
+    write_snapshot(&Origin::directory(dir, slow)?, to, now, keep)
+}
+
+/// Copies what the hubs of a cluster have in files, which are in `slow`, from any machine that reaches them; the hubs go on
+/// meanwhile.
+///
+/// # Errors
+/// As [`backup`].
+pub fn backup_cluster(
+    slow: Option<&SlowOptions>,
+    cluster: &ManifestOptions,
+    to: &Path,
+    now: Micros,
+    keep: Option<usize>,
+) -> Result<BackedUp, StoreError> {
+    // Before the manifest is read: what it names then stays there until the end.
+    let _hold = Hold::new(cluster)?;
+    write_snapshot(&Origin::cluster(slow, cluster)?, to, now, keep)
+}
+
+/// The hubs of a cluster, which have rows that are in no file yet.
+///
+/// # Errors
+/// `Io`, `NewerVersion`.
+pub fn cluster_hubs(cluster: &ManifestOptions) -> Result<Hubs, StoreError> {
+    Postgres::look(cluster)?.hubs()
+}
+
+fn write_snapshot(
+    origin: &Origin,
+    to: &Path,
+    now: Micros,
+    keep: Option<usize>,
+) -> Result<BackedUp, StoreError> {
     let place = Place::open(to, true)?;
     place.remove_drafts()?;
     let draft = place.snapshots().join(".new");
     make_dir(&draft)?;
-    let known = place.known();
-    let mut objects = Objects::new(to);
-    let places = Places::new(dir, slow, Sqlite::read(&manifest)?.slow_id()?, None)?;
-    let list = place.copy_all(&places, &manifest, &draft, &known, &mut objects)?;
+    let mut objects = Objects::new(to, place.known());
+    let list = copy_all(origin, &draft, &mut objects, now)?;
     objects.sync()?;
     list.write(&draft.join("list"))?;
     sync_file(&draft.join("manifest.sqlite"))?;
@@ -227,54 +255,14 @@ impl Place {
         Ok(())
     }
 
-    /// Files of the newest snapshot, by what does not change while they do not: those need not be read again.
-    fn known(&self) -> HashMap<(String, u64, i64), Object> {
+    /// Files of the newest snapshot.
+    fn known(&self) -> Known {
         let newest = self.names().unwrap_or_default().pop();
         let list =
             newest.and_then(|name| List::read(&self.snapshots().join(name).join("list")).ok());
         let entries = list.map(|list| list.entries).unwrap_or_default();
         let key = |entry: &Entry| (entry.path.clone(), entry.object.byte_count, entry.modified);
         entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
-    }
-
-    /// Copies the manifest and what it names, again when files went away meanwhile.
-    fn copy_all(
-        &self,
-        places: &Places,
-        manifest: &Path,
-        draft: &Path,
-        known: &HashMap<(String, u64, i64), Object>,
-        objects: &mut Objects<'_>,
-    ) -> Result<List, StoreError> {
-        let copy = draft.join("manifest.sqlite");
-        let dir = &places.root;
-        for _ in 0..TRIES {
-            drop(std::fs::remove_file(&copy));
-            Sqlite::read(manifest)?.copy_to(&copy)?;
-            let files = Sqlite::read(&copy)?.places()?;
-            refuse_missing_tier(places, &files)?;
-            let all = files.into_iter().map(|(path, tier)| (path, tier, true));
-            let all = all.chain(others(dir).into_iter().map(|path| (path, Tier::Local, false)));
-            let mut list = List::new(&copy)?;
-            let mut is_whole = true;
-            for (path, tier, is_data) in all {
-                match objects.take(places, &path, tier, known)? {
-                    Some(entry) => list.entries.push(entry),
-                    None => is_whole &= !is_data,
-                }
-            }
-            if is_whole {
-                return Ok(list);
-            }
-            if let Some(missing) = missing(places, manifest)? {
-                let text = format!("cannot back up `{}`: `{missing}` is not there", dir.display());
-                return Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
-                    "`weir store check` looks at every file, `weir store repair` mends",
-                ));
-            }
-        }
-        let text = format!("cannot back up `{}`: its files change all the time", dir.display());
-        Err(StoreError::new(ErrorKind::Busy, text).with_hint("try again"))
     }
 
     /// The name of a snapshot of this time that there is not yet.
@@ -313,55 +301,38 @@ impl Place {
     }
 }
 
-/// A file that the manifest names now and that is not there.
-fn missing(places: &Places, manifest: &Path) -> Result<Option<String>, StoreError> {
-    let is_gone = |(path, tier): &(String, Tier)| {
-        let error = places.open(path, *tier).err();
-        error.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-    };
-    let files = Sqlite::read(manifest)?.places()?;
-    let gone: Vec<(String, Tier)> = files.into_iter().filter(is_gone).collect();
-    if gone.is_empty() {
-        return Ok(None);
-    }
-    // Merged just now?
-    let files = Sqlite::read(manifest)?.places()?;
-    let gone = gone.into_iter().find(|file| files.contains(file) && is_gone(file));
-    Ok(gone.map(|(path, _)| path))
-}
-
-/// Without the slow tier the copy would not be whole.
-fn refuse_missing_tier(places: &Places, files: &[(String, Tier)]) -> Result<(), StoreError> {
-    if files.iter().all(|(_, tier)| *tier == Tier::Local) {
-        return Ok(());
-    }
-    places.check().map_err(|error| {
-        let text = format!("cannot back up `{}`: {}", places.root.display(), error.message);
-        StoreError { message: text, ..error }
-    })
-}
-
-/// Files beside the tables: what the hub is to its agents, and the version.
-fn others(dir: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut waiting = vec![dir.to_owned()];
-    while let Some(place) = waiting.pop() {
-        for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let Ok(name) = path.strip_prefix(dir) else { continue };
-            let Some(name) = name.to_str() else { continue };
-            let is_out = LEFT_OUT.contains(&name)
-                || name.starts_with("manifest.sqlite")
-                || name.ends_with(".new");
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() && !is_out => waiting.push(path),
-                Ok(kind) if kind.is_file() && !is_out => found.push(name.to_owned()),
-                _ => {}
+/// Copies the manifest and what it names, again when files went away meanwhile.
+fn copy_all(
+    origin: &Origin,
+    draft: &Path,
+    objects: &mut Objects<'_>,
+    now: Micros,
+) -> Result<List, StoreError> {
+    let copy = draft.join("manifest.sqlite");
+    let name = &origin.name;
+    for _ in 0..TRIES {
+        drop(std::fs::remove_file(&copy));
+        let files = origin.copy_manifest(&copy, now)?;
+        let mut list = List::new(&copy)?;
+        let mut is_whole = true;
+        for (path, tier) in files {
+            match objects.take(&origin.places, &path, tier)? {
+                Some(entry) => list.entries.push(entry),
+                None => is_whole = false,
             }
         }
+        if is_whole {
+            origin.take_others(objects, &mut list)?;
+            return Ok(list);
+        }
+        if let Some(missing) = origin.missing()? {
+            let text = format!("cannot back up {name}: `{missing}` is not there");
+            return Err(StoreError::new(ErrorKind::Corrupt, text)
+                .with_hint("`weir store check` looks at every file, `weir store repair` mends"));
+        }
     }
-    found.sort();
-    found
+    let text = format!("cannot back up {name}: its files change all the time");
+    Err(StoreError::new(ErrorKind::Busy, text).with_hint("try again"))
 }
 
 /// A new backup begins in an empty directory.

@@ -100,17 +100,22 @@ fn open(path: &Path) -> std::io::Result<Opened> {
     Ok(Opened { length: metadata.len(), modified, mode, bytes: Box::new(file) })
 }
 
+/// Files by what does not change while they do not: those need not be read again.
+pub(super) type Known = HashMap<(String, u64, i64), Object>;
+
 /// The objects of a backup that is being written.
 pub(super) struct Objects<'a> {
     backup: &'a Path,
+    known: Known,
     changed: BTreeSet<PathBuf>,
     pub(super) new_files: usize,
     pub(super) new_bytes: u64,
 }
 
 impl<'a> Objects<'a> {
-    pub(super) fn new(backup: &'a Path) -> Self {
-        Self { backup, changed: BTreeSet::new(), new_files: 0, new_bytes: 0 }
+    /// `known` are those of the newest snapshot.
+    pub(super) fn new(backup: &'a Path, known: Known) -> Self {
+        Self { backup, known, changed: BTreeSet::new(), new_files: 0, new_bytes: 0 }
     }
 
     /// Sees to it that the backup has a file's bytes; `None` when there is no such file any more.
@@ -119,7 +124,6 @@ impl<'a> Objects<'a> {
         places: &Places,
         path: &str,
         tier: Tier,
-        known: &HashMap<(String, u64, i64), Object>,
     ) -> Result<Option<Entry>, StoreError> {
         let source = places.root.join(path);
         let opened = match tier {
@@ -137,12 +141,24 @@ impl<'a> Objects<'a> {
             Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::io("read", &source, &error)),
         };
-        let before = known.get(&(path.to_owned(), length, modified));
-        let object = match before.filter(|object| self.has(object)) {
+        let key = (path.to_owned(), length, modified);
+        let object = match self.known.get(&key).filter(|object| self.has(object)) {
             Some(object) => object.clone(),
             None => self.copy(&mut bytes, &source)?,
         };
+        // When another file goes away meanwhile all are looked at again.
+        self.known.insert(key, object.clone());
         Ok(Some(Entry { object, mode, modified, path: path.to_owned() }))
+    }
+
+    /// Sees to it that the backup has these bytes, as a file for its owner only.
+    pub(super) fn take_bytes(
+        &mut self,
+        path: String,
+        mut bytes: &[u8],
+    ) -> Result<Entry, StoreError> {
+        let object = self.copy(&mut bytes, Path::new(&path))?;
+        Ok(Entry { object, mode: 0o600, modified: 0, path })
     }
 
     fn has(&self, object: &Object) -> bool {

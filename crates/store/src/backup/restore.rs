@@ -59,7 +59,7 @@ pub fn restore(backup: &Path, at: Option<&str>, dir: &Path) -> Result<Restored, 
     Ok(Restored { snapshot, file_count: list.entries.len(), byte_count })
 }
 
-fn choose(place: &Place, at: Option<&str>) -> Result<String, StoreError> {
+pub(super) fn choose(place: &Place, at: Option<&str>) -> Result<String, StoreError> {
     let names = place.names()?;
     let last = |names: &[String]| names.last().cloned();
     let found = match at {
@@ -112,7 +112,7 @@ fn bring(backup: &Path, entry: &Entry, to: &Path) -> Result<(), StoreError> {
     Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(other_snapshot(entry)))
 }
 
-fn other_snapshot(entry: &Entry) -> String {
+pub(super) fn other_snapshot(entry: &Entry) -> String {
     format!(
         "it is `{}`; `weir backup DIR --verify` names every damaged file and the snapshots that need it: restore another with `--at`",
         entry.path

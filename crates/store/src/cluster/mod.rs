@@ -14,6 +14,7 @@
 //! files at change N. So a hub keeps rows for a moment after they came into files.
 
 mod follow;
+mod hold;
 mod intake;
 mod peers;
 mod spread;
@@ -35,11 +36,12 @@ use crate::manifest::{Claimed, LEASE, Postgres};
 use crate::shared::Shared;
 
 pub(crate) use follow::Follower;
+pub(crate) use hold::Hold;
 pub(crate) use peers::OfPeers;
 pub use peers::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
 pub(crate) use spread::{Failed, Files, Spread, SpreadScan, What};
 pub use spread::{QueryChannel, QueryWorker, query_channel};
-pub(crate) use start::{Entered, next_id, refuse_cluster};
+pub(crate) use start::{Entered, hub_of, next_id, refuse_cluster};
 pub(crate) use work::SharedWork;
 
 /// The manifest of several hubs.

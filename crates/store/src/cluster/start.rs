@@ -76,6 +76,11 @@ pub(crate) fn next_id(manifest: &Postgres, content: &Content) -> Result<i64, Sto
     Ok(pending.fold(content.next_file_id.max(first), i64::max))
 }
 
+/// Whose number a file's number begins with; 0: of a hub alone.
+pub(crate) fn hub_of(file: i64) -> i64 {
+    file >> OWN_BITS
+}
+
 /// Rows of a hub alone would be left behind.
 fn refuse_own_manifest(directory: &Directory) -> Result<(), StoreError> {
     let path = directory.manifest();

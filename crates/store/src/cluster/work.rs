@@ -178,6 +178,10 @@ impl Maintenance {
         let (now, grace) = (self.shared.now(), self.options.gc_grace.max(GRACE_MIN));
         let mut due = self.manifest.gc_queue()?;
         due.retain(|waiting| waiting.since + grace <= now);
+        // Asked after the queue was read: what is in it was out of the tables before, or is of who holds.
+        if !due.is_empty() && self.postgres()?.is_held()? {
+            due.clear();
+        }
         for waiting in &due {
             slow.delete(&waiting.path)?;
         }

@@ -3,7 +3,9 @@
 //!
 //! It is the only truth: a file that it does not name does not exist, however complete it looks on the disk.
 
+mod moving;
 mod postgres;
+mod shared_files;
 mod sqlite;
 
 use std::collections::{HashMap, HashSet};
@@ -14,6 +16,8 @@ use weir_tables::{Micros, StreamId, TableSpec};
 use crate::error::StoreError;
 use crate::text_index::TextIndex;
 
+pub use moving::Hubs;
+pub(crate) use moving::Moving;
 pub(crate) use postgres::{Claimed, LEASE, News, Postgres, Pulse};
 pub(crate) use sqlite::{Sqlite, fail};
 

@@ -24,7 +24,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(10);
 /// Files that a hub wrote and did not enter are somebody else's to delete when it was not seen for so long.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-const SCHEMA: &str = "
+pub(super) const SCHEMA: &str = "
 CREATE TABLE setting (name text PRIMARY KEY, value bigint NOT NULL);
 CREATE TABLE hub (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, address text NOT NULL,
@@ -50,7 +50,7 @@ INSERT INTO setting VALUES ('version', 1), ('snapshot', 0);
 ";
 
 /// The server's own time, µs since 1970: leases are of one clock.
-const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 const COLUMNS: &str =
     "id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts, arrival_ts";
 
@@ -158,17 +158,18 @@ impl Postgres {
     /// `Io`, also when there is no cluster; `NewerVersion`.
     pub(crate) fn look(options: &ManifestOptions) -> Result<Self, StoreError> {
         let mut server = Server::new(options)?;
-        let is_there = server.with(|client| {
-            let sql = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'setting')";
-            Ok(client.query_one(sql, &[&options.schema])?.get::<_, bool>(0))
-        })?;
-        if !is_there {
+        if !server.with(|client| has_tables(&mut client.transaction()?, &options.schema))? {
             let text = format!("there is no cluster in the schema `{}`", options.schema);
             return Err(StoreError::new(ErrorKind::Io, text)
                 .with_hint("look at `cluster.manifest` and `cluster.schema`"));
         }
         check_version(&mut server)?;
-        Ok(Self { server: Mutex::new(server), hub: 0, instance: 0 })
+        Ok(Self::of_nobody(server))
+    }
+
+    /// Not as a hub.
+    pub(super) fn of_nobody(server: Server) -> Self {
+        Self { server: Mutex::new(server), hub: 0, instance: 0 }
     }
 
     /// The files that there are, and the names of others that have a reason to be there: their time is over, or a hub is
@@ -190,7 +191,7 @@ impl Postgres {
         self.hub
     }
 
-    fn with<T>(
+    pub(super) fn with<T>(
         &self,
         work: impl FnMut(&mut Client) -> Result<T, postgres::Error>,
     ) -> Result<T, StoreError> {
@@ -227,7 +228,7 @@ impl Postgres {
         })
     }
 
-    pub(super) fn places(&self) -> Result<Vec<(String, Tier)>, StoreError> {
+    pub(crate) fn places(&self) -> Result<Vec<(String, Tier)>, StoreError> {
         self.with(|client| {
             let sql = "SELECT path, tier FROM data_file WHERE end_snapshot IS NULL ORDER BY id";
             let rows = client.query(sql, &[])?;
@@ -424,7 +425,7 @@ impl Postgres {
                 return Ok(Claimed::Stale);
             }
             let sql = "INSERT INTO stream_lost SELECT hub, stream FROM stream_position
-                 WHERE stream = ANY($2) AND hub <> $1 ON CONFLICT DO NOTHING";
+                 WHERE stream = ANY($2) AND hub NOT IN ($1, 0) ON CONFLICT DO NOTHING";
             work.execute(sql, &[&self.hub, &keys])?;
             let sql = "UPDATE stream_position SET hub = $1 WHERE stream = ANY($2) AND hub <> $1";
             work.execute(sql, &[&self.hub, &keys])?;
@@ -497,48 +498,6 @@ impl Postgres {
             client.execute(sql, &[&self.hub, &self.instance]).map(drop)
         })
     }
-
-    /// Small files that all hubs have: name and content.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn shared_files(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        self.with(|client| {
-            let rows = client.query("SELECT name, content FROM shared_file ORDER BY name", &[])?;
-            Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-        })
-    }
-
-    /// Puts such a file there in the place of `before`, `None` for no file; `None` as its content deletes it. Whether it did:
-    /// not when there is something else by now.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn share_file(
-        &self,
-        name: &str,
-        before: Option<&[u8]>,
-        content: Option<&[u8]>,
-    ) -> Result<bool, StoreError> {
-        self.with(|client| {
-            let changed = match (before, content) {
-                (None, None) => return Ok(true),
-                (None, Some(content)) => client.execute(
-                    "INSERT INTO shared_file VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
-                    &[&name, &content],
-                )?,
-                (Some(before), Some(content)) => client.execute(
-                    "UPDATE shared_file SET content = $3 WHERE name = $1 AND content = $2",
-                    &[&name, &before, &content],
-                )?,
-                (Some(before), None) => client.execute(
-                    "DELETE FROM shared_file WHERE name = $1 AND content = $2",
-                    &[&name, &before],
-                )?,
-            };
-            Ok(changed > 0)
-        })
-    }
 }
 
 fn make_tables(server: &mut Server, schema: &str) -> Result<(), StoreError> {
@@ -546,9 +505,7 @@ fn make_tables(server: &mut Server, schema: &str) -> Result<(), StoreError> {
         let mut work = client.transaction()?;
         // Two hubs may start at once.
         work.batch_execute("SELECT pg_advisory_xact_lock(1702193522)")?;
-        let sql =
-            "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'setting')";
-        if !work.query_one(sql, &[&schema])?.get::<_, bool>(0) {
+        if !has_tables(&mut work, schema)? {
             work.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; {SCHEMA}"))?;
         }
         work.commit()
@@ -556,8 +513,26 @@ fn make_tables(server: &mut Server, schema: &str) -> Result<(), StoreError> {
     check_version(server)
 }
 
+pub(super) fn has_tables(
+    work: &mut Transaction<'_>,
+    schema: &str,
+) -> Result<bool, postgres::Error> {
+    let sql =
+        "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'setting')";
+    Ok(work.query_one(sql, &[&schema])?.get(0))
+}
+
 fn check_version(server: &mut Server) -> Result<(), StoreError> {
-    let version = server.with(|client| value(&mut client.transaction()?, "version"))?;
+    let (version, is_half) = server.with(|client| {
+        let mut work = client.transaction()?;
+        let half = work.query_opt("SELECT FROM setting WHERE name = 'restoring'", &[])?;
+        Ok((value(&mut work, "version")?, half.is_some()))
+    })?;
+    if is_half {
+        let text = "cannot use the manifest in PostgreSQL: a restore into it did not end";
+        return Err(StoreError::new(ErrorKind::Corrupt, text)
+            .with_hint("run `weir restore` again, which goes on"));
+    }
     if version <= VERSION {
         return Ok(());
     }
@@ -566,7 +541,9 @@ fn check_version(server: &mut Server) -> Result<(), StoreError> {
         .with_hint("run the newer weir that wrote it"))
 }
 
-fn snapshot_transaction(client: &mut Client) -> Result<Transaction<'_>, postgres::Error> {
+pub(super) fn snapshot_transaction(
+    client: &mut Client,
+) -> Result<Transaction<'_>, postgres::Error> {
     let level = postgres::IsolationLevel::RepeatableRead;
     client.build_transaction().isolation_level(level).read_only(true).start()
 }
@@ -686,6 +663,6 @@ fn keys<'a>(streams: impl Iterator<Item = &'a StreamId>) -> Vec<Vec<u8>> {
     streams.map(|stream| stream.0.to_be_bytes().to_vec()).collect()
 }
 
-fn micros(span: Duration) -> i64 {
+pub(super) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 use weir_tables::{Micros, StreamId};
 
+use super::moving::FileRow;
 use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
 use crate::error::{ErrorKind, StoreError};
 
@@ -21,7 +22,7 @@ const SCHEMA_VERSION: i64 = 2;
 /// The same with files in a slow tier: a weir that knows only one tier must not take them for lost.
 const SLOW_VERSION: i64 = 3;
 
-const SCHEMA: &str = "
+pub(super) const SCHEMA: &str = "
 CREATE TABLE snapshot (id INTEGER PRIMARY KEY AUTOINCREMENT, made_ts INTEGER NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE data_file (
   id INTEGER PRIMARY KEY, table_name TEXT NOT NULL, path TEXT NOT NULL UNIQUE, tier TEXT NOT NULL DEFAULT 'local',
@@ -144,13 +145,11 @@ impl Sqlite {
     }
 
     fn live_files(&self) -> rusqlite::Result<Vec<Arc<DataFile>>> {
-        let version: i64 =
-            self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let arrival = if version == 1 { "max_ts" } else { "arrival_ts" };
         let mut statement = self.connection.prepare(&format!(
-            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {arrival}, tier
+            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {}, tier
              FROM data_file
-             WHERE end_snapshot IS NULL ORDER BY id"
+             WHERE end_snapshot IS NULL ORDER BY id",
+            self.arrival()?
         ))?;
         let rows = statement.query_map([], |row| {
             let Some(table) = weir_tables::table(&row.get::<_, String>(1)?) else {
@@ -172,6 +171,43 @@ impl Sqlite {
             })))
         })?;
         rows.filter_map(Result::transpose).collect()
+    }
+
+    /// Files that are part of the tables, also of tables that this weir does not know.
+    pub(super) fn file_rows(&self) -> rusqlite::Result<Vec<FileRow>> {
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {} FROM data_file
+             WHERE end_snapshot IS NULL ORDER BY id",
+            self.arrival()?
+        ))?;
+        let rows = statement.query_map([], |row| {
+            Ok(FileRow {
+                id: row.get(0)?,
+                table: row.get(1)?,
+                path: row.get(2)?,
+                day: row.get(3)?,
+                row_count: row.get(4)?,
+                byte_count: row.get(5)?,
+                min_ts: row.get(6)?,
+                max_ts: row.get(7)?,
+                arrival_ts: row.get(8)?,
+            })
+        })?;
+        rows.collect()
+    }
+
+    /// Where streams stand.
+    pub(super) fn stream_rows(&self) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
+        let mut statement =
+            self.connection.prepare("SELECT stream, position FROM stream_position")?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    }
+
+    /// The column that says when the last row of a file came, which version 1 does not have.
+    fn arrival(&self) -> rusqlite::Result<&'static str> {
+        let version: i64 =
+            self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        Ok(if version == 1 { "max_ts" } else { "arrival_ts" })
     }
 
     /// Every path that the manifest names, also of tables that this weir does not know, and where it is.

@@ -189,6 +189,14 @@ impl Slow {
         self.check()
     }
 
+    /// # Errors
+    /// `Io`: somebody has files there, or it cannot be looked at.
+    pub(crate) fn refuse_used(&self) -> Result<(), StoreError> {
+        let mark = self.place.mark().map_err(|error| self.gone(&error.message))?;
+        let has_files = || self.place.list().is_ok_and(|files| !files.is_empty());
+        if mark.is_some() || has_files() { Err(self.foreign()) } else { Ok(()) }
+    }
+
     fn gone(&self, why: &str) -> StoreError {
         let text = format!("the slow tier `{}` cannot be used: {why}", self.name());
         StoreError::new(ErrorKind::Io, text).with_hint(self.place.hint())

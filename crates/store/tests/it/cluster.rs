@@ -42,12 +42,12 @@ impl Peers for Near {
 
 /// Hubs over one server and one directory.
 pub(crate) struct Fleet {
-    dir: tempfile::TempDir,
-    server: PostgresServer,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) server: PostgresServer,
     pub(crate) near: Arc<Near>,
-    clock: Arc<FixedClock>,
+    pub(crate) clock: Arc<FixedClock>,
     /// Distinguishes the clusters of one test.
-    schema: String,
+    pub(crate) schema: String,
     /// Queries that read more are dealt out.
     pub(crate) spread_bytes: u64,
 }
@@ -64,7 +64,7 @@ impl Fleet {
         Self { dir, server, near, clock, schema, spread_bytes: u64::MAX }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(&self.schema).join(name)
     }
 
@@ -73,8 +73,12 @@ impl Fleet {
         ManifestOptions { url, password: None, ca_file: None, schema }
     }
 
+    /// Where all hubs have their files.
+    pub(crate) fn place(&self) -> SlowOptions {
+        SlowOptions::new(SlowPlace::Directory(self.path("files")))
+    }
+
     pub(crate) fn options(&self, name: &str) -> StoreOptions {
-        let place = SlowOptions::new(SlowPlace::Directory(self.path("files")));
         let cluster = ClusterOptions {
             manifest: self.manifest(),
             name: name.into(),
@@ -84,7 +88,7 @@ impl Fleet {
         };
         StoreOptions {
             clock: Arc::clone(&self.clock) as _,
-            slow: Some(place),
+            slow: Some(self.place()),
             cluster: Some(cluster),
             ..options(&self.path(name))
         }
@@ -129,9 +133,9 @@ pub(crate) async fn kill(store: Arc<Store>) {
     .unwrap();
 }
 
-const COUNT: &str = "select count(*) from log";
-const SUM: &str = "select sum(source_offset) from log";
-const DISTINCT: &str = "select count(distinct source_offset) from log";
+pub(crate) const COUNT: &str = "select count(*) from log";
+pub(crate) const SUM: &str = "select sum(source_offset) from log";
+pub(crate) const DISTINCT: &str = "select count(distinct source_offset) from log";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_hub_answers_for_all_rows_in_memory_and_in_files() {
@@ -421,10 +425,8 @@ async fn files_of_a_cluster_are_looked_at_from_anywhere() {
         return;
     };
     let elsewhere = fleet.path("elsewhere");
-    let look = || {
-        let place = SlowOptions::new(SlowPlace::Directory(fleet.path("files")));
-        weir_store::inspect_cluster(&elsewhere, Some(&place), &fleet.manifest(), true)
-    };
+    let look =
+        || weir_store::inspect_cluster(&elsewhere, Some(&fleet.place()), &fleet.manifest(), true);
     let none = tokio::task::block_in_place(look).unwrap_err();
     assert!(none.message.contains("there is no cluster in the schema `weir`"), "{none}");
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);

@@ -4,6 +4,7 @@
 mod backup;
 mod bucket;
 mod cluster;
+mod cluster_backup;
 mod columns;
 mod copy;
 mod crash;

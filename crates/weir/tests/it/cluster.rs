@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::fleet::{Host, free_address};
-use super::harness::{WEIR, Weir, can_run, is_root, quiet, text, wait_for, weir};
+use super::harness::{WEIR, Weir, can_run, is_root, quiet, request, text, wait_for, weir};
 use super::wire_databases::{ids_of, postgresql};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,18 +76,24 @@ impl Member {
     }
 
     fn start(&self, database: &Database) -> Weir {
+        let mut command = self.command(database);
+        command.env("WEIR_STORE_FLUSH_SECONDS", "1");
+        Weir::start(command)
+    }
+
+    fn command(&self, database: &Database) -> Command {
         let mut command = Command::new(WEIR);
         command.arg("hub").arg("--data").arg(&self.data).args(["--log-level", "warn"]);
         command.args(["--listen", &self.page.to_string(), "--agents", &self.agents.to_string()]);
         command.args(["--cluster", &database.url()]);
         command.env("WEIR_STORE_SLOW_PATH", self.data.with_file_name("files"));
         command.env("WEIR_CLUSTER_NAME", self.data.file_name().expect("it has a name"));
-        command.env("XDG_CONFIG_HOME", "/nonexistent").env("WEIR_STORE_FLUSH_SECONDS", "1");
+        command.env("XDG_CONFIG_HOME", "/nonexistent");
         command.env("WEIR_LINK_HEARTBEAT_SECONDS", "1");
         // Every query is dealt out.
         command.env("WEIR_CLUSTER_SPREAD_BYTES", "0");
         quiet(&mut command);
-        Weir::start(command)
+        command
     }
 }
 
@@ -206,6 +212,69 @@ fn query_survives_a_hub(log: &Path, first: &Weir, second: Weir) {
     second.kill();
     let answer = asking.join().expect("it was asked");
     assert_eq!(answer, 1200_u64.pow(3).to_string());
+}
+
+/// Two hubs that write nothing to files by themselves; where each takes rows in.
+fn two_hubs(dir: &Path, database: &Database) -> ([Weir; 2], [String; 2]) {
+    let intakes = [free_address().to_string(), free_address().to_string()];
+    let start = |name: &str, intake: &String| {
+        let mut command = Member::new(dir, name).command(database);
+        command.env("WEIR_INTAKE_HTTP", intake);
+        Weir::start(command)
+    };
+    ([start("one", &intakes[0]), start("two", &intakes[1])], intakes)
+}
+
+#[test]
+fn cluster_is_backed_up_and_brought_back_by_commands() {
+    let name = "cluster_is_backed_up_and_brought_back_by_commands";
+    let bin = postgresql().filter(|_| is_root());
+    if !can_run(name, "PostgreSQL and root", bin.is_some()) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = Database::start(&bin.expect("it was looked for"), dir.path());
+    let (hubs, intakes) = two_hubs(dir.path(), &database);
+    for (part, intake) in intakes.iter().enumerate() {
+        let line = |n: usize| format!("{{\"message\": \"line {}\"}}\n", part * 100 + n);
+        let lines: String = (0..100).map(line).collect();
+        let (status, _, told) = request(intake, "POST", "/intake/jsonl?source=app", &[], &lines);
+        assert_eq!(status, 200, "{told}");
+    }
+    let copy = dir.path().join("copy").display().to_string();
+    let run = |args: &[&str], schema: &str, files: &str| {
+        let mut command = Command::new(WEIR);
+        command.args(args).env("XDG_CONFIG_HOME", "/nonexistent");
+        command.env("WEIR_CLUSTER_MANIFEST", database.url()).env("WEIR_CLUSTER_SCHEMA", schema);
+        command.env("WEIR_STORE_SLOW_PATH", dir.path().join(files));
+        let output = command.output().expect("weir can be started");
+        (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (is_done, told) = run(&["backup", &copy], "weir", "files");
+    assert!(is_done && !told.contains("is not there"), "{told}");
+    let [first, second] = hubs;
+    second.kill();
+    let (is_done, told) = run(&["restore", &copy], "weir", "files");
+    assert!(!is_done && told.contains("there is one in `weir`"), "{told}");
+    let (is_done, told) = run(&["restore", &copy], "again", "again");
+    assert!(is_done && told.contains("start hubs with empty data directories"), "{told}");
+    let mut command = Member::new(dir.path(), "three").command(&database);
+    command.env("WEIR_CLUSTER_SCHEMA", "again");
+    command.env("WEIR_STORE_SLOW_PATH", dir.path().join("again"));
+    let third = Weir::start(command);
+    let same = |name: &str| dir.path().join(name).join("link/authority.pem");
+    let read = |path: PathBuf| std::fs::read(path).expect("it is there");
+    assert_eq!(read(same("three")), read(same("one")), "agents know them as the same fleet");
+    for hub in [&first, &third] {
+        has(&hub.url, 200);
+    }
+    let alone = dir.path().join("alone");
+    let (is_done, told) =
+        run(&["restore", &copy, "--data", &alone.display().to_string()], "weir", "files");
+    assert!(is_done, "{told}");
+    let mut command = super::harness::serve("hub", &alone);
+    quiet(&mut command);
+    has(&Weir::start(command).url, 200);
 }
 
 #[test]

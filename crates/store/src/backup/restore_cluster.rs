@@ -1,0 +1,111 @@
+//! A new cluster from a snapshot, be that of a cluster or of a hub alone. PostgreSQL learns of files when all of them are
+//! there; until then a setting `restoring` keeps hubs out.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use weir_tables::Micros;
+
+use crate::backup::list::{Entry, List};
+use crate::backup::restore::{choose, other_snapshot};
+use crate::backup::{Place, Restored};
+use crate::cluster::{ManifestOptions, random};
+use crate::error::{ErrorKind, StoreError};
+use crate::manifest::{Moving, Postgres};
+use crate::options::SlowOptions;
+use crate::slow::{Places, Slow};
+
+/// Makes a cluster of a snapshot of `backup`, chosen as in [`restore`](crate::restore): its files go to `slow`, its manifest
+/// to PostgreSQL. Of the files beside the tables those come along that `is_shared` says all hubs have.
+///
+/// # Errors
+/// `Io` when there is no such snapshot, or something is where the cluster is to be; `Corrupt` when the backup is damaged;
+/// `Locked`, `Full`. When it is run again it goes on.
+pub fn restore_cluster(
+    backup: &Path,
+    at: Option<&str>,
+    slow: Option<&SlowOptions>,
+    cluster: &ManifestOptions,
+    is_shared: &dyn Fn(&str) -> bool,
+    now: Micros,
+) -> Result<Restored, StoreError> {
+    let place = Place::open(backup, false)?;
+    let snapshot = choose(&place, at)?;
+    let from = place.snapshots().join(&snapshot);
+    let list = List::read(&from.join("list"))?;
+    list.check_manifest(&from.join("manifest.sqlite"))?;
+    let all = Moving::read(&from.join("manifest.sqlite"))?;
+    let (manifest, places) = begin(backup, slow, cluster)?;
+    let slow = places.slow()?;
+    let mut entries: HashMap<&str, &Entry> =
+        list.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+    let mut files = HashMap::new();
+    for file in &all.files {
+        let entry = entries.remove_entry(file.path.as_str()).ok_or_else(|| {
+            let text = format!("`{}` is damaged: `{}` is not in it", from.display(), file.path);
+            StoreError::new(ErrorKind::Corrupt, text)
+        })?;
+        files.extend([entry]);
+    }
+    // What was left by one of another snapshot that did not end.
+    for path in slow.unknown(|path| files.contains_key(path.as_str()))? {
+        slow.delete(&path)?;
+    }
+    for entry in files.values() {
+        bring(backup, entry, slow)?;
+    }
+    let shared = entries.into_values().filter(|entry| is_shared(&entry.path));
+    let content = |entry: &Entry| {
+        let object = whole(backup, entry)?;
+        let content =
+            std::fs::read(&object).map_err(|error| StoreError::io("read", &object, &error))?;
+        Ok::<_, StoreError>((entry.path.clone(), content))
+    };
+    let shared = shared.map(content).collect::<Result<Vec<_>, _>>()?;
+    manifest.end_restore(&all, &shared, now)?;
+    let byte_count = files.values().map(|entry| entry.object.byte_count).sum();
+    Ok(Restored { snapshot, file_count: files.len(), byte_count })
+}
+
+/// Takes an empty schema and an empty place, or goes on where both are of a restore.
+fn begin(
+    backup: &Path,
+    slow: Option<&SlowOptions>,
+    cluster: &ManifestOptions,
+) -> Result<(Postgres, Places), StoreError> {
+    if slow.is_none() {
+        let text =
+            "cannot restore into the cluster: no place is named that all hubs have for their files";
+        return Err(StoreError::new(ErrorKind::Io, text).with_hint(
+            "set `store.slow_path` to a bucket, or to a directory that all hubs mount",
+        ));
+    }
+    let begun = Postgres::restoring(cluster)?;
+    let id = begun.unwrap_or_else(|| random("place"));
+    let places = Places::new(backup, slow, Some(id), None)?;
+    if begun.is_none() {
+        places.slow()?.refuse_used()?;
+    }
+    let manifest = Postgres::begin_restore(cluster, id)?;
+    places.slow()?.take(false)?;
+    Ok((manifest, places))
+}
+
+fn bring(backup: &Path, entry: &Entry, slow: &Slow) -> Result<(), StoreError> {
+    let is_inside =
+        entry.path.starts_with("data/") && !entry.path.split('/').any(|part| part == "..");
+    if !is_inside {
+        let text = format!("cannot restore `{}`: it is no path of a data file", entry.path);
+        return Err(StoreError::new(ErrorKind::Corrupt, text));
+    }
+    slow.put(&whole(backup, entry)?, &entry.path, &AtomicBool::new(false))
+}
+
+/// Where the bytes of an entry are, which are what was written.
+fn whole(backup: &Path, entry: &Entry) -> Result<std::path::PathBuf, StoreError> {
+    let checked = entry.object.check(backup);
+    checked
+        .map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))?;
+    Ok(entry.object.place(backup))
+}

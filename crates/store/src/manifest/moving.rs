@@ -1,0 +1,288 @@
+//! What a manifest says, on its way into another one: out of PostgreSQL into the SQLite of a backup, and from there into a
+//! PostgreSQL that has nothing yet.
+//!
+//! What belongs to one run stays behind: earlier changes, files that wait to be deleted, where logs begin, which hub a
+//! stream goes through.
+
+use std::path::Path;
+use std::time::Duration;
+
+use postgres::Row;
+use rusqlite::Connection;
+use weir_tables::Micros;
+
+use super::Sqlite;
+use super::postgres::{LEASE, NOW, Postgres, SCHEMA, has_tables, micros, snapshot_transaction};
+use super::sqlite::fail;
+use crate::cluster::{ManifestOptions, Peer};
+use crate::error::{ErrorKind, StoreError};
+use crate::postgres_client::Server;
+
+/// Who holds files says so again sooner than this.
+const HOLD: Duration = Duration::from_secs(60);
+/// Locks of PostgreSQL for who restores.
+const RESTORE_LOCK: i32 = 1_702_193;
+
+/// A file as any manifest has it; also of a table that this weir does not know.
+#[derive(Debug)]
+pub(crate) struct FileRow {
+    pub(crate) id: i64,
+    pub(crate) table: String,
+    pub(crate) path: String,
+    pub(crate) day: i64,
+    pub(crate) row_count: i64,
+    pub(crate) byte_count: i64,
+    pub(crate) min_ts: i64,
+    pub(crate) max_ts: i64,
+    pub(crate) arrival_ts: i64,
+}
+
+/// The files of the tables, and where streams stand in them.
+#[derive(Debug, Default)]
+pub(crate) struct Moving {
+    pub(crate) files: Vec<FileRow>,
+    pub(crate) streams: Vec<(Vec<u8>, i64)>,
+}
+
+/// The hubs of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Hubs {
+    /// Those that are there.
+    pub there: Vec<Peer>,
+    /// Names of those that did not say that they end.
+    pub gone: Vec<String>,
+}
+
+impl Moving {
+    /// Makes a manifest of one hub of it.
+    ///
+    /// # Errors
+    /// `Full`, `Io`.
+    pub(crate) fn write(&self, path: &Path, now: Micros) -> Result<(), StoreError> {
+        let write = || {
+            let mut connection = Connection::open(path)?;
+            connection.execute_batch(super::sqlite::SCHEMA)?;
+            let work = connection.transaction()?;
+            let sql = "INSERT INTO snapshot (id, made_ts, reason) VALUES (1, ?1, 'backup')";
+            work.execute(sql, [now.0])?;
+            for file in &self.files {
+                work.execute(
+                    "INSERT INTO data_file (id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts,
+                     arrival_ts, begin_snapshot) VALUES (?1, ?2, ?3, 'slow', ?4, ?5, ?6, ?7, ?8, ?9, 1)",
+                    rusqlite::params![file.id, file.table, file.path, file.day, file.row_count, file.byte_count,
+                        file.min_ts, file.max_ts, file.arrival_ts],
+                )?;
+            }
+            for (stream, position) in &self.streams {
+                let sql = "INSERT INTO stream_position VALUES (?1, ?2, 1)";
+                work.execute(sql, rusqlite::params![stream, position])?;
+            }
+            let next = self.files.iter().map(|file| file.id + 1).max().unwrap_or(1);
+            work.execute("UPDATE setting SET value = ?1 WHERE name = 'next_file_id'", [next])?;
+            work.commit()
+        };
+        write().map_err(|error| fail(&error, path))
+    }
+
+    /// Of the manifest of one hub.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`, `NewerVersion`.
+    pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
+        let manifest = Sqlite::read(path)?;
+        let read = || Ok(Self { files: manifest.file_rows()?, streams: manifest.stream_rows()? });
+        read().map_err(|error| fail(&error, path))
+    }
+}
+
+impl Postgres {
+    /// All that there is now.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn moving(&self) -> Result<Moving, StoreError> {
+        let file = |row: &Row| FileRow {
+            id: row.get(0),
+            table: row.get(1),
+            path: row.get(2),
+            day: row.get(3),
+            row_count: row.get(4),
+            byte_count: row.get(5),
+            min_ts: row.get(6),
+            max_ts: row.get(7),
+            arrival_ts: row.get(8),
+        };
+        self.with(|client| {
+            let mut work = snapshot_transaction(client)?;
+            let sql = "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts
+                 FROM data_file WHERE end_snapshot IS NULL ORDER BY id";
+            let files = work.query(sql, &[])?.iter().map(file).collect();
+            let sql = "SELECT stream, position FROM stream_position ORDER BY stream";
+            let streams = work.query(sql, &[])?;
+            let streams = streams.iter().map(|row| (row.get(0), row.get(1))).collect();
+            Ok(Moving { files, streams })
+        })
+    }
+
+    /// Who is there, and who should be.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn hubs(&self) -> Result<Hubs, StoreError> {
+        self.with(|client| {
+            let sql = format!(
+                "SELECT name, address, seen_ts > {NOW} - $1 FROM hub WHERE seen_ts > 0 ORDER BY id"
+            );
+            let mut hubs = Hubs::default();
+            for row in client.query(&sql, &[&micros(LEASE)])? {
+                let peer = Peer { name: row.get(0), address: row.get(1) };
+                match row.get(2) {
+                    true => hubs.there.push(peer),
+                    false => hubs.gone.push(peer.name),
+                }
+            }
+            Ok(hubs)
+        })
+    }
+
+    /// Files that are part of the tables now stay where they are, also those that go out of them, until this was not said
+    /// for a minute or [`Postgres::let_go`] is.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn hold(&self, who: &str) -> Result<(), StoreError> {
+        let sql = format!(
+            "INSERT INTO lease VALUES ($1, 0, {NOW} + $2) ON CONFLICT (name) DO UPDATE SET until_ts = {NOW} + $2"
+        );
+        self.with(|client| client.execute(&sql, &[&held(who), &micros(HOLD)]).map(drop))
+    }
+
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn let_go(&self, who: &str) -> Result<(), StoreError> {
+        let sql = "DELETE FROM lease WHERE name = $1";
+        self.with(|client| client.execute(sql, &[&held(who)]).map(drop))
+    }
+
+    /// Whether somebody holds files.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn is_held(&self) -> Result<bool, StoreError> {
+        self.with(|client| {
+            let over = format!("DELETE FROM lease WHERE name LIKE 'hold %' AND until_ts <= {NOW}");
+            client.execute(&over, &[])?;
+            let sql = "SELECT EXISTS (SELECT FROM lease WHERE name LIKE 'hold %')";
+            Ok(client.query_one(sql, &[])?.get(0))
+        })
+    }
+
+    /// Whether a restore may begin where nothing is; the number of the place of one that has begun and did not end.
+    ///
+    /// # Errors
+    /// `Io`, also when there is a cluster.
+    pub(crate) fn restoring(options: &ManifestOptions) -> Result<Option<i64>, StoreError> {
+        let found = Server::new(options)?.with(|client| {
+            let mut work = client.transaction()?;
+            if !has_tables(&mut work, &options.schema)? {
+                return Ok(Ok(None));
+            }
+            let sql = "SELECT value FROM setting WHERE name = 'restoring'";
+            Ok(work.query_opt(sql, &[])?.map(|row| Some(row.get(0))).ok_or(()))
+        })?;
+        found.map_err(|()| {
+            let text =
+                format!("cannot restore into the cluster: there is one in `{}`", options.schema);
+            StoreError::new(ErrorKind::Io, text)
+                .with_hint("name another schema, `cluster.schema`, and a place that is empty")
+        })
+    }
+
+    /// Begins a restore, or goes on with it: from here on no hub opens the manifest. `id` is what the place is marked with.
+    ///
+    /// # Errors
+    /// `Io`; `Locked`: somebody else does.
+    pub(crate) fn begin_restore(options: &ManifestOptions, id: i64) -> Result<Self, StoreError> {
+        let this = Self::of_nobody(Server::new(options)?);
+        let schema = &options.schema;
+        let is_free = this.with(|client| {
+            let mut work = client.transaction()?;
+            let sql = "SELECT pg_try_advisory_lock($1, hashtext($2))";
+            if !work.query_one(sql, &[&RESTORE_LOCK, schema])?.get::<_, bool>(0) {
+                return Ok(false);
+            }
+            if !has_tables(&mut work, schema)? {
+                let sql = format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; {SCHEMA}");
+                work.batch_execute(&sql)?;
+                let sql = "INSERT INTO setting VALUES ('restoring', $1), ('slow_id', $1)";
+                work.execute(sql, &[&id])?;
+            }
+            work.commit()?;
+            Ok(true)
+        })?;
+        if is_free {
+            return Ok(this);
+        }
+        Err(StoreError::new(ErrorKind::Locked, "cannot restore into the cluster: another one does")
+            .with_hint("wait for it"))
+    }
+
+    /// Ends it: one transaction with all that there is from now on.
+    ///
+    /// # Errors
+    /// `Io`, `Full`.
+    pub(crate) fn end_restore(
+        &self,
+        all: &Moving,
+        shared: &[(String, Vec<u8>)],
+        now: Micros,
+    ) -> Result<(), StoreError> {
+        let numbers = |of: fn(&FileRow) -> i64| all.files.iter().map(of).collect::<Vec<i64>>();
+        let (tables, paths): (Vec<&str>, Vec<&str>) =
+            all.files.iter().map(|file| (file.table.as_str(), file.path.as_str())).unzip();
+        let (streams, positions): (Vec<&[u8]>, Vec<i64>) =
+            all.streams.iter().map(|(stream, position)| (stream.as_slice(), *position)).unzip();
+        let ids = numbers(|file| file.id);
+        // Numbers of files begin with that of their hub: no new one has that of an old one.
+        let next = ids.iter().max().map_or(0, |id| crate::cluster::hub_of(*id)) + 1;
+        self.with(|client| {
+            let mut work = client.transaction()?;
+            work.execute("DELETE FROM setting WHERE name = 'restoring'", &[])?;
+            work.execute("INSERT INTO snapshot VALUES (1, $1, 'restore', 0)", &[&now.0])?;
+            work.execute("UPDATE setting SET value = 1 WHERE name = 'snapshot'", &[])?;
+            let sql = "INSERT INTO data_file (id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts,
+                 arrival_ts, begin_snapshot)
+                 SELECT id, of, path, 'slow', day, row_count, byte_count, min_ts, max_ts, arrival_ts, 1
+                 FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
+                 $7::bigint[], $8::bigint[], $9::bigint[])
+                 AS file (id, of, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts)";
+            work.execute(
+                sql,
+                &[
+                    &ids,
+                    &tables,
+                    &paths,
+                    &numbers(|file| file.day),
+                    &numbers(|file| file.row_count),
+                    &numbers(|file| file.byte_count),
+                    &numbers(|file| file.min_ts),
+                    &numbers(|file| file.max_ts),
+                    &numbers(|file| file.arrival_ts),
+                ],
+            )?;
+            // The hub 0 is nobody: whoever an agent turns to takes its streams over.
+            let sql = "INSERT INTO stream_position (stream, position, snapshot, hub)
+                 SELECT stream, position, 1, 0 FROM unnest($1::bytea[], $2::bigint[]) AS of (stream, position)";
+            work.execute(sql, &[&streams, &positions])?;
+            for (name, content) in shared {
+                work.execute("INSERT INTO shared_file VALUES ($1, $2)", &[name, content])?;
+            }
+            work.batch_execute(&format!("ALTER TABLE hub ALTER COLUMN id RESTART WITH {next}"))?;
+            work.commit()
+        })
+    }
+}
+
+fn held(who: &str) -> String {
+    format!("hold {who}")
+}
