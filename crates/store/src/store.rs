@@ -144,7 +144,7 @@ impl Store {
         let cluster = of_several.as_ref().map(|(cluster, _)| Arc::clone(cluster));
         let engine = QueryEngine::new(&options, Some(places.clone()), spill)?;
         let engine = Arc::new(engine.in_cluster(cluster));
-        let iceberg = Iceberg::new(places.clone(), options.gc_grace);
+        let iceberg = iceberg(&manifest, &places, &options);
         let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log), floor);
         let writer = spawn("weir-writer", move || writer.run())?;
         let shared_work = of_several.map(|parts| follow(parts, &shared, &commands)).transpose()?;
@@ -536,6 +536,15 @@ fn own_state(
             (cluster::next_id(manifest, content)?, directory.root.join("copies.sqlite"))
         }
     })
+}
+
+/// Of several hubs each writes metadata of its own, which stays as long as the files that it names.
+fn iceberg(manifest: &Manifest, places: &Places, options: &StoreOptions) -> Iceberg {
+    let (hub, grace) = match manifest {
+        Manifest::Own(_) => (None, options.gc_grace),
+        Manifest::Shared(manifest) => (Some(manifest.hub()), cluster::grace(options)),
+    };
+    Iceberg::new(places.clone(), hub, grace)
 }
 
 /// Learns what the others do, and keeps up with them from then on.

@@ -42,7 +42,7 @@ pub use peers::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
 pub(crate) use spread::{Failed, Files, Spread, SpreadScan, What};
 pub use spread::{QueryChannel, QueryWorker, query_channel};
 pub(crate) use start::{Entered, hub_of, next_id, refuse_cluster};
-pub(crate) use work::SharedWork;
+pub(crate) use work::{SharedWork, grace};
 
 /// The manifest of several hubs.
 #[derive(Clone)]

@@ -11,11 +11,17 @@ use super::{Cluster, Follower};
 use crate::error::{ErrorKind, StoreError};
 use crate::maintenance::Maintenance;
 use crate::manifest::{Change, DataFile, Manifest, Postgres, Tier};
+use crate::options::StoreOptions;
 use crate::shared::Shared;
 use crate::writer::Command;
 
 /// Files that no query needs any more stay at least this long: other hubs may read them.
 const GRACE_MIN: Duration = Duration::from_secs(60);
+
+/// How long files stay that are not part of the tables any more.
+pub(crate) fn grace(options: &StoreOptions) -> Duration {
+    options.gc_grace.max(GRACE_MIN)
+}
 
 /// What maintenance keeps of it.
 pub(crate) struct SharedWork {
@@ -175,7 +181,7 @@ impl Maintenance {
         if !is_leader {
             return Ok(());
         }
-        let (now, grace) = (self.shared.now(), self.options.gc_grace.max(GRACE_MIN));
+        let (now, grace) = (self.shared.now(), grace(&self.options));
         let mut due = self.manifest.gc_queue()?;
         due.retain(|waiting| waiting.since + grace <= now);
         // Asked after the queue was read: what is in it was out of the tables before, or is of who holds.

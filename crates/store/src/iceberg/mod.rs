@@ -3,6 +3,9 @@
 //!
 //! What is asked twice without a change in between is written once. Files of older answers go after the time that
 //! readers have.
+//!
+//! A hub of several writes them a second time, where all hubs have their files, since engines reach that and not its disk. Its number
+//! is in their names: each hub looks after its own.
 
 mod manifests;
 mod metadata;
@@ -10,6 +13,7 @@ mod metadata;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +43,8 @@ pub(crate) struct Iceberg {
     /// Absolute.
     root: PathBuf,
     places: Places,
+    /// The number of a hub of several.
+    hub: Option<i64>,
     /// How long files of older answers stay.
     grace: Duration,
     newest: Mutex<Newest>,
@@ -50,9 +56,9 @@ type Newest = HashMap<&'static str, (i64, Arc<IcebergTable>)>;
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 impl Iceberg {
-    pub(crate) fn new(places: Places, grace: Duration) -> Self {
+    pub(crate) fn new(places: Places, hub: Option<i64>, grace: Duration) -> Self {
         let root = std::path::absolute(&places.root).unwrap_or_else(|_| places.root.clone());
-        Self { root, places, grace, newest: Mutex::default() }
+        Self { root, places, hub, grace, newest: Mutex::default() }
     }
 
     /// The metadata of a table with these files.
@@ -74,8 +80,12 @@ impl Iceberg {
         {
             return Ok(Arc::clone(found));
         }
-        let last = last.map(|(last, _)| stem(*last));
-        self.clear(&self.dir(table), &stem(id), last.as_deref());
+        if self.hub.is_some() {
+            // A disk that is not mounted would take them.
+            self.places.check()?;
+        }
+        let last = last.map(|(last, _)| self.stem(*last));
+        self.clear(&self.dir(table), &self.stem(id), last.as_deref());
         let made = Arc::new(self.write(table, id, &entries, now)?);
         newest.insert(table.name, (id, Arc::clone(&made)));
         Ok(made)
@@ -109,8 +119,11 @@ impl Iceberg {
     ) -> Result<IcebergTable, StoreError> {
         let dir = self.dir(table);
         std::fs::create_dir_all(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
-        let stem = stem(id);
-        let location = url(&dir);
+        let stem = self.stem(id);
+        let location = match self.hub {
+            Some(_) => self.places.slow()?.location(&format!("iceberg/{}", table.name)),
+            None => url(&dir),
+        };
         let list = format!("{stem}-list.avro");
         if !entries.is_empty() {
             let schema = metadata::schema(table).to_string();
@@ -120,8 +133,8 @@ impl Iceberg {
             let place = format!("{location}/{name}");
             let text = manifests::manifest_list(id, (&place, manifest.len()), entries)
                 .map_err(|error| unwritten(&dir, &error))?;
-            put(&dir, &name, &manifest)?;
-            put(&dir, &list, &text)?;
+            self.put(&dir, &name, &manifest)?;
+            self.put(&dir, &list, &text)?;
         }
         let snapshot = (!entries.is_empty()).then(|| Snapshot {
             id,
@@ -135,7 +148,7 @@ impl Iceberg {
         let place = (&*location, &*uuid);
         let metadata = metadata::metadata(table, place, now.0 / 1000, snapshot.as_ref());
         let name = format!("{stem}.metadata.json");
-        put(&dir, &name, metadata.to_string().as_bytes())?;
+        self.put(&dir, &name, metadata.to_string().as_bytes())?;
         Ok(IcebergTable { metadata_location: format!("{location}/{name}"), metadata })
     }
 
@@ -153,10 +166,38 @@ impl Iceberg {
                 let _its_older_time = utimensat(CWD, file.path(), &NOW, AtFlags::empty());
             }
             let written = file.metadata().and_then(|about| about.modified());
-            if written.is_ok_and(is_over) {
+            if written.is_ok_and(is_over) && self.unpublish(&file.path()).is_ok() {
                 drop(std::fs::remove_file(file.path()));
             }
         }
+    }
+
+    /// What names of a snapshot's files begin with.
+    fn stem(&self, snapshot: i64) -> String {
+        match self.hub {
+            Some(hub) => format!("{hub}-{snapshot:016x}"),
+            None => format!("{snapshot:016x}"),
+        }
+    }
+
+    /// A file is whole or not there: readers may ask for it while it is written again.
+    fn put(&self, dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let (path, half) = (dir.join(name), dir.join(format!("{name}.new")));
+        let written = std::fs::write(&half, bytes).and_then(|()| std::fs::rename(&half, &path));
+        written.map_err(|error| StoreError::io("write", &path, &error))?;
+        let Some(shared) = self.shared(&path) else { return Ok(()) };
+        self.places.slow()?.put(&path, &shared, &AtomicBool::new(false))
+    }
+
+    fn unpublish(&self, path: &Path) -> Result<(), StoreError> {
+        let Some(shared) = self.shared(path) else { return Ok(()) };
+        self.places.slow()?.delete(&shared)
+    }
+
+    /// What a file is called where all hubs have theirs; `None` for a hub alone.
+    fn shared(&self, path: &Path) -> Option<String> {
+        let name = path.strip_prefix(&self.root).ok()?.to_str()?;
+        self.hub.map(|_| name.to_owned())
     }
 }
 
@@ -164,11 +205,6 @@ const NOW: Timestamps = Timestamps {
     last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
     last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
 };
-
-/// What names of a snapshot's files begin with.
-fn stem(snapshot: i64) -> String {
-    format!("{snapshot:016x}")
-}
 
 /// The same files have the same number, whatever came between.
 fn snapshot_id(entries: &[Entry]) -> i64 {
@@ -196,13 +232,6 @@ fn uuid(location: &str) -> String {
 
 pub(crate) fn url(path: &Path) -> String {
     format!("file://{}", path.display())
-}
-
-/// A file is whole or not there: readers may ask for it while it is written again.
-fn put(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-    let (path, half) = (dir.join(name), dir.join(format!("{name}.new")));
-    let written = std::fs::write(&half, bytes).and_then(|()| std::fs::rename(&half, &path));
-    written.map_err(|error| StoreError::io("write", &path, &error))
 }
 
 fn unwritten(dir: &Path, error: &apache_avro::Error) -> StoreError {

@@ -259,7 +259,7 @@ impl Place for SlowBucket {
         let fail = |error: &std::io::Error| StoreError::io("read", from, error);
         let file = File::open(from).map_err(|error| fail(&error))?;
         self.copy(file, &Path::from(path))?;
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache.as_ref().filter(|_| path.ends_with(".parquet")) {
             let source =
                 File::open(from).and_then(Source::of_file).map_err(|error| fail(&error))?;
             cache.add(path, &source);

@@ -10,6 +10,7 @@ use weir_store::{IcebergTable, SlowOptions, SlowPlace, SlowRule, Store, StoreOpt
 use weir_tables::Parcel;
 
 use crate::bucket::{is_moved, moving, reached, tier};
+use crate::cluster::Fleet;
 use crate::s3::Service;
 use crate::text_index::batch;
 use crate::tool::{NOON, options, within};
@@ -182,4 +183,44 @@ async fn files_of_a_bucket_are_named_there() {
     let [one] = &files(&*table(&store, "request").await)[..] else { panic!() };
     assert!(one.0.starts_with("s3://rows/some/weir/data/request/"), "{one:?}");
     assert!(Path::new(&one.0).extension().is_some_and(|end| end == "parquet"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_hub_of_several_writes_its_metadata_where_all_have_their_files() {
+    let test = "each_hub_of_several_writes_its_metadata_where_all_have_their_files";
+    let Some(fleet) = Fleet::start(test) else { return };
+    let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
+    fleet.meet(&[&one, &two]).await;
+    fill(&one, 0..1000).await;
+    fill(&two, 1000..1500).await;
+    let shared = fleet.path("files/iceberg/request");
+    let mut found = Vec::new();
+    for hub in [&one, &two] {
+        within(20, async || files(&*table(hub, "request").await).len() == 2).await;
+        let made = table(hub, "request").await;
+        assert!(here(&made.metadata_location).starts_with(&shared), "{made:?}");
+        let rows: i64 = files(&made).iter().map(|file| file.1).sum();
+        assert_eq!(rows, 1500);
+        assert!(files(&made).iter().all(|file| here(&file.0).starts_with(fleet.path("files"))));
+        found.push(made);
+    }
+    let [first, second] = &found[..] else { panic!() };
+    assert_ne!(first.metadata_location, second.metadata_location);
+    for key in ["table-uuid", "location"] {
+        assert_eq!(first.metadata[key], second.metadata[key]);
+    }
+    // What one deletes is its own.
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fill(&one, 1500..1600).await;
+    let later = table(&one, "request").await;
+    for file in std::fs::read_dir(fleet.path("one/iceberg/request")).unwrap() {
+        let file = std::fs::File::options().append(true).open(file.unwrap().path()).unwrap();
+        file.set_modified(long_ago).unwrap();
+    }
+    fill(&one, 1600..1700).await;
+    let last = table(&one, "request").await;
+    assert!(!here(&first.metadata_location).exists());
+    for (table, rows) in [(second, 1500), (&later, 1600), (&last, 1700)] {
+        assert_eq!(files(table).iter().map(|file| file.1).sum::<i64>(), rows);
+    }
 }

@@ -12,13 +12,13 @@ use super::wire_databases::{ids_of, postgresql};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// PostgreSQL of one test; ends with the value.
-struct Database {
+pub(super) struct Database {
     child: Child,
     port: u16,
 }
 
 impl Database {
-    fn start(bin: &Path, dir: &Path) -> Self {
+    pub(super) fn start(bin: &Path, dir: &Path) -> Self {
         let own = dir.join("postgresql");
         std::fs::create_dir(&own).expect("a directory of ours");
         let (user, group) = ids_of("postgres");
@@ -215,7 +215,7 @@ fn query_survives_a_hub(log: &Path, first: &Weir, second: Weir) {
 }
 
 /// Two hubs that write nothing to files by themselves; where each takes rows in.
-fn two_hubs(dir: &Path, database: &Database) -> ([Weir; 2], [String; 2]) {
+pub(super) fn two_hubs(dir: &Path, database: &Database) -> ([Weir; 2], [String; 2]) {
     let intakes = [free_address().to_string(), free_address().to_string()];
     let start = |name: &str, intake: &String| {
         let mut command = Member::new(dir, name).command(database);

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::harness::{Weir, can_run, quiet, request, serve, text};
+use super::cluster::{Database, two_hubs};
+use super::harness::{Weir, can_run, is_root, quiet, request, serve, text, wait_for};
 use super::intake::python;
+use super::wire_databases::postgresql;
 
 const SINCE: &str = "2026-11-21T12:00:00+00:00";
 
@@ -80,12 +82,47 @@ fn pyiceberg_reads_the_rows_that_weir_answers() {
     for part in 0..17 {
         post(&hub, &intake, 7600 + part * 10..7610 + part * 10);
     }
-    super::harness::wait_for("small files are merged", Duration::from_secs(120), || {
+    wait_for("small files are merged", Duration::from_secs(120), || {
         (read(&hub)["files"].as_u64()? < 10).then_some(())
     });
     let third = read(&hub);
     assert_eq!(third["rows"], json!(7170));
     same(&third, &asked(&hub));
+}
+
+#[test]
+fn pyiceberg_reads_the_same_through_each_hub_of_a_cluster() {
+    let test = "pyiceberg_reads_the_same_through_each_hub_of_a_cluster";
+    let bin = postgresql().filter(|_| is_root() && python().is_file());
+    if !can_run(test, "PyIceberg (cargo xtask setup), PostgreSQL and root", bin.is_some()) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = Database::start(&bin.expect("it was looked for"), dir.path());
+    let (hubs, intakes) = two_hubs(dir.path(), &database);
+    // Each hub has files of both, and metadata where all have their files.
+    let check = |rows: u64, files: std::ops::Range<u64>| {
+        for hub in &hubs {
+            wait_for("the files of the other hub", Duration::from_secs(120), || {
+                let found = read(hub);
+                let is_all = found["rows"] == json!(rows);
+                (is_all && files.contains(&found["files"].as_u64()?)).then_some(())
+            });
+            same(&read(hub), &asked(hub));
+            let url = "/iceberg/v1/namespaces/weir/tables/log";
+            let place = hub.get(url)["metadata-location"].to_string();
+            let shared = dir.path().join("files/iceberg/log").display().to_string();
+            assert!(place.contains(&shared), "{place}");
+        }
+    };
+    post(&hubs[0], &intakes[0], 0..3000);
+    post(&hubs[1], &intakes[1], 3600..7600);
+    check(7000, 2..3);
+    for part in 0..17 {
+        let (at, first) = (usize::from(part % 2 == 1), 7600 + part * 10);
+        post(&hubs[at], &intakes[at], first..first + 10);
+    }
+    check(7170, 1..10);
 }
 
 #[test]
