@@ -1,11 +1,12 @@
 //! What maintenance does otherwise in a cluster: files go where all hubs have theirs, a change of the manifest brings the
 //! view up to it, and merging, retention and deletion are one hub's.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use weir_tables::StreamId;
+use weir_tables::{Micros, StreamId};
 
 use super::{Cluster, Follower};
 use crate::error::{ErrorKind, StoreError};
@@ -31,11 +32,19 @@ pub(crate) struct SharedWork {
     left_out: Vec<StreamId>,
     /// The place of the files was looked at.
     has_place: bool,
+    /// Files of this hub that did not get into the manifest, and since when that is known.
+    stray: HashMap<String, Micros>,
 }
 
 impl SharedWork {
     pub(crate) fn new(cluster: Arc<Cluster>, follower: Follower) -> Self {
-        Self { cluster, follower: Some(follower), left_out: Vec::new(), has_place: false }
+        Self {
+            cluster,
+            follower: Some(follower),
+            left_out: Vec::new(),
+            has_place: false,
+            stray: HashMap::new(),
+        }
     }
 }
 
@@ -168,6 +177,11 @@ impl Maintenance {
         let written: Vec<&String> = self.written.iter().flatten().map(|file| &file.path).collect();
         let mut stray = self.postgres()?.pending(false)?;
         stray.retain(|path| !written.contains(&path));
+        let (now, grace) = (self.shared.now(), grace(&self.options));
+        // A bucket may still be at a request that was given up: what it writes after it was deleted nobody would find.
+        let known = &mut self.work()?.stray;
+        known.retain(|path, _| stray.contains(path));
+        stray.retain(|path| *known.entry(path.clone()).or_insert(now) + grace <= now);
         if is_leader {
             stray.extend(self.postgres()?.pending(true)?);
         }
@@ -181,7 +195,6 @@ impl Maintenance {
         if !is_leader {
             return Ok(());
         }
-        let (now, grace) = (self.shared.now(), grace(&self.options));
         let mut due = self.manifest.gc_queue()?;
         due.retain(|waiting| waiting.since + grace <= now);
         // Asked after the queue was read: what is in it was out of the tables before, or is of who holds.

@@ -9,8 +9,9 @@ use std::time::Duration;
 use arbtest::arbitrary::{Result, Unstructured};
 use async_trait::async_trait;
 use weir_store::{
-    ClusterOptions, ErrorKind, ManifestOptions, Peer, PeerAsk, PeerFailure, PeerRows, Peers,
-    QueryChannel, SlowOptions, SlowPlace, Store, StoreError, StoreOptions,
+    BucketOptions, ClusterOptions, ErrorKind, ManifestOptions, Peer, PeerAsk, PeerFailure,
+    PeerRows, Peers, QueryChannel, SlowBucketOptions, SlowOptions, SlowPlace, Store, StoreError,
+    StoreOptions,
 };
 use weir_tables::{FixedClock, Micros, StreamId};
 
@@ -50,6 +51,8 @@ pub(crate) struct Fleet {
     pub(crate) schema: String,
     /// Queries that read more are dealt out.
     pub(crate) spread_bytes: u64,
+    /// Where files are instead of a directory.
+    pub(crate) bucket: Option<BucketOptions>,
 }
 
 impl Fleet {
@@ -61,7 +64,7 @@ impl Fleet {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(FixedClock::new(NOON));
         let (near, schema) = (Arc::default(), "weir".into());
-        Self { dir, server, near, clock, schema, spread_bytes: u64::MAX }
+        Self { dir, server, near, clock, schema, spread_bytes: u64::MAX, bucket: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -75,7 +78,14 @@ impl Fleet {
 
     /// Where all hubs have their files.
     pub(crate) fn place(&self) -> SlowOptions {
-        SlowOptions::new(SlowPlace::Directory(self.path("files")))
+        SlowOptions::new(match &self.bucket {
+            None => SlowPlace::Directory(self.path("files")),
+            Some(bucket) => {
+                let (prefix, cache_bytes) = (self.schema.clone(), 1 << 20);
+                let all = SlowBucketOptions::new(bucket.clone());
+                SlowPlace::Bucket(Box::new(SlowBucketOptions { prefix, cache_bytes, ..all }))
+            }
+        })
     }
 
     pub(crate) fn options(&self, name: &str) -> StoreOptions {
@@ -455,13 +465,13 @@ async fn fleet_open_alone(options: StoreOptions) -> std::result::Result<Arc<Stor
 
 /// An agent: what it has written, and where it has to go on.
 #[derive(Default)]
-struct Agent {
-    written: u64,
-    hub: usize,
+pub(crate) struct Agent {
+    pub(crate) written: u64,
+    pub(crate) hub: usize,
 }
 
 /// Sends what the agent's hub does not have; `false` when there is no hub to take it.
-async fn send(agent: &mut Agent, stream: u64, hubs: &[Option<Arc<Store>>]) -> bool {
+pub(crate) async fn send(agent: &mut Agent, stream: u64, hubs: &[Option<Arc<Store>>]) -> bool {
     let Some(hub) = &hubs[agent.hub] else { return false };
     let id = StreamId(u128::from(stream));
     if hub.claim(&[id]).await.is_err() {
@@ -548,7 +558,14 @@ async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
     let one = &again[0];
     assert_eq!((number(one, COUNT).await, number(one, DISTINCT).await), (expected, expected));
     let pending = format!("select count(*) from {}.pending_file", fleet.schema);
-    eventually(async || fleet.server.sql(&pending).unwrap() == "0").await;
+    let mut later = NOON.0;
+    eventually(async || {
+        later += 61_000_000;
+        fleet.clock.set(Micros(later));
+        fleet.server.sql(&pending).unwrap() == "0"
+    })
+    .await;
+    fleet.clock.set(NOON);
     let known = format!("select count(*) from {}.data_file", fleet.schema);
     let on_disk = || files(&fleet.path("files")).len().to_string();
     eventually(async || fleet.server.sql(&known).unwrap() == on_disk()).await;
