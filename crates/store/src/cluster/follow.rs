@@ -17,9 +17,6 @@ use crate::writer::Command;
 
 /// How often.
 const BEAT: Duration = Duration::from_millis(500);
-/// Who was away for longer may have missed that files came and went: all are looked at. Less than files are kept for
-/// those who may still read them.
-const AWAY: Duration = Duration::from_secs(20);
 /// Rows stay in memory for so long after they came into files, for others that have not seen that change yet.
 const KEPT: Duration = Duration::from_secs(5);
 
@@ -133,12 +130,10 @@ impl Cluster {
         if seen.is_in_doubt {
             return Ok(());
         }
-        let is_whole = seen.at.elapsed() > AWAY;
-        if let Some(news) = manifest.news(seen.snapshot, is_whole)? {
+        if let Some(news) = manifest.news(seen.snapshot)? {
             shared.advance(&news, None);
             seen.snapshot = news.snapshot;
         }
-        seen.at = Instant::now();
         Ok(())
     }
 

@@ -117,8 +117,6 @@ struct Members {
 pub(crate) struct Seen {
     /// The last change in it.
     pub(crate) snapshot: i64,
-    /// When that was looked at.
-    pub(crate) at: Instant,
     /// A commit of this hub has no answer: the follower must not show what may be of it.
     pub(crate) is_in_doubt: bool,
 }
@@ -133,7 +131,7 @@ pub(crate) struct Purged {
 
 impl Cluster {
     pub(crate) fn new(options: ClusterOptions, claims: Postgres) -> Self {
-        let seen = Seen { snapshot: 0, at: Instant::now(), is_in_doubt: false };
+        let seen = Seen { snapshot: 0, is_in_doubt: false };
         Self {
             options,
             claims,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_tables::{Micros, StreamId};
 
@@ -226,7 +226,7 @@ fn commit(
         return Err(StoreError::new(ErrorKind::Io, text).with_hint("it is tried again by itself"));
     }
     let outcome = manifest.commit(change).and_then(|snapshot| {
-        let news = manifest.news(seen.snapshot, false)?;
+        let news = manifest.news(seen.snapshot)?;
         Ok((snapshot, news))
     });
     // Nobody knows whether a commit without an answer was made. If it was, its files must not be seen beside the rows.
@@ -237,7 +237,6 @@ fn commit(
         let thaw = is_flush.then_some((snapshot, change.positions));
         shared.advance(&news, thaw);
         seen.snapshot = news.snapshot;
-        seen.at = Instant::now();
     }
     Ok(())
 }

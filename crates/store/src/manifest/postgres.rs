@@ -372,21 +372,20 @@ impl Postgres {
         Ok(Ok(snapshot))
     }
 
-    /// What changed after change `seen`; `None` when nothing did. With `is_whole` all that there is, and also when files that
-    /// were replaced since `seen` are forgotten by now.
+    /// What changed after change `seen`; `None` when nothing did. All that there is when files that were replaced since
+    /// `seen` are forgotten by now.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn news(&self, seen: i64, is_whole: bool) -> Result<Option<News>, StoreError> {
+    pub(crate) fn news(&self, seen: i64) -> Result<Option<News>, StoreError> {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
             let snapshot = value(&mut work, "snapshot")?;
-            let sql = "SELECT value > $1 FROM setting WHERE name = 'forgotten'";
-            let is_behind = work.query_opt(sql, &[&seen])?.is_some_and(|row| row.get(0));
-            let is_whole = is_whole || is_behind;
-            if snapshot == seen && !is_whole {
+            if snapshot == seen {
                 return Ok(None);
             }
+            let sql = "SELECT value > $1 FROM setting WHERE name = 'forgotten'";
+            let is_whole = work.query_opt(sql, &[&seen])?.is_some_and(|row| row.get(0));
             let (added, removed) = if is_whole {
                 (live_files(&mut work)?, Vec::new())
             } else {
