@@ -22,6 +22,7 @@ use crate::draft::Draft;
 use crate::error::StoreError;
 use crate::hot::timestamps;
 use crate::manifest::DataFile;
+use crate::parquet_file::CREATED_BY;
 use crate::text_index;
 
 /// Ascending, NULL first: in files, in their metadata and in query plans alike.
@@ -162,7 +163,7 @@ fn properties(table: &TableSpec) -> WriterProperties {
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
         .set_statistics_enabled(EnabledStatistics::Page)
-        .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_created_by(CREATED_BY.to_owned())
         .set_sorting_columns(Some(sorting_columns(table)));
     for column in table.columns {
         let path = ColumnPath::from(column.name);

@@ -17,6 +17,7 @@ use parquet::file::properties::WriterProperties;
 use weir_tables::Micros;
 
 use crate::error::{ErrorKind, StoreError};
+use crate::parquet_file::CREATED_BY;
 
 /// How a bucket is reached.
 #[derive(Clone, Default)]
@@ -179,7 +180,7 @@ pub fn parquet_file(rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
     let level = ZstdLevel::try_new(3).expect("3 is a level");
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
-        .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_created_by(CREATED_BY.to_owned())
         .build();
     let write = || {
         let mut writer = ArrowWriter::try_new(Vec::new(), first.schema(), Some(properties))?;

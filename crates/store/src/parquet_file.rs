@@ -17,6 +17,9 @@ use crate::{ErrorKind, StoreError};
 /// Rows of a row group: what is kept in memory until it is written.
 const ROW_GROUP_ROWS: usize = 128 << 10;
 
+/// Who writes files, in the form that readers of Java's family parse: without it they trust no statistics of texts.
+pub(crate) const CREATED_BY: &str = concat!("weir version ", env!("CARGO_PKG_VERSION"));
+
 /// A Parquet file being written.
 pub struct ParquetFile<W: Write + Send>(ArrowWriter<W>);
 
@@ -30,7 +33,7 @@ impl<W: Write + Send> ParquetFile<W> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-            .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_created_by(CREATED_BY.to_owned())
             .build();
         writer(out, table, properties).map(Self).map_err(|error| failure(&error))
     }

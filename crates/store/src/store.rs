@@ -409,8 +409,7 @@ impl Store {
         let (view, horizon) = (self.shared.view(), self.engine.horizon());
         let files = view.tables[table_index(table)].files.iter();
         let files: Vec<_> = files.filter(|file| horizon.shows_file(file)).cloned().collect();
-        let now = self.shared.now();
-        let made = tokio::task::spawn_blocking(move || iceberg.table(table, &files, now));
+        let made = tokio::task::spawn_blocking(move || iceberg.table(table, &files));
         made.await.map_err(|_| StoreError::closed())?
     }
 

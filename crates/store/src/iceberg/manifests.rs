@@ -17,6 +17,8 @@ pub(super) struct Entry {
     pub(super) sequence: i64,
     pub(super) row_count: i64,
     pub(super) byte_count: i64,
+    /// When the last of its rows came in.
+    pub(super) millis: i64,
     /// Field id of `ts` and its bounds.
     pub(super) ts: (i32, i64, i64),
 }
@@ -62,7 +64,7 @@ pub(super) fn manifest_list(
     (location, length): (&str, usize),
     entries: &[Entry],
 ) -> apache_avro::AvroResult<Vec<u8>> {
-    let schema = Schema::parse(&list_schema())?;
+    let schema = list_schema()?;
     let mut writer = Writer::with_codec(&schema, Vec::new(), codec())?;
     let sequences = || entries.iter().map(|entry| entry.sequence);
     let newest = sequences().max().unwrap_or_default();
@@ -90,6 +92,8 @@ pub(super) fn manifest_list(
         ("added_rows_count", Value::Long(entries.iter().map(|entry| entry.row_count).sum())),
         ("existing_rows_count", Value::Long(0)),
         ("deleted_rows_count", Value::Long(0)),
+        // Optional, but Trino and Spark cannot show a list without it.
+        ("partitions", some(Value::Array(Vec::new()))),
     ];
     writer.append_value(record(fields))?;
     writer.into_inner()
@@ -112,6 +116,8 @@ impl Entry {
             ("file_size_in_bytes", Value::Long(self.byte_count)),
             ("lower_bounds", bound(min)),
             ("upper_bounds", bound(max)),
+            // The order of the metadata that says none. Optional, but Trino cannot show entries without it.
+            ("sort_order_id", some(Value::Int(0))),
         ];
         record([
             ("status", Value::Int(1)),
@@ -137,56 +143,37 @@ fn codec() -> Codec {
 }
 
 fn entry_schema() -> apache_avro::AvroResult<Schema> {
-    let bounds = [("lower_bounds", 125, 126), ("upper_bounds", 128, 129)];
-    let placed =
-        |(name, id, _): (&str, i32, i32)| json!({"name": name, "type": "null", "field-id": id});
-    let file = json!({"type": "record", "name": "r2", "fields": [
+    let mut file = Schema::parse(&json!({"type": "record", "name": "r2", "fields": [
         {"name": "content", "type": "int", "field-id": 134},
         {"name": "file_path", "type": "string", "field-id": 100},
         {"name": "file_format", "type": "string", "field-id": 101},
         {"name": "partition", "type": {"type": "record", "name": "r102", "fields": []}, "field-id": 102},
         {"name": "record_count", "type": "long", "field-id": 103},
         {"name": "file_size_in_bytes", "type": "long", "field-id": 104},
-        placed(bounds[0]),
-        placed(bounds[1]),
-    ]});
-    let mut file = Schema::parse(&file)?;
-    if let Schema::Record(file) = &mut file {
-        for (name, _, key) in bounds {
-            let found = file.fields.iter_mut().find(|field| field.name == name);
-            if let Some(field) = found {
-                field.schema = map_of_bounds(key)?;
-            }
-        }
+        {"name": "lower_bounds", "type": "null", "field-id": 125},
+        {"name": "upper_bounds", "type": "null", "field-id": 128},
+        {"name": "sort_order_id", "type": ["null", "int"], "field-id": 140},
+    ]}))?;
+    for (name, key) in [("lower_bounds", 126), ("upper_bounds", 129)] {
+        // Maps whose keys are no text are arrays of pairs in Avro.
+        let pair = json!({"type": "record", "name": format!("k{key}_v{}", key + 1), "fields": [
+            {"name": "key", "type": "int", "field-id": key},
+            {"name": "value", "type": "bytes", "field-id": key + 1},
+        ]});
+        set(&mut file, name, array(&pair, ("logicalType", json!("map")))?);
     }
-    let entry = json!({"type": "record", "name": "manifest_entry", "fields": [
+    let mut entry = Schema::parse(&json!({"type": "record", "name": "manifest_entry", "fields": [
         {"name": "status", "type": "int", "field-id": 0},
         {"name": "snapshot_id", "type": ["null", "long"], "field-id": 1},
         {"name": "sequence_number", "type": ["null", "long"], "field-id": 3},
         {"name": "file_sequence_number", "type": ["null", "long"], "field-id": 4},
         {"name": "data_file", "type": "null", "field-id": 2},
-    ]});
-    let mut entry = Schema::parse(&entry)?;
-    if let Schema::Record(entry) = &mut entry
-        && let Some(last) = entry.fields.last_mut()
-    {
-        last.schema = file;
-    }
+    ]}))?;
+    set(&mut entry, "data_file", file);
     Ok(entry)
 }
 
-/// Maps whose keys are no text are arrays of pairs in Avro. The parser drops this mark of them, so it is set afterwards.
-fn map_of_bounds(key: i32) -> apache_avro::AvroResult<Schema> {
-    let pair = json!({"type": "record", "name": format!("k{key}_v{}", key + 1), "fields": [
-        {"name": "key", "type": "int", "field-id": key},
-        {"name": "value", "type": "bytes", "field-id": key + 1},
-    ]});
-    let mark = BTreeMap::from([("logicalType".to_owned(), json!("map"))]);
-    let pairs = Schema::array(Schema::parse(&pair)?).attributes(mark).build();
-    Ok(Schema::Union(UnionSchema::new(vec![Schema::Null, pairs])?))
-}
-
-fn list_schema() -> serde_json::Value {
+fn list_schema() -> apache_avro::AvroResult<Schema> {
     let fields = [
         ("manifest_path", "string", 500),
         ("manifest_length", "long", 501),
@@ -201,10 +188,39 @@ fn list_schema() -> serde_json::Value {
         ("added_rows_count", "long", 512),
         ("existing_rows_count", "long", 513),
         ("deleted_rows_count", "long", 514),
+        ("partitions", "null", 507),
     ];
     let fields: Vec<_> = fields
         .into_iter()
         .map(|(name, kind, id)| json!({"name": name, "type": kind, "field-id": id}))
         .collect();
-    json!({"type": "record", "name": "manifest_file", "fields": fields})
+    let list = json!({"type": "record", "name": "manifest_file", "fields": fields});
+    let mut list = Schema::parse(&list)?;
+    let summary = json!({"type": "record", "name": "r508", "fields": [
+        {"name": "contains_null", "type": "boolean", "field-id": 509},
+        {"name": "contains_nan", "type": ["null", "boolean"], "field-id": 518},
+        {"name": "lower_bound", "type": ["null", "bytes"], "field-id": 510},
+        {"name": "upper_bound", "type": ["null", "bytes"], "field-id": 511},
+    ]});
+    set(&mut list, "partitions", array(&summary, ("element-id", json!(508)))?);
+    Ok(list)
+}
+
+/// An array that may be NULL, with a mark that the parser of schemas would drop.
+fn array(
+    items: &serde_json::Value,
+    (mark, value): (&str, serde_json::Value),
+) -> apache_avro::AvroResult<Schema> {
+    let marks = BTreeMap::from([(mark.to_owned(), value)]);
+    let array = Schema::array(Schema::parse(items)?).attributes(marks).build();
+    Ok(Schema::Union(UnionSchema::new(vec![Schema::Null, array])?))
+}
+
+/// Gives a field of a record its type.
+fn set(record: &mut Schema, name: &str, schema: Schema) {
+    if let Schema::Record(record) = record
+        && let Some(field) = record.fields.iter_mut().find(|field| field.name == name)
+    {
+        field.schema = schema;
+    }
 }

@@ -10,6 +10,9 @@ pub(super) struct Snapshot {
     pub(super) id: i64,
     /// Grows with the files of a store.
     pub(super) sequence: i64,
+    /// When the newest of its rows came in. DuckDB reads only what was there when its transaction began, so a moment within
+    /// the request would be too late.
+    pub(super) millis: i64,
     /// Where the list of manifests is.
     pub(super) list: String,
     pub(super) files: usize,
@@ -17,13 +20,16 @@ pub(super) struct Snapshot {
     pub(super) byte_count: i64,
 }
 
-/// The metadata of a table at `location`, of files as they were at `millis`; `None`: it has no files.
+/// A place that no engine has.
+const NO_WRITING: &str = "read-only://weir";
+
+/// The metadata of a table at `location`; `None`: it has no files.
 pub(super) fn metadata(
     table: &TableSpec,
     (location, uuid): (&str, &str),
-    millis: i64,
     snapshot: Option<&Snapshot>,
 ) -> Value {
+    let millis = snapshot.map_or(0, |snapshot| snapshot.millis);
     let mut metadata = json!({
         "format-version": 2,
         "table-uuid": uuid,
@@ -43,6 +49,9 @@ pub(super) fn metadata(
             "schema.name-mapping.default": name_mapping(table).to_string(),
             // Its readers of whole vectors do not know all encodings of Parquet.
             "read.parquet.vectorization.enabled": "false",
+            // Engines write files before they ask for the change that is refused. Here they cannot, and their errors say why.
+            "write.data.path": NO_WRITING,
+            "write.metadata.path": NO_WRITING,
         },
         "snapshots": [],
         "snapshot-log": [],
@@ -141,7 +150,7 @@ mod tests {
                     assert!(seen.insert(key) && seen.insert(value), "{}", table.name);
                 }
             }
-            let last = metadata(table, ("", ""), 0, None)["last-column-id"].clone();
+            let last = metadata(table, ("", ""), None)["last-column-id"].clone();
             assert_eq!(last, json!(seen.iter().max()));
         }
     }

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use ring::digest::{SHA256, digest};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 use serde_json::Value;
-use weir_tables::{Micros, TableSpec};
+use weir_tables::TableSpec;
 
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{DataFile, Tier};
@@ -69,7 +69,6 @@ impl Iceberg {
         &self,
         table: &'static TableSpec,
         files: &[Arc<DataFile>],
-        now: Micros,
     ) -> Result<Arc<IcebergTable>, StoreError> {
         let entries = files.iter().map(|file| self.entry(file)).collect::<Result<Vec<_>, _>>()?;
         let id = snapshot_id(&entries);
@@ -86,7 +85,7 @@ impl Iceberg {
         }
         let last = last.map(|(last, _)| self.stem(*last));
         self.clear(&self.dir(table), &self.stem(id), last.as_deref());
-        let made = Arc::new(self.write(table, id, &entries, now)?);
+        let made = Arc::new(self.write(table, id, &entries)?);
         newest.insert(table.name, (id, Arc::clone(&made)));
         Ok(made)
     }
@@ -102,6 +101,7 @@ impl Iceberg {
             sequence: file.id,
             row_count: file.row_count.cast_signed(),
             byte_count: file.byte_count.cast_signed(),
+            millis: file.arrival_ts / 1000,
             ts: (ts, file.min_ts, file.max_ts),
         })
     }
@@ -115,7 +115,6 @@ impl Iceberg {
         table: &TableSpec,
         id: i64,
         entries: &[Entry],
-        now: Micros,
     ) -> Result<IcebergTable, StoreError> {
         let dir = self.dir(table);
         std::fs::create_dir_all(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
@@ -139,6 +138,7 @@ impl Iceberg {
         let snapshot = (!entries.is_empty()).then(|| Snapshot {
             id,
             sequence: entries.iter().map(|entry| entry.sequence).max().unwrap_or_default(),
+            millis: entries.iter().map(|entry| entry.millis).max().unwrap_or_default(),
             list: format!("{location}/{list}"),
             files: entries.len(),
             row_count: entries.iter().map(|entry| entry.row_count).sum(),
@@ -146,7 +146,7 @@ impl Iceberg {
         });
         let uuid = uuid(&location);
         let place = (&*location, &*uuid);
-        let metadata = metadata::metadata(table, place, now.0 / 1000, snapshot.as_ref());
+        let metadata = metadata::metadata(table, place, snapshot.as_ref());
         let name = format!("{stem}.metadata.json");
         self.put(&dir, &name, metadata.to_string().as_bytes())?;
         Ok(IcebergTable { metadata_location: format!("{location}/{name}"), metadata })

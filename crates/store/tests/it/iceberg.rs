@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use apache_avro::Reader;
 use apache_avro::types::Value;
 use weir_store::{IcebergTable, SlowOptions, SlowPlace, SlowRule, Store, StoreOptions};
-use weir_tables::Parcel;
+use weir_tables::{FixedClock, Micros, Parcel};
 
 use crate::bucket::{is_moved, moving, reached, tier};
 use crate::cluster::Fleet;
@@ -119,6 +119,25 @@ async fn snapshot_has_the_files_of_the_moment_with_their_rows_and_bounds() {
     let again = table(&store, "request").await;
     assert_eq!(again.metadata_location, second.metadata_location);
     assert_eq!(files(&again), files(&second));
+}
+
+#[tokio::test]
+async fn snapshot_is_of_the_time_at_which_its_newest_row_came_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FixedClock::new(NOON));
+    let options = StoreOptions { clock: Arc::clone(&clock) as _, ..options(dir.path()) };
+    let store = Store::open(options).unwrap();
+    fill(&store, 0..10).await;
+    // An engine that began to ask before now takes a snapshot of now for one of its future.
+    clock.set(Micros(NOON.0 + 60_000_000));
+    let metadata = &table(&store, "request").await.metadata;
+    for time in [
+        &metadata["last-updated-ms"],
+        &metadata["snapshots"][0]["timestamp-ms"],
+        &metadata["snapshot-log"][0]["timestamp-ms"],
+    ] {
+        assert_eq!(*time, NOON.0 / 1000);
+    }
 }
 
 #[tokio::test]

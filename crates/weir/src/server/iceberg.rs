@@ -93,11 +93,12 @@ async fn table(
     method: Method,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, CatalogError> {
-    known(&namespace)?;
-    let spec = weir_tables::table(&name).ok_or_else(|| CatalogError {
+    // Spark asks for `files` in `weir.log` first: only a table that is not there makes it look for the files of `weir.log`.
+    let found = weir_tables::table(&name).filter(|_| namespace == NAMESPACE);
+    let spec = found.ok_or_else(|| CatalogError {
         status: StatusCode::NOT_FOUND,
         kind: "NoSuchTableException",
-        message: format!("there is no table `{name}` in `{namespace}`"),
+        message: format!("there is no table `{name}` in `{}`", dotted(&namespace)),
     })?;
     if method == Method::HEAD {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -127,8 +128,16 @@ fn known(namespace: &str) -> Result<(), CatalogError> {
     Err(CatalogError {
         status: StatusCode::NOT_FOUND,
         kind: "NoSuchNamespaceException",
-        message: format!("there is no namespace `{namespace}`: all tables are in `{NAMESPACE}`"),
+        message: format!(
+            "there is no namespace `{}`: all tables are in `{NAMESPACE}`",
+            dotted(namespace)
+        ),
     })
+}
+
+/// A namespace's levels as people write them.
+fn dotted(namespace: &str) -> String {
+    namespace.replace('\u{1f}', ".")
 }
 
 async fn unknown(method: Method, uri: Uri) -> CatalogError {

@@ -139,6 +139,11 @@ fn catalog_says_no_in_its_own_words() {
     let namespaces = "/iceberg/v1/namespaces";
     let (status, kind, told) = ask("GET", &format!("{namespaces}/weir/tables/nothing"));
     assert_eq!((status, &*kind), (404, "NoSuchTableException"), "{told}");
+    // As Spark asks for what it knows of the files of `log`.
+    let (status, kind, told) = ask("GET", &format!("{namespaces}/weir%1Flog/tables/files"));
+    assert_eq!((status, &*kind), (404, "NoSuchTableException"), "{told}");
+    let words = told["error"]["message"].as_str().unwrap_or_default();
+    assert_eq!(words, "there is no table `files` in `weir.log`");
     let (status, kind, told) = ask("GET", &format!("{namespaces}/other/tables"));
     assert_eq!((status, &*kind), (404, "NoSuchNamespaceException"), "{told}");
     for (method, path) in
