@@ -170,11 +170,35 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 pub(crate) fn everything(shell: &Shell) -> Result {
     ensure(shell, FOR_TESTS)?;
     npm(shell)?;
-    python(shell)?;
+    let wanted = "crates/weir/tests/python/requirements.txt";
+    python(shell, wanted, "python", "Python packages of the tests")?;
     maven(shell, "kafka", "copy", "Kafka for the tests of outputs")?;
     maven(shell, "elasticsearch", "unpack", "Elasticsearch for the tests of outputs")?;
     maven(shell, "s3", "copy", "S3Proxy, a service for the tests of buckets")?;
     maven(shell, "mongo", "copy", "a MongoDB for the tests of the wire: Debian has none")
+}
+
+/// What tests with `--long` need besides: engines that attach to weir's tables, of which Trino alone is 0.9 GB.
+pub(crate) fn engines(shell: &Shell) -> Result {
+    let wanted = "crates/weir/tests/engines/requirements.txt";
+    python(shell, wanted, "engines/python", "Spark, DuckDB and a JDK for Trino")?;
+    maven(shell, "engines", "copy", "Trino, and Spark's reader of Iceberg")?;
+    let dir = crate::target_dir()?.join("tmp/engines");
+    let packed = shell.read_dir(dir.join("libs"))?;
+    let Some(packed) = packed.iter().find(|file| file.extension() == Some("gz".as_ref())) else {
+        return Ok(());
+    };
+    let trino = dir.join("trino");
+    shell.remove_path(&trino)?;
+    shell.create_dir(&trino)?;
+    cmd!(shell, "tar -xzf {packed} -C {trino} --strip-components=1").run()?;
+    // Files of plugins are links to each other's, so that all have to be unpacked first.
+    for plugin in shell.read_dir(trino.join("plugin"))? {
+        if !plugin.ends_with("iceberg") {
+            shell.remove_path(plugin)?;
+        }
+    }
+    Ok(shell.remove_path(packed)?)
 }
 
 /// Installs those of `packages` that are missing, or says the one line that does.
@@ -270,16 +294,15 @@ fn npm(shell: &Shell) -> Result {
     Ok(cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?)
 }
 
-/// The client libraries that send to the intake in tests, in a directory of their own beside what is built.
-fn python(shell: &Shell) -> Result {
-    let wanted = "crates/weir/tests/python/requirements.txt";
-    let venv = crate::target_dir()?.join("tmp/python");
+/// Packages that tests use, in a directory of their own beside what is built.
+fn python(shell: &Shell, wanted: &str, place: &str, why: &str) -> Result {
+    let venv = crate::target_dir()?.join("tmp").join(place);
     let installed = venv.join("requirements.txt");
     let text = shell.read_file(wanted)?;
     if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
         return Ok(());
     }
-    println!("missing: Python packages of the tests");
+    println!("missing: {why}");
     if cmd!(shell, "python3 -c 'import ensurepip'").quiet().ignore_stderr().run().is_err() {
         install(shell, &[VENV], &[VENV.name])?;
     }

@@ -24,7 +24,12 @@ const STEPS: &[Step] = &[
             shell,
             "cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings"
         );
-        Ok(lint.run().is_ok())
+        // Which all targets are without: it runs with `--long` only.
+        let engines = cmd!(
+            shell,
+            "cargo clippy --locked --workspace --test engines --quiet -- --deny warnings"
+        );
+        Ok(lint.run().is_ok() & engines.run().is_ok())
     }),
     ("tests", |shell, counts| {
         let test = cmd!(
@@ -58,13 +63,22 @@ const STEPS: &[Step] = &[
     }),
 ];
 
+/// With `--long` only: what it runs is a gigabyte to fetch.
+const ENGINES: Step = ("engines", |shell, counts| {
+    setup::engines(shell)?;
+    let test = cmd!(shell, "cargo test --locked --workspace --test engines -- --show-output");
+    counts.run(test.into())
+});
+
 /// Sets up, runs every step, prints what ran and what did not.
 pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
+    let mut steps = STEPS.to_vec();
     for arg in args {
         match arg.as_str() {
             "--long" => {
                 shell.set_var("WEIR_ROUNDS", "200");
                 shell.set_var("WEIR_FUZZ_SECONDS", "60");
+                steps.push(ENGINES);
             }
             other => {
                 return Err(format!(
@@ -81,7 +95,7 @@ pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     }
     setup::everything(shell)?;
     let (mut total, mut summary, mut failed_steps) = (Counts::default(), Vec::new(), Vec::new());
-    for (name, step) in STEPS {
+    for (name, step) in steps {
         println!("\n== {name}");
         let (started, failed_before) = (Instant::now(), total.failed);
         let is_ok = step(shell, &mut total).unwrap_or_else(|error| {
@@ -89,7 +103,7 @@ pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
             false
         });
         if !is_ok {
-            failed_steps.push(*name);
+            failed_steps.push(name);
             // A step that broke before it could count still counts.
             total.failed = total.failed.max(failed_before + 1);
         }
