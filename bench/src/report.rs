@@ -110,7 +110,7 @@ pub(crate) fn now() -> Micros {
     Micros(0) + since
 }
 
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
     let count = cpus.lines().filter(|line| line.starts_with("processor")).count();
@@ -124,12 +124,18 @@ fn machine() -> String {
     )
 }
 
+/// The load average of the last minute.
+pub(crate) fn load() -> f64 {
+    let line = first_line("/proc/loadavg");
+    line.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
 fn first_line(path: &str) -> String {
     let content = fs::read_to_string(Path::new(path)).unwrap_or_default();
     content.lines().next().unwrap_or_default().to_owned()
 }
 
-fn commit() -> String {
+pub(crate) fn commit() -> String {
     let git = |args: &[&str]| {
         Command::new("git").args(args).output().map(|output| output.stdout).unwrap_or_default()
     };
@@ -139,7 +145,7 @@ fn commit() -> String {
 }
 
 /// The directory that weir was built into tells.
-fn profile() -> &'static str {
+pub(crate) fn profile() -> &'static str {
     let is_release = weir::program()
         .is_ok_and(|path| path.parent().is_some_and(|directory| directory.ends_with("release")));
     if is_release { "release" } else { "dev (the one `cargo xtask run` uses)" }

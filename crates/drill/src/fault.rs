@@ -44,7 +44,7 @@ pub(crate) const fn of(name: &'static str, from: u64, to: u64, doc: &'static str
     Parameter { name, range: (from, to), doc }
 }
 
-/// All of them, pairs and what is no fault last. A fault's place in the list is a part of the seed of the lab's runs.
+/// All of them, pairs and what is no fault last.
 pub fn all() -> impl Iterator<Item = &'static Fault> {
     let single = faults::FAULTS.iter().chain(limits::FAULTS).chain(hops::FAULTS);
     let single = single
