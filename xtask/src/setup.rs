@@ -155,6 +155,7 @@ pub(crate) const FOR_LAB: &[Package] = &[
     package("util-linux", &["setpriv", "losetup"], "runs it as its own user, and slow disks"),
     daemon("mariadb-server", &["mariadbd"], "mariadb", "a database with a replica"),
     package("mariadb-client", &["mariadb"], "asks it"),
+    package("pebble", &["pebble"], "an authority that issues certificates to weir's edge"),
 ];
 
 /// Peers of `cargo xtask bench wire`.

@@ -46,6 +46,8 @@ pub struct App {
     pub slow_page: Option<PathBuf>,
     /// It leaves it to who asked to end the connection, who then keeps its port for a minute.
     pub last: bool,
+    /// It keeps connections for further requests: a file with the milliseconds that they may be idle; read after each answer.
+    pub idle: Option<PathBuf>,
 }
 
 /// Serves until it is killed, a thread a connection.
@@ -91,6 +93,7 @@ struct Manner {
     busy: Mutex<u64>,
     is_free: Condvar,
     is_last: bool,
+    idle: Option<PathBuf>,
 }
 
 /// A place among the workers, given back when it is dropped.
@@ -129,6 +132,7 @@ impl Manner {
             kept: args.leak.then(Mutex::default),
             slow_page: args.slow_page.clone(),
             is_last: args.last,
+            idle: args.idle.clone(),
             busy: Mutex::new(0),
             is_free: Condvar::new(),
         })
@@ -220,13 +224,17 @@ pub(crate) fn number(file: &Path) -> u64 {
 
 fn answer(mut stream: TcpStream, manner: &Manner) {
     let mut request = [0; 2048];
-    let Ok(length @ 1..) = stream.read(&mut request) else { return };
-    take_body(&mut stream, &request[..length]);
-    manner.work(&request);
-    let is_bad = stream.peer_addr().is_ok_and(|peer| manner.fails(peer.port(), &request));
-    let status = if is_bad { "500 Internal Server Error" } else { "200 OK" };
-    let head = format!("HTTP/1.0 {status}\r\nContent-Length: {}\r\n\r\n", manner.body.len());
-    let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&manner.body));
+    while let Ok(length @ 1..) = stream.read(&mut request) {
+        take_body(&mut stream, &request[..length]);
+        manner.work(&request);
+        let is_bad = stream.peer_addr().is_ok_and(|peer| manner.fails(peer.port(), &request));
+        let status = if is_bad { "500 Internal Server Error" } else { "200 OK" };
+        let version = if manner.idle.is_some() { "HTTP/1.1" } else { "HTTP/1.0" };
+        let head = format!("{version} {status}\r\nContent-Length: {}\r\n\r\n", manner.body.len());
+        let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&manner.body));
+        let Some(idle) = &manner.idle else { break };
+        let _limited = stream.set_read_timeout(Some(Duration::from_millis(number(idle).max(1))));
+    }
     if manner.is_last {
         // At most: whoever waits for the end would wait for ever.
         let _limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
@@ -371,4 +379,54 @@ fn ask(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_kept_serves_again_and_ends_when_it_was_idle_for_as_long_as_the_file_says()
+     {
+        let dir = tempfile::tempdir().unwrap();
+        let idle = dir.path().join("idle");
+        std::fs::write(&idle, "300").unwrap();
+        let address = crate::fleet::free_address().unwrap();
+        let app = App {
+            address,
+            backlog: 16,
+            delay: dir.path().join("delay"),
+            bytes: 3,
+            spin: false,
+            failing: None,
+            failing_health: false,
+            files: None,
+            workers: None,
+            store: None,
+            journal: None,
+            leak: false,
+            slow_page: None,
+            last: false,
+            idle: Some(idle),
+        };
+        std::thread::spawn(move || serve(&app));
+        let mut client = loop {
+            if let Ok(stream) = TcpStream::connect(address) {
+                break stream;
+            }
+            pause(Duration::from_millis(5));
+        };
+        let expected = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nzzz";
+        let mut answer = vec![0; expected.len()];
+        for _ in 0..2 {
+            client.write_all(b"GET /page HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, expected);
+        }
+        let answered = Instant::now();
+        assert_eq!(client.read(&mut answer).unwrap(), 0);
+        assert!(answered.elapsed() > Duration::from_millis(250), "{:?}", answered.elapsed());
+    }
 }

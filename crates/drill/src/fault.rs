@@ -6,8 +6,8 @@ use std::fs::File;
 use crate::error::{DrillError, Result};
 use crate::scene::Scene;
 use crate::{
-    balance, cascades, disks, faults, fleet, hops, limits, lines, names, packets, pairs, stores,
-    way,
+    balance, cascades, disks, edge, faults, fleet, hops, limits, lines, names, packets, pairs,
+    stores, way,
 };
 
 /// A fault: how it is made, with which parameters, and what it must be called.
@@ -56,7 +56,8 @@ pub fn all() -> impl Iterator<Item = &'static Fault> {
         .chain(stores::MORE)
         .chain(packets::FAULTS)
         .chain(names::FAULTS)
-        .chain(fleet::FAULTS);
+        .chain(fleet::FAULTS)
+        .chain(edge::FAULTS);
     let several = pairs::FAULTS.iter().chain(cascades::FAULTS);
     single.chain(several).chain(faults::NONE).chain(cascades::NONE).chain(lines::NONE)
 }

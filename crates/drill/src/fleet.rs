@@ -74,37 +74,6 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
-        name: "backend of weir's edge ends",
-        rules: &[&["edge.backend_out", "app.down", "tcp.accept_queue_high"]],
-        parameters: &[
-            of("backends", 2, 4, "backends"),
-            of("visitors", 8, 25, "visitors"),
-            of("stopped", 0, 1, "1 when one only stopped, 0 when it ended"),
-        ],
-        tools: &[],
-        set: |scene| {
-            let edge = free_address()?.to_string();
-            let mut backends = Vec::new();
-            for number in 1..=scene.draw("backends") {
-                let (address, delay) = (free_address()?.to_string(), scene.path("delay"));
-                let args =
-                    ["drill", "app", "--address", &address, "--backlog", "256", "--delay", &delay];
-                scene.start_outside(if number == 1 { "ill" } else { "well" }, &args)?;
-                backends.push(format!("\"{address}\""));
-            }
-            let backends = backends.join(", ");
-            scene.config = format!("[edge]\nlisten = [\"{edge}\"]\nbackends = [{backends}]\n");
-            let visitors = scene.draw("visitors").to_string();
-            let args = ["drill", "visit", "--address", &edge, "--visitors", &visitors];
-            scene.start_outside("visitors", &args)
-        },
-        inject: |scene| {
-            let is_stopped = scene.draw("stopped") == 1;
-            scene.signal("ill", if is_stopped { Signal::STOP } else { Signal::KILL })?;
-            Ok(None)
-        },
-    },
-    Fault {
         name: "target of copies stands still",
         rules: &[&["weir.output_lag", "tcp.accept_queue_high"]],
         parameters: &[of("ended", 0, 1, "1 when it ended, 0 when it only stopped")],
@@ -155,7 +124,7 @@ fn write_lines(scene: &mut Scene, script: &str, argument: &str) -> Result<()> {
 }
 
 /// An address of the loopback where nobody listens at the moment.
-fn free_address() -> Result<SocketAddr> {
+pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 

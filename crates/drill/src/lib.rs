@@ -9,6 +9,7 @@ mod app;
 mod balance;
 mod cascades;
 mod disks;
+mod edge;
 mod error;
 mod fault;
 mod faults;

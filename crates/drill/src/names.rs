@@ -75,6 +75,15 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
 ];
 
+/// A name server of the scene's own that nobody is shown; where it is asked.
+pub(crate) fn name_server(scene: &mut Scene) -> Result<String> {
+    let at = format!("{}:53", own_address(1));
+    let (address, ttl) = (scene.path("names.address"), scene.path("names.ttl"));
+    let args = ["drill", "names", "--at", &at, "--address", &address, "--ttl", &ttl];
+    scene.start_outside("names", &args)?;
+    Ok(at)
+}
+
 /// Name servers of the scene's own, which a weir beside it sees as the host's; only the first can be slow, or be stopped.
 pub(crate) fn name_servers(scene: &mut Scene, count: u64) -> Result<()> {
     let address = own_address(1);

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::error::{DrillError, Result};
 use crate::fault::check_parameters;
 use crate::place::{Place, Undo, remove};
-use crate::{Fault, Held, Parameter, Random};
+use crate::{Fault, Held, Parameter, Random, pause};
 
 /// The addresses of the server's and of the client's side (RFC 2544's network for tests).
 pub(crate) const SERVER: &str = "198.18.7.1";
@@ -83,6 +83,19 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(DrillError::new(format!("`{program} {}` failed: {}", args.join(" "), error.trim())))
+}
+
+/// Waits for what a scene has started.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    /// Looks, 100 ms apart.
+    const LOOKS: u32 = 300;
+    for _ in 0..LOOKS {
+        if is_so()? {
+            return Ok(());
+        }
+        pause(Duration::from_millis(100));
+    }
+    Err(DrillError::new(format!("{what} of the drill did not start within 30 s")))
 }
 
 impl Scene {
@@ -267,9 +280,15 @@ impl Scene {
     /// the scene, whatever happens.
     pub(crate) fn start_outside(&mut self, what: &'static str, args: &[&str]) -> Result<()> {
         let mut command = Command::new(&self.program);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn();
-        let child = child.map_err(DrillError::of("cannot run weir's own program"))?;
+        command.args(args);
+        self.spawn_outside(what, command)
+    }
+
+    /// The same with another program.
+    pub(crate) fn spawn_outside(&mut self, what: &'static str, mut command: Command) -> Result<()> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let program = command.get_program().display().to_string();
+        let child = command.spawn().map_err(DrillError::of(format!("cannot run `{program}`")))?;
         let id = child.id();
         self.processes.push((what, child));
         self.ends_with(id)
@@ -483,6 +502,6 @@ pub(crate) fn check_tools(name: &str, tools: &[&str]) -> Result<()> {
         return Ok(());
     }
     Err(DrillError::new(format!("cannot make `{name}`: {} not found", missing.join(", "))).hint(
-        "Debian has them in iproute2, util-linux, nftables, nginx, haproxy, e2fsprogs, openssl, redis-server",
+        "Debian has them in iproute2, util-linux, nftables, nginx, haproxy, e2fsprogs, openssl, redis-server, pebble",
     ))
 }

@@ -7,12 +7,12 @@ use rustix::process::Signal;
 use crate::error::{DrillError, Result};
 use crate::fault::{Fault, of};
 use crate::pause;
-use crate::scene::{Scene, output, run};
+use crate::scene::{CLIENT, SERVER, Scene, output, run, until};
 
 /// Whom PostgreSQL runs as: it refuses root.
 const USER: &str = "postgres";
-/// Looks for a server that starts, 100 ms apart.
-const LOOKS: u32 = 300;
+/// What is waited for.
+const DATABASE: &str = "a database server";
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
@@ -43,7 +43,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             ask(scene, "begin; lock table stock; select pg_sleep(120)")?;
             let held =
                 "select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted";
-            until(|| Ok(psql(scene, "first", held)?.trim() == "1"))?;
+            until(DATABASE, || Ok(psql(scene, "first", held)?.trim() == "1"))?;
             (0..sessions).try_for_each(|_| ask(scene, "select count(*) from stock"))?;
             Ok(None)
         },
@@ -145,6 +145,27 @@ pub(crate) const MORE: &[Fault] = &[
             sql(scene, "first", &write).map(|()| None)
         },
     },
+    Fault {
+        name: "MariaDB's replica cut off",
+        rules: &[&["mysql.replica_broken"]],
+        parameters: &[of("seconds", 4, 20, "seconds of silence that the replica bears")],
+        tools: &["mariadbd", "mariadb", "mariadb-install-db", "nft"],
+        set: |scene| {
+            mariadb_pair(scene)?;
+            let seconds = scene.draw("seconds");
+            // Without heartbeats every silence would be one too many.
+            let patience = format!(
+                "stop slave; set global slave_net_timeout = {seconds}; change master to master_heartbeat_period = {}; start slave",
+                seconds / 2
+            );
+            sql(scene, "second", &patience)
+        },
+        inject: |scene| {
+            let netns = scene.server.clone();
+            crate::way::filter(scene, &netns, &format!("ip saddr {CLIENT} drop"))?;
+            Ok(None)
+        },
+    },
 ];
 
 /// A Redis that weir is told of.
@@ -155,7 +176,7 @@ pub(crate) fn redis(scene: &mut Scene, memory: &str) -> Result<()> {
     scene.start("redis", &netns, "redis-server", &[&args[..], &limits[..]].concat())?;
     scene.config =
         format!("[[databases]]\nsystem = \"redis\"\naddress = \"{socket}\"\npurpose = \"store\"\n");
-    until(|| Ok(run("redis-cli", &["-s", &socket, "ping"]).is_ok()))
+    until(DATABASE, || Ok(run("redis-cli", &["-s", &socket, "ping"]).is_ok()))
 }
 
 /// A PostgreSQL of its own, that everybody on its socket may use, and that weir is told of.
@@ -201,7 +222,7 @@ fn start(scene: &mut Scene, name: &str, data: &str, more: &[&str]) -> Result<()>
     scene.config += &format!(
         "[[databases]]\nsystem = \"postgresql\"\naddress = \"{dir}/.s.PGSQL.5432\"\nuser = \"{USER}\"\n"
     );
-    until(|| Ok(psql(scene, name, "select 1").is_ok()))
+    until(DATABASE, || Ok(psql(scene, name, "select 1").is_ok()))
 }
 
 const AS: [&str; 5] = ["--reuid", USER, "--regid", USER, "--clear-groups"];
@@ -231,19 +252,9 @@ fn ask(scene: &mut Scene, sql: &str) -> Result<()> {
     scene.start("session", &netns, "psql", &["-h", &dir, "-U", USER, "-qAt", "-c", sql])
 }
 
-fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    for _ in 0..LOOKS {
-        if is_so()? {
-            return Ok(());
-        }
-        pause(Duration::from_millis(100));
-    }
-    Err(DrillError::new("a database server of the drill did not start within 30 s"))
-}
-
-/// A MariaDB of its own, on port 3306N of the server's side, that root may use on its socket, and that weir is told of.
-fn mariadb(scene: &mut Scene, name: &str, id: &str) -> Result<()> {
-    let (dir, netns) = (scene.path(name), scene.server.clone());
+/// A MariaDB of its own, on port 3306N of a side, that root may use on its socket, and that weir is told of.
+fn mariadb(scene: &mut Scene, netns: &str, name: &str, id: &str) -> Result<()> {
+    let dir = scene.path(name);
     let data = format!("--datadir={dir}");
     let init = ["--no-defaults", "--user=mysql", "--skip-test-db", &data];
     run(
@@ -252,25 +263,29 @@ fn mariadb(scene: &mut Scene, name: &str, id: &str) -> Result<()> {
     )?;
     let (socket, pid) = (format!("--socket={dir}/socket"), format!("--pid-file={dir}/pid"));
     let port = format!("--port=3306{id}");
-    let serve = ["--no-defaults", "--user=mysql", "--bind-address=127.0.0.1", "--log-bin", &data];
+    let serve = ["--no-defaults", "--user=mysql", "--skip-name-resolve", "--log-bin", &data];
     let more = [&*socket, &*pid, &*port, "--server-id", id, "--innodb-buffer-pool-size=16M"];
-    scene.start("mariadb", &netns, "mariadbd", &[&serve[..], &more[..]].concat())?;
+    scene.start("mariadb", netns, "mariadbd", &[&serve[..], &more[..]].concat())?;
     scene.config += &format!(
         "[[databases]]\nsystem = \"mysql\"\naddress = \"{dir}/socket\"\nuser = \"root\"\n"
     );
-    until(|| Ok(sql(scene, name, "select 1").is_ok()))
+    until(DATABASE, || Ok(sql(scene, name, "select 1").is_ok()))
 }
 
-/// Two of them; the second follows the first.
+/// Two of them; the second follows the first, which is on the other side of the cable.
 fn mariadb_pair(scene: &mut Scene) -> Result<()> {
-    mariadb(scene, "first", "1")?;
-    mariadb(scene, "second", "2")?;
-    let grants = "set sql_log_bin = 0; create user copy@'127.0.0.1' identified by 'copy'; \
-        grant replication slave on *.* to copy@'127.0.0.1'";
-    sql(scene, "first", grants)?;
-    let source = "change master to master_host = '127.0.0.1', master_port = 33061, master_user = 'copy', \
-        master_password = 'copy', master_use_gtid = slave_pos; start slave";
-    sql(scene, "second", source)?;
+    let (near, far) = (scene.server.clone(), scene.client.clone());
+    mariadb(scene, &far, "first", "1")?;
+    mariadb(scene, &near, "second", "2")?;
+    let grants = format!(
+        "set sql_log_bin = 0; create user copy@'{SERVER}' identified by 'copy'; grant replication slave on *.* to copy@'{SERVER}'"
+    );
+    sql(scene, "first", &grants)?;
+    let source = format!(
+        "change master to master_host = '{CLIENT}', master_port = 33061, master_user = 'copy', master_password = 'copy', \
+         master_use_gtid = slave_pos; start slave"
+    );
+    sql(scene, "second", &source)?;
     sql(scene, "first", "create database shop; create table shop.stock (n int)")
 }
 

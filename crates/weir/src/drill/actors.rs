@@ -22,6 +22,7 @@ pub(super) fn run(action: &DrillAction) -> Result<(), DrillError> {
             leak: args.leak,
             slow_page: args.slow_page.clone(),
             last: args.last,
+            idle: args.idle.clone(),
         }),
         DrillAction::Visit(args) => weir_drill::visit(&Visit {
             address: args.address,

@@ -158,6 +158,8 @@ pub(crate) struct AppArgs {
     pub(crate) slow_page: Option<PathBuf>,
     #[arg(long)]
     pub(crate) last: bool,
+    #[arg(long)]
+    pub(crate) idle: Option<PathBuf>,
 }
 
 /// The visitors of a scene.
