@@ -179,7 +179,8 @@ impl Bucket {
         std::fs::create_dir_all(objects.join("rows")).expect("it can be made");
         let settings = format!(
             "s3proxy.endpoint=http://127.0.0.1:{port}\ns3proxy.authorization=aws-v2-or-v4\n\
-             s3proxy.identity={user}\ns3proxy.credential={secret}\njclouds.provider=filesystem\n\
+             s3proxy.identity={user}\ns3proxy.credential={secret}\ns3proxy.ignore-unknown-headers=true\n\
+             jclouds.provider=filesystem\n\
              jclouds.identity=x\njclouds.credential=x\njclouds.filesystem.basedir={}\n",
             objects.display()
         );
