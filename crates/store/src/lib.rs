@@ -24,6 +24,7 @@ mod horizon;
 mod hot;
 mod iceberg;
 mod inspect;
+mod joins_on_disk;
 mod kept_plans;
 mod maintenance;
 mod manifest;

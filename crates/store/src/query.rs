@@ -43,6 +43,7 @@ use crate::guard::{
 use crate::horizon::{Horizon, Side};
 use crate::hot::{View, row_bytes};
 use crate::inspect::{Inspection, Look};
+use crate::joins_on_disk::{self, OtherConditions, all_given_back};
 use crate::kept_plans::KeptPlans;
 use crate::manifest::{DataFile, Tier};
 use crate::newest_first::NewestFirst;
@@ -434,6 +435,7 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     let before = distribution.unwrap_or(rules.len());
     rules.splice(before..before, [Arc::new(NewestUnits) as _, Arc::new(CodedGroups) as _]);
     rules.push(Arc::new(NewestFirst));
+    rules.push(Arc::new(OtherConditions));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
@@ -499,13 +501,35 @@ impl Drop for Stop {
 type Answer = (SchemaRef, Vec<RecordBatch>, bool);
 
 impl Session {
-    async fn run(&self, sql: &str, usage: &Usage) -> Result<Answer, StoreError> {
-        let told = |error: DataFusionError| self.tell(&error, sql, usage);
-        let plan = self.plan(sql).await.map_err(told)?;
+    async fn run(mut self, sql: &str, usage: &Usage) -> Result<Answer, StoreError> {
+        let plan = self.plan(sql).await.map_err(|error| self.tell(&error, sql, usage))?;
+        let may_go_on = self.env.disk_manager.tmp_files_enabled() && joins_on_disk::has_any(&plan);
+        let outcome = self.run_plan(plan, sql, usage).await;
+        if !may_go_on || !outcome.as_ref().is_err_and(|error| usage.lacks_memory(error)) {
+            return outcome;
+        }
+        all_given_back(&self.env.memory_pool).await;
+        usage.share_evenly();
+        joins_on_disk::prefer(&mut self.state);
+        // Hubs that run pieces do not share memory evenly.
+        self.spread = None;
+        // What cannot be planned so has no memory.
+        let Ok(plan) = self.plan(sql).await else { return outcome };
+        joins_on_disk::reserve_for_sorts(&mut self.state, &plan, &self.env.memory_pool);
+        self.run_plan(plan, sql, usage).await
+    }
+
+    /// The whole answer of a plan.
+    async fn run_plan(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        sql: &str,
+        usage: &Usage,
+    ) -> Result<Answer, StoreError> {
         if let Some(answer) = self.run_spread(&plan, sql, usage).await? {
             return Ok(answer);
         }
-        let stream = self.stream(plan).map_err(told)?;
+        let stream = self.stream(plan).map_err(|error| self.tell(&error, sql, usage))?;
         self.collect(stream, sql, usage).await
     }
 
@@ -516,7 +540,8 @@ impl Session {
         sql: &str,
         usage: &Usage,
     ) -> Result<Option<Answer>, StoreError> {
-        let Some(spread) = &self.spread else { return Ok(None) };
+        let spread = self.spread.as_ref().filter(|_| !joins_on_disk::reads_again(plan));
+        let Some(spread) = spread else { return Ok(None) };
         for _ in 0..SPREAD_TRIES {
             let hubs = spread.hubs_for(plan).await;
             if hubs.is_empty() {

@@ -2,6 +2,10 @@
 //!
 //! Half of a query's memory goes to whoever asks first, the other half is shared evenly among the operators that can
 //! spill, so that one of them cannot leave the others with nothing to begin with. An operator that is refused spills.
+//!
+//! Many sorts at a time, as for joins on disk, have to leave one another room all the time: a sort that merges its files takes
+//! as much as it gets, and one that begins later fails. Then operators that can spill have even shares of a quarter, and what
+//! sorts merge with, which DataFusion registers by itself, has even shares of one half.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,12 +63,30 @@ pub(super) struct QueryPool {
 struct State {
     used: usize,
     spillers: usize,
+    merges: usize,
+}
+
+/// What a sort merges with; it cannot spill, but does with less.
+fn is_merge(consumer: &MemoryConsumer) -> bool {
+    consumer.name().starts_with("ExternalSorterMerge")
 }
 
 impl QueryPool {
     pub(super) fn new(limit: usize, all: &Arc<Budget>, usage: &Arc<Usage>) -> Self {
         let (all, usage) = (Arc::clone(all), Arc::clone(usage));
         Self { limit, all, usage, state: Mutex::default() }
+    }
+
+    /// What `consumer` may have when all have `sum` together.
+    fn most(&self, state: &State, sum: usize, consumer: &MemoryConsumer) -> usize {
+        let half = self.limit / 2;
+        let is_even = self.usage.shares_evenly.load(Ordering::Relaxed);
+        match (consumer.can_spill(), is_even) {
+            (true, true) => half / 2 / state.spillers.max(1),
+            (true, false) if sum > half => half / state.spillers.max(1),
+            (false, true) if is_merge(consumer) => half / state.merges.max(1),
+            _ => self.limit,
+        }
     }
 
     fn refuse(&self, limit: Limit, reservation: &MemoryReservation, bytes: usize) -> Result<()> {
@@ -86,11 +108,15 @@ impl MemoryPool for QueryPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        self.state.lock().expect(NO_PANIC).spillers += usize::from(consumer.can_spill());
+        let mut state = self.state.lock().expect(NO_PANIC);
+        state.spillers += usize::from(consumer.can_spill());
+        state.merges += usize::from(is_merge(consumer));
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        self.state.lock().expect(NO_PANIC).spillers -= usize::from(consumer.can_spill());
+        let mut state = self.state.lock().expect(NO_PANIC);
+        state.spillers -= usize::from(consumer.can_spill());
+        state.merges -= usize::from(is_merge(consumer));
     }
 
     fn grow(&self, _: &MemoryReservation, additional: usize) {
@@ -106,12 +132,13 @@ impl MemoryPool for QueryPool {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        if additional == 0 {
+            return Ok(());
+        }
         let mut state = self.state.lock().expect(NO_PANIC);
         let sum = state.used.saturating_add(additional);
-        let half = self.limit / 2;
-        let is_fair =
-            || reservation.size().saturating_add(additional) <= half / state.spillers.max(1);
-        let has_room = sum <= half || !reservation.consumer().can_spill() || is_fair();
+        let most = self.most(&state, sum, reservation.consumer());
+        let has_room = reservation.size().saturating_add(additional) <= most;
         if sum > self.limit || !has_room {
             return self.refuse(Limit::Memory, reservation, additional);
         }
@@ -162,5 +189,27 @@ mod tests {
         drop((two, table, beside));
         assert_eq!((pool.reserved(), all.used.load(Ordering::Relaxed)), (0, 0));
         assert_eq!(usage.memory_peak(), 800);
+    }
+
+    #[test]
+    fn sorts_leave_room_to_others_where_there_are_many() {
+        let usage = Usage::new(QueryLimits::default());
+        let all = Budget::new(900);
+        let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(800, &all, &usage));
+        usage.share_evenly();
+        let sorts = [0, 1].map(|at| {
+            let sort = MemoryConsumer::new(format!("ExternalSorter[{at}]")).with_can_spill(true);
+            let merge = MemoryConsumer::new(format!("ExternalSorterMerge[{at}]"));
+            (sort.register(&pool), merge.register(&pool))
+        });
+        for (sort, merge) in &sorts {
+            sort.try_grow(100).unwrap();
+            merge.try_grow(200).unwrap();
+            assert!(sort.try_grow(1).is_err() && merge.try_grow(1).is_err());
+        }
+        let other = MemoryConsumer::new("other").register(&pool);
+        other.try_grow(200).unwrap();
+        assert!(other.try_grow(1).is_err());
+        other.try_grow(0).unwrap();
     }
 }

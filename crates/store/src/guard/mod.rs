@@ -12,7 +12,7 @@ mod reader;
 mod reading;
 mod spill;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ pub(crate) struct Usage {
     spilled_bytes: AtomicU64,
     memory_bytes: AtomicUsize,
     memory_peak: AtomicUsize,
+    /// Whether sorts, and what else can spill, have even shares of memory.
+    shares_evenly: AtomicBool,
     met: Mutex<Option<Limit>>,
     /// Files that were opened, the last one last.
     opened: Mutex<Vec<Arc<DataFile>>>,
@@ -85,6 +87,7 @@ impl Usage {
             spilled_bytes: AtomicU64::new(0),
             memory_bytes: AtomicUsize::new(0),
             memory_peak: AtomicUsize::new(0),
+            shares_evenly: AtomicBool::new(false),
             met: Mutex::new(None),
             opened: Mutex::default(),
         })
@@ -167,6 +170,11 @@ impl Usage {
         self.memory_peak.load(Ordering::Relaxed) as u64
     }
 
+    /// From now on sorts, and what else can spill, have even shares of memory.
+    pub(crate) fn share_evenly(&self) {
+        self.shares_evenly.store(true, Ordering::Relaxed);
+    }
+
     /// The limit that made DataFusion fail with `error`; `None` when it failed by itself.
     pub(crate) fn limit_behind(&self, error: &DataFusionError) -> Option<StoreError> {
         let is_memory = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
@@ -174,8 +182,19 @@ impl Usage {
             Some(limit @ (Limit::Read | Limit::UserRead | Limit::Spill)) => {
                 Some(self.explain(limit))
             }
-            met => is_memory.then(|| self.explain(met.unwrap_or(Limit::Memory))),
+            met => is_memory.then(|| {
+                // Refused at another hub, it was not met here.
+                let limit = met.unwrap_or(Limit::Memory);
+                self.meet(limit);
+                self.explain(limit)
+            }),
         }
+    }
+
+    /// Whether a query that ended with `error` needed more memory.
+    pub(crate) fn lacks_memory(&self, error: &StoreError) -> bool {
+        let is_memory = matches!(self.met(), Some(Limit::Memory | Limit::SharedMemory));
+        is_memory && error.kind == ErrorKind::QueryLimit
     }
 
     /// What a person reads who met this limit.

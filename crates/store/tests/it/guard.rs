@@ -10,6 +10,9 @@ const GROUPS: &str = "select count(*) from (select (value * 7919) % 1000003 as k
 const JOIN: &str =
     "select count(*) from generate_series(1, 2000000) a join generate_series(1, 2000000) b
     on a.value = b.value";
+/// All of one side is kept in memory.
+const CROSS: &str = "select sum(a.value * b.value) from generate_series(1, 2000000) a
+    cross join generate_series(1, 2000000) b";
 const ENDLESS: &str =
     "select count(*) from generate_series(1, 1000000) a cross join generate_series(1, 1000000) b
     where a.value % 7 = b.value % 11";
@@ -86,7 +89,7 @@ async fn each_limit_ends_a_query_with_its_own_words() {
     // What passes rows on to a join may spill as well: with room for it, memory alone is missing.
     let roomy = tempfile::tempdir().unwrap();
     let with_room = Store::open(all_told(roomy.path())).unwrap();
-    let error = refused(&with_room, JOIN, small()).await;
+    let error = refused(&with_room, CROSS, small()).await;
     assert!(error.message.contains("more than 8 MiB of memory"), "{error}");
     assert_eq!(with_room.take_ended_queries().0[0].end, QueryEnd::Memory);
     eventually(async || spilled_files(roomy.path()) == 0).await;

@@ -16,6 +16,7 @@ mod functions;
 mod guard;
 mod iceberg;
 mod inspect;
+mod joins;
 mod memory;
 mod model;
 mod planning;

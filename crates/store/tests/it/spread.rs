@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Handle;
-use weir_store::{QueryChannel, QueryWorker, Store, query_channel};
+use weir_store::{QueryChannel, QueryEnd, QueryWorker, Store, StoreOptions, query_channel};
 
 use crate::cluster::{Fleet, kill};
 use crate::tool::{ask, eventually, number, parcel};
@@ -155,4 +155,37 @@ async fn query_goes_on_without_a_hub_that_goes() {
     kill(two).await;
     // What it wrote last is learned within half a second.
     eventually(async || number(&one, sum).await == (0..600).sum::<i64>()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_that_hubs_have_no_memory_for_go_on_on_disk() {
+    let Some(mut fleet) = Fleet::start("joins_that_hubs_have_no_memory_for_go_on_on_disk") else {
+        return;
+    };
+    let alone = fleet.hub("alone").await;
+    fleet.spread_bytes = 0;
+    let small = StoreOptions {
+        query_memory_bytes: 8 << 20,
+        slow_query: Duration::ZERO,
+        ..fleet.options("small")
+    };
+    let small = fleet.open(small).await.unwrap();
+    fleet.meet(&[&alone, &small]).await;
+    fill(&[&alone, &small]).await;
+    let many =
+        "(select source_offset * 1000 + value as k from log cross join generate_series(1, 500))";
+    let by = |condition: &str| {
+        format!("select count(*), sum(a.k), sum(b.k) from {many} a join {many} b on {condition}")
+    };
+    let equal = by("a.k = b.k + 7");
+    assert_eq!(ask(&small, &equal).await, ask(&alone, &equal).await);
+    assert!(fleet.near.1.ran().contains_key("alone"));
+    let ended = small.take_ended_queries().0;
+    assert_eq!(ended[0].end, QueryEnd::Answered);
+    assert!(ended[0].memory_bytes > 4 << 20, "{ended:?}");
+    // One that reads a side again runs at one hub.
+    let other =
+        "select count(*), max(a.body) from log a join log b on a.source_offset < b.source_offset";
+    assert_eq!(ask(&small, other).await, ask(&alone, other).await);
+    assert!(fleet.near.1.ran().is_empty());
 }

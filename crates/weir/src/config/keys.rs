@@ -126,7 +126,7 @@ keys! {
         user_queries: u64 = 3, "queries";
         /// Memory that all running queries of users may use together. Rules have a quarter of it beside that.
         query_memory_bytes: u64 = 512 << 20, "B";
-        /// Memory that one of them may use. Sorting and grouping that need more go on in files below `store.dir`; joins end.
+        /// Memory that one of them may use. Sorting, grouping and joins that need more go on in files below `store.dir`.
         one_query_memory_bytes: u64 = 384 << 20, "B";
         /// Columns of files that queries asked for stay in memory up to this, so that the next queries need not read and decode
         /// them (docs/store.md#columns-in-memory). 0: none stay.
