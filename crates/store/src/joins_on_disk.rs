@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | by equal values | one side (`HashJoinExec`), which never spills | both sides are sorted, which spills (`SortMergeJoinExec`) |
 //! | by other conditions | the left side | the left side in pieces, for each of which the right one is read again (`NestedLoopJoinExec`) |
-//! | without one, and `not in` of what may be NULL | the left side | there is no other way |
+//! | without one, right and full ones by other conditions, and `not in` of what may be NULL | the left side | there is no other way |
 //!
 //! The second of these goes on by itself, but not soundly: it reads its left side a second time without telling what lies
 //! below, where steps have given their rows already and panic, and it looks at each part of the right side by itself, so that
@@ -21,7 +21,7 @@ use std::time::Duration;
 use arrow_schema::{Field, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_err, resources_err};
+use datafusion::common::{JoinType, Result, internal_err, resources_err};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
@@ -129,13 +129,20 @@ impl PhysicalOptimizerRule for OtherConditions {
 }
 
 fn sides(join: &NestedLoopJoinExec, on_disk: bool) -> Vec<Arc<dyn ExecutionPlan>> {
-    let left = Arc::new(ReadAgainExec::new(Arc::clone(join.left()), on_disk));
+    let may = on_disk && !has_right_alone(join.join_type());
+    let left = Arc::new(ReadAgainExec::new(Arc::clone(join.left()), may));
     let right = Arc::clone(join.right());
     let is_whole = right.output_partitioning().partition_count() == 1;
     if !on_disk || is_whole {
         return vec![left, right];
     }
     vec![left, Arc::new(CoalescePartitionsExec::new(right))]
+}
+
+/// Whether rows of the right side come out without a partner; of pieces of the left side they are not all told (55.2).
+fn has_right_alone(join_type: &JoinType) -> bool {
+    use JoinType::{Full, Right, RightAnti, RightMark, RightSemi};
+    matches!(join_type, Full | Right | RightAnti | RightMark | RightSemi)
 }
 
 /// The merge join of an outer join asks its further conditions of rows without a partner too, whose columns are NULL then, also
