@@ -86,7 +86,8 @@ pub fn backup(
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    write_snapshot(&Origin::directory(dir, slow)?, to, now, keep)
+    origin::refuse_other(dir)?;
+    write_snapshot(|| Origin::directory(dir, slow), to, now, keep)
 }
 
 /// Copies what the hubs of a cluster have in files, which are in `slow`, from any machine that reaches them; the hubs go on
@@ -103,7 +104,7 @@ pub fn backup_cluster(
 ) -> Result<BackedUp, StoreError> {
     // Before the manifest is read: what it names then stays there until the end.
     let _hold = Hold::new(cluster)?;
-    write_snapshot(&Origin::cluster(slow, cluster)?, to, now, keep)
+    write_snapshot(|| Origin::cluster(slow, cluster), to, now, keep)
 }
 
 /// The hubs of a cluster, which have rows that are in no file yet.
@@ -115,7 +116,7 @@ pub fn cluster_hubs(cluster: &ManifestOptions) -> Result<Hubs, StoreError> {
 }
 
 fn write_snapshot(
-    origin: &Origin,
+    origin: impl FnOnce() -> Result<Origin, StoreError>,
     to: &Path,
     now: Micros,
     keep: Option<usize>,
@@ -125,7 +126,7 @@ fn write_snapshot(
     let draft = place.snapshots().join(".new");
     make_dir(&draft)?;
     let mut objects = Objects::new(to, place.known());
-    let list = copy_all(origin, &draft, &mut objects, now)?;
+    let list = copy_all(&origin()?, &draft, &mut objects, now)?;
     objects.sync()?;
     list.write(&draft.join("list"))?;
     sync_file(&draft.join("manifest.sqlite"))?;

@@ -37,11 +37,6 @@ impl Origin {
     pub(super) fn directory(dir: &Path, slow: Option<&SlowOptions>) -> Result<Self, StoreError> {
         let manifest = dir.join("manifest.sqlite");
         let name = format!("`{}`", dir.display());
-        if !manifest.exists() {
-            let text = format!("cannot back up {name}: it has no `manifest.sqlite`");
-            return Err(StoreError::new(ErrorKind::Io, text)
-                .with_hint("name a hub's data directory with `--data`"));
-        }
         let places = Places::new(dir, slow, Sqlite::read(&manifest)?.slow_id()?, None)?;
         Ok(Self { name, places, manifest: Manifest::Own(manifest) })
     }
@@ -131,6 +126,18 @@ impl Origin {
         }
         Ok(())
     }
+}
+
+/// Before anything is made for a backup.
+///
+/// # Errors
+/// `Io`: it is no data directory of a hub alone.
+pub(super) fn refuse_other(dir: &Path) -> Result<(), StoreError> {
+    if dir.join("manifest.sqlite").exists() {
+        return Ok(());
+    }
+    let text = format!("cannot back up `{}`: it has no `manifest.sqlite`", dir.display());
+    Err(StoreError::new(ErrorKind::Io, text).with_hint("name a hub's data directory with `--data`"))
 }
 
 fn others(dir: &Path) -> Vec<String> {

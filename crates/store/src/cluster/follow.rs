@@ -101,23 +101,26 @@ impl Cluster {
         lost: &[StreamId],
         commands: &Sender<Command>,
     ) -> Result<(), StoreError> {
+        if lost.is_empty() {
+            return Ok(());
+        }
         let mut purged = self.purged();
-        let is_new = |stream: &StreamId| !purged.iter().any(|known| known.stream == *stream);
-        let new: HashSet<StreamId> = lost.iter().copied().filter(is_new).collect();
+        let before: HashSet<StreamId> = purged.iter().map(|known| known.stream).collect();
+        let new: HashSet<StreamId> =
+            lost.iter().copied().filter(|stream| !before.contains(stream)).collect();
         if new.is_empty() {
             return Ok(());
         }
-        let count = new.len();
         let (reply, answer) = channel();
-        let streams = Arc::new(new);
-        commands
-            .send(Command::LeaveOut(Arc::clone(&streams), reply))
-            .map_err(|_| StoreError::closed())?;
+        // The log, which is read again for it, may still have rows of those that were left out before.
+        let all: HashSet<StreamId> = before.union(&new).copied().collect();
+        commands.send(Command::LeaveOut(Arc::new(all), reply)).map_err(|_| StoreError::closed())?;
         let segment = answer.recv().map_err(|_| StoreError::closed())??;
+        let count = new.len();
         tracing::info!(
             "{count} streams go through another hub now; what they had beyond files is sent there again"
         );
-        purged.extend(streams.iter().map(|stream| Purged { stream: *stream, segment }));
+        purged.extend(new.into_iter().map(|stream| Purged { stream, segment }));
         Ok(())
     }
 

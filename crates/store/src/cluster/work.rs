@@ -91,8 +91,9 @@ impl Maintenance {
         }
         let (Some(frozen), Some(files)) = (&self.frozen, &self.written) else { return Ok(()) };
         let (floor, left_out) = (frozen.wal_floor, self.left_out());
+        // Until the log is told: who left streams out in between would read rows back that are in files by then.
+        let mut purged = cluster.purged();
         let (cleared, positions): (Vec<StreamId>, Vec<(StreamId, u64)>) = {
-            let purged = cluster.purged();
             let is_over = |stream: &StreamId| {
                 purged.iter().any(|known| known.stream == *stream && known.segment <= floor)
             };
@@ -118,7 +119,7 @@ impl Maintenance {
             ..Change::default()
         };
         commit(&mut self.manifest, cluster, &self.shared, &change, true)?;
-        cluster.purged().retain(|known| !cleared.contains(&known.stream));
+        purged.retain(|known| !cleared.contains(&known.stream));
         (self.frozen, self.written) = (None, None);
         self.command(Command::Release(floor))
     }
