@@ -5,6 +5,7 @@ mod backup;
 mod bucket;
 mod cluster;
 mod cluster_backup;
+mod cluster_bucket;
 mod columns;
 mod copy;
 mod crash;

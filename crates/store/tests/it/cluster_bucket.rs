@@ -1,0 +1,208 @@
+//! Two hubs over a real bucket that is killed, stopped, cut off, slowed and made to answer 503 while they take rows in, write
+//! files and merge them: each row once in the end, and no file that nobody names.
+//!
+//! `WEIR_ROUNDS` sets the number of faults (6), `WEIR_SEED` replays what happens when.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_store::{BucketOptions, SlowOptions, Store, StoreOptions, inspect_cluster};
+use weir_tables::Micros;
+
+use crate::bucket::reached;
+use crate::cluster::{Agent, COUNT, DISTINCT, Fleet, SUM, send};
+use crate::s3::{Line, Mode, Service};
+use crate::tool::{NOON, number};
+
+/// Of a request with all its tries.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// xorshift64*.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+    }
+
+    async fn pause(&mut self, from: u64, end: u64) {
+        tokio::time::sleep(Duration::from_millis(from + self.below(end - from))).await;
+    }
+}
+
+fn set(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn working(fleet: &Fleet, name: &str) -> StoreOptions {
+    StoreOptions {
+        maintenance_interval: Duration::from_millis(20),
+        small_file_count: 3,
+        ..fleet.options(name)
+    }
+}
+
+/// What happens to the bucket, and how long.
+async fn fault(kind: u64, service: &mut Service, line: &Line, chance: &mut Chance) {
+    let modes = [Mode::Cut, Mode::Busy, Mode::Shaky, Mode::Slow];
+    match kind {
+        0 => {
+            service.kill();
+            chance.pause(100, 1500).await;
+            service.start_again().await;
+        }
+        1 => {
+            service.stop();
+            chance.pause(100, 3000).await;
+            service.go_on();
+        }
+        kind => {
+            line.set(modes[usize::try_from(kind - 2).unwrap()]);
+            chance.pause(100, 2000).await;
+            line.set(Mode::Pass);
+        }
+    }
+    // Long enough for something to succeed.
+    chance.pause(50, 800).await;
+}
+
+/// An agent that writes, sends, and turns to the other hub now and then.
+async fn run_agent(
+    stream: u64,
+    hubs: Vec<Option<Arc<Store>>>,
+    mut chance: Chance,
+    is_over: Arc<AtomicBool>,
+) -> u64 {
+    let mut agent = Agent { hub: usize::from(stream == 1), ..Agent::default() };
+    while !is_over.load(Ordering::Relaxed) {
+        agent.written += 1 + chance.below(40);
+        if chance.below(40) == 0 {
+            agent.hub = 1 - agent.hub;
+        }
+        send(&mut agent, stream, &hubs).await;
+        chance.pause(5, 40).await;
+    }
+    while !send(&mut agent, stream, &hubs).await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    agent.written
+}
+
+/// Writes to files all the time; what a fault keeps from them is tried again. How often it was done, and how often not.
+async fn run_flushes(hub: Arc<Store>, mut chance: Chance, is_over: Arc<AtomicBool>) -> [u32; 2] {
+    let mut counts = [0, 0];
+    while !is_over.load(Ordering::Relaxed) {
+        counts[usize::from(hub.flush().await.is_err())] += 1;
+        chance.pause(50, 400).await;
+    }
+    counts
+}
+
+/// Until `state` is what is wanted; what it was is said when that takes too long.
+async fn soon(what: &str, wanted: &str, mut state: impl AsyncFnMut() -> String) {
+    let began = Instant::now();
+    loop {
+        let now = state().await;
+        if now == wanted {
+            println!("{what} after {:?}", began.elapsed());
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(90), "{what}: {now}, not {wanted}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Until everything that is not part of the tables is gone.
+async fn is_clean(fleet: &Fleet, direct: &SlowOptions) {
+    let sql =
+        "select (select count(*) from weir.pending_file), (select count(*) from weir.gc_queue)";
+    let mut later = NOON.0;
+    soon("nothing is left over", "0|0", async || {
+        later += 61_000_000;
+        fleet.clock.set(Micros(later));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        fleet.server.sql(sql).unwrap()
+    })
+    .await;
+    let (manifest, dir) = (fleet.manifest(), fleet.path("none"));
+    let look = || inspect_cluster(&dir, Some(direct), &manifest, true).unwrap();
+    let found = tokio::task::block_in_place(look);
+    assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_row_is_there_once_whatever_happens_to_the_bucket() {
+    let test = "each_row_is_there_once_whatever_happens_to_the_bucket";
+    let Some(mut service) = Service::start() else { return };
+    let Some(mut fleet) = Fleet::start(test) else { return };
+    service.make_bucket("rows").await;
+    let seed = set("WEIR_SEED").unwrap_or_else(|| std::hash::RandomState::new().hash_one(0) | 1);
+    println!("WEIR_SEED={seed}");
+    let mut chance = Chance(seed);
+    let line = Line::to(service.port);
+    fleet.bucket = Some(reached(service.port));
+    let direct = fleet.place();
+    fleet.bucket = Some(BucketOptions { timeout: TIMEOUT, ..reached(line.port) });
+    let one = fleet.open(working(&fleet, "one")).await.unwrap();
+    let two = fleet.open(working(&fleet, "two")).await.unwrap();
+    fleet.meet(&[&one, &two]).await;
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut fork = || Chance(chance.below(u64::MAX) | 1);
+    let agents: Vec<_> = (0..3)
+        .map(|stream| {
+            let hubs = vec![Some(Arc::clone(&one)), Some(Arc::clone(&two))];
+            tokio::spawn(run_agent(stream, hubs, fork(), Arc::clone(&is_over)))
+        })
+        .collect();
+    let flushes: Vec<_> = [&one, &two]
+        .map(|hub| tokio::spawn(run_flushes(Arc::clone(hub), fork(), Arc::clone(&is_over))))
+        .into();
+    for _ in 0..set("WEIR_ROUNDS").unwrap_or(6) {
+        let (kind, began) = (chance.below(6), Instant::now());
+        fault(kind, &mut service, &line, &mut chance).await;
+        println!("fault {kind} took {:?}", began.elapsed());
+    }
+    // Once in any case, for longer than a request is tried.
+    service.kill();
+    tokio::time::sleep(TIMEOUT + Duration::from_secs(1)).await;
+    service.start_again().await;
+    chance.pause(500, 1000).await;
+    is_over.store(true, Ordering::Relaxed);
+    let (mut rows, mut sum, mut failed) = (0, 0, 0);
+    for (stream, agent) in (0..).zip(agents) {
+        let written = tokio::time::timeout(Duration::from_secs(120), agent).await;
+        let written = i64::try_from(written.expect("a hub takes it").unwrap()).unwrap();
+        rows += written;
+        sum += (0..written).map(|at| stream * 1_000_000 + at).sum::<i64>();
+    }
+    let mut written = 0;
+    for flushes in flushes {
+        let [done, not_done] = flushes.await.unwrap();
+        (written, failed) = (written + done, failed + not_done);
+    }
+    println!("{rows} rows, {written} flushes, and {failed} that failed");
+    assert!(failed > 0, "no fault kept a flush from its end");
+    for hub in [&one, &two] {
+        let outcome = async || match hub.flush().await {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        soon("the last flush", "", outcome).await;
+    }
+    for hub in [&one, &two] {
+        let count = async || number(hub, COUNT).await.to_string();
+        soon("all rows", &rows.to_string(), count).await;
+        assert_eq!(number(hub, DISTINCT).await, rows);
+        assert_eq!(number(hub, SUM).await, sum);
+    }
+    let files = one.stats().file_count;
+    assert!(files < u64::from(written), "{files} files of {written} flushes: nothing was merged");
+    is_clean(&fleet, &direct).await;
+    assert_eq!(number(&two, COUNT).await, rows);
+}
