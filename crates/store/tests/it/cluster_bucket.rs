@@ -109,7 +109,6 @@ async fn soon(what: &str, wanted: &str, mut state: impl AsyncFnMut() -> String) 
     loop {
         let now = state().await;
         if now == wanted {
-            println!("{what} after {:?}", began.elapsed());
             return;
         }
         assert!(began.elapsed() < Duration::from_secs(90), "{what}: {now}, not {wanted}");

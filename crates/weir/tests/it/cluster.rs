@@ -274,6 +274,7 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
         run(&["restore", &copy, "--data", &alone.display().to_string()], "weir", "files");
     assert!(is_done, "{told}");
     let mut command = super::harness::serve("hub", &alone);
+    command.args(["--agents", &free_address().to_string()]);
     quiet(&mut command);
     has(&Weir::start(command).url, 200);
 }
