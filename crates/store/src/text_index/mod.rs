@@ -132,13 +132,14 @@ impl TextIndex {
                 (groups, text) => (Some(Sheet::from_text(groups)?), text),
             },
         };
-        if groups.is_some_and(|groups| groups.blocks != group_rows.len()) {
-            return None;
-        }
         let (ids, words) = text.split_once(' ')?;
         let (ids, words) =
             (Group::from_text(ids, &group_rows)?, Group::from_text(words, &group_rows)?);
-        Some(Self { version, group_rows, groups, ids, words })
+        let is_right = match groups {
+            Some(groups) => groups.blocks == group_rows.len(),
+            None => version != Version::Three || ids.columns.is_empty(),
+        };
+        is_right.then_some(Self { version, group_rows, groups, ids, words })
     }
 
     /// How many bits a key of this kind has.
@@ -166,7 +167,8 @@ impl Group {
         let columns = parts(columns).map(|id| id.parse().ok()).collect::<Option<Vec<i32>>>()?;
         let sheets = parts(sheets).map(Sheet::from_text).collect::<Option<Vec<_>>>()?;
         let blocks = group_rows.iter().map(|rows| rows.div_ceil(BLOCK_ROWS));
-        let fits = sheets.iter().map(|sheet| sheet.blocks).eq(blocks);
+        let fits = sheets.iter().map(|sheet| sheet.blocks).eq(blocks)
+            && sheets.iter().all(|sheet| sheet.blocks <= SHEET_BLOCKS);
         (fits || columns.is_empty()).then_some(Self { columns, sheets })
     }
 }
@@ -238,7 +240,6 @@ mod tests {
         for (version, groups, head) in [
             (Version::One, None, "1 8192"),
             (Version::Two, None, "2 8192 131072,16385"),
-            (Version::Three, None, "3 8192 131072,16385 -"),
             (Version::Three, groups, "3 8192 131072,16385 700000:2:64"),
         ] {
             let ids = Group { columns: vec![8, 11], sheets: sheets.clone() };
@@ -280,6 +281,7 @@ mod tests {
             "2 8192 8;4:3:7 ;",
             "3 8192 9000,8192 8;4:2:7,900:1:7 ;",
             "3 8192 9000,8192 950:1:7 8;4:2:7,900:1:7 ;",
+            "3 8192 9000,8192 - 8;4:2:7,900:1:7 ;",
             "4 8192 9000,8192 950:2:7 8;4:2:7,900:1:7 ;",
         ] {
             assert_eq!(TextIndex::from_text(broken, 17_192), None, "{broken}");

@@ -14,29 +14,13 @@ use weir_tables::Micros;
 use crate::bucket::reached;
 use crate::cluster::{Agent, COUNT, DISTINCT, Fleet, SUM, send};
 use crate::s3::{Line, Mode, Service};
-use crate::tool::{NOON, number};
+use crate::tool::{Chance, NOON, number, set};
 
 /// Of a request with all its tries.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// xorshift64*.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
-    }
-
-    async fn pause(&mut self, from: u64, end: u64) {
-        tokio::time::sleep(Duration::from_millis(from + self.below(end - from))).await;
-    }
-}
-
-fn set(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
+async fn pause(chance: &mut Chance, from: u64, end: u64) {
+    tokio::time::sleep(Duration::from_millis(from + chance.below(end - from))).await;
 }
 
 fn working(fleet: &Fleet, name: &str) -> StoreOptions {
@@ -53,22 +37,22 @@ async fn fault(kind: u64, service: &mut Service, line: &Line, chance: &mut Chanc
     match kind {
         0 => {
             service.kill();
-            chance.pause(100, 1500).await;
+            pause(chance, 100, 1500).await;
             service.start_again().await;
         }
         1 => {
             service.stop();
-            chance.pause(100, 3000).await;
+            pause(chance, 100, 3000).await;
             service.go_on();
         }
         kind => {
             line.set(modes[usize::try_from(kind - 2).unwrap()]);
-            chance.pause(100, 2000).await;
+            pause(chance, 100, 2000).await;
             line.set(Mode::Pass);
         }
     }
     // Long enough for something to succeed.
-    chance.pause(50, 800).await;
+    pause(chance, 50, 800).await;
 }
 
 /// An agent that writes, sends, and turns to the other hub now and then.
@@ -85,7 +69,7 @@ async fn run_agent(
             agent.hub = 1 - agent.hub;
         }
         send(&mut agent, stream, &hubs).await;
-        chance.pause(5, 40).await;
+        pause(&mut chance, 5, 40).await;
     }
     while !send(&mut agent, stream, &hubs).await {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -98,7 +82,7 @@ async fn run_flushes(hub: Arc<Store>, mut chance: Chance, is_over: Arc<AtomicBoo
     let mut counts = [0, 0];
     while !is_over.load(Ordering::Relaxed) {
         counts[usize::from(hub.flush().await.is_err())] += 1;
-        chance.pause(50, 400).await;
+        pause(&mut chance, 50, 400).await;
     }
     counts
 }
@@ -171,7 +155,7 @@ async fn each_row_is_there_once_whatever_happens_to_the_bucket() {
     service.kill();
     tokio::time::sleep(TIMEOUT + Duration::from_secs(1)).await;
     service.start_again().await;
-    chance.pause(500, 1000).await;
+    pause(&mut chance, 500, 1000).await;
     is_over.store(true, Ordering::Relaxed);
     let (mut rows, mut sum, mut failed) = (0, 0, 0);
     for (stream, agent) in (0..).zip(agents) {

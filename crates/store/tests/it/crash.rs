@@ -18,7 +18,7 @@ use weir_tables::{
 };
 
 use crate::slow::{files, place};
-use crate::tool::{NOON, eventually, number, parcel};
+use crate::tool::{Chance, NOON, eventually, number, parcel, set};
 
 const ROUNDS: u64 = 40;
 const STREAMS: u128 = 3;
@@ -163,13 +163,6 @@ fn start(dir: &Path, slow: Option<&Path>, round: u64) -> (Child, Receiver<String
     (child, lines)
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 #[test]
 fn kill_at_any_moment_loses_and_doubles_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -205,14 +198,14 @@ async fn kill_at_any_moment_of_a_move_loses_and_doubles_and_leaks_nothing() {
 
 #[expect(clippy::print_stdout, reason = "a failure is repeated by its seed")]
 fn kill_again_and_again(dir: &Path, slow: Option<&Path>) {
-    let seed = std::env::var("WEIR_SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut state: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-    println!("WEIR_SEED={state}");
+    let seed = set("WEIR_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+    println!("WEIR_SEED={seed}");
+    let mut chance = Chance(seed);
     let mut acknowledged = Acknowledged::default();
     let mut spoke = 0;
     for round in 0..ROUNDS {
         let (mut child, lines) = start(dir, slow, round);
-        let is_early = random(&mut state).is_multiple_of(4);
+        let is_early = chance.below(4) == 0;
         // Some are killed while they recover, the others while they work.
         while !is_early && let Ok(line) = lines.recv_timeout(Duration::from_secs(30)) {
             acknowledged.take(&line);
@@ -220,7 +213,7 @@ fn kill_again_and_again(dir: &Path, slow: Option<&Path>) {
                 break;
             }
         }
-        let deadline = Instant::now() + Duration::from_millis(random(&mut state) % 120);
+        let deadline = Instant::now() + Duration::from_millis(chance.below(120));
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {
             let Ok(line) = lines.recv_timeout(left) else { break };
             acknowledged.take(&line);

@@ -18,6 +18,23 @@ pub(crate) fn clock() -> Arc<FixedClock> {
     Arc::new(FixedClock::new(NOON))
 }
 
+/// What the environment says of how a test runs: a number.
+pub(crate) fn set(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Numbers drawn from a seed, which is not 0 (xorshift64*).
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+    }
+}
+
 /// `log` rows whose offset and body are the numbers, one millisecond apart from noon on.
 pub(crate) fn numbered(numbers: impl IntoIterator<Item = u64>) -> Batch {
     let mut rows = LogRows::default();
