@@ -94,6 +94,11 @@ impl FileMaker {
         Draft::new(meta, file, &self.root, properties(table))
     }
 
+    /// Where the path of one of its files is.
+    pub(crate) fn place(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
     /// The number and the path of the next file of `table`.
     pub(crate) fn next_path(&self, table: &TableSpec, day: i64) -> (i64, String) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);

@@ -9,8 +9,10 @@ use arrow_array::{Array, RecordBatch};
 use arrow_ord::ord::make_comparator;
 use arrow_schema::Schema;
 use arrow_select::concat::concat_batches;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::ParquetMetaData;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use weir_tables::TableSpec;
 
 use crate::cluster::ManifestOptions;
@@ -19,6 +21,7 @@ use crate::error::{ErrorKind, StoreError};
 use crate::hot::timestamps;
 use crate::manifest::{DataFile, Postgres, Sqlite, Tier};
 use crate::options::SlowOptions;
+use crate::page_check::PageCheck;
 use crate::slow::{Places, Source};
 use crate::text_index::{BLOCK_ROWS, IndexBuilder, METADATA_KEY, TextIndex};
 
@@ -164,8 +167,11 @@ impl Look<'_> {
         if length != self.file.byte_count {
             return Err(format!("has {length} bytes, not {}", self.file.byte_count));
         }
-        let reader =
-            ParquetRecordBatchReaderBuilder::try_new(file.clone()).map_err(|error| fail(&error))?;
+        let policy =
+            if self.is_thorough { PageIndexPolicy::Optional } else { PageIndexPolicy::Skip };
+        let options = ArrowReaderOptions::new().with_page_index_policy(policy);
+        let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file.clone(), options)
+            .map_err(|error| fail(&error))?;
         let rows = reader.metadata().file_metadata().num_rows().cast_unsigned();
         if rows != self.file.row_count {
             return Err(format!("has {rows} rows, not {}", self.file.row_count));
@@ -175,9 +181,11 @@ impl Look<'_> {
         cost.add(self.file, reader.metadata(), index.as_ref());
         if self.is_thorough {
             let is_of_today = has_columns(reader.schema(), self.file.table);
+            let pages = PageCheck::new(reader.metadata())?;
             let rows = reader.with_batch_size(BLOCK_ROWS).build().map_err(|error| fail(&error))?;
             let index = index.filter(|index| is_of_today && index.is_current());
-            self.read(rows, is_of_today, index.map(|index| IndexCheck::new(&file, index)))?;
+            let index = index.map(|index| IndexCheck::new(&file, index));
+            self.read(rows, is_of_today, pages, index)?;
         }
         Ok(())
     }
@@ -188,12 +196,13 @@ impl Look<'_> {
         TextIndex::from_text(text, self.file.row_count)
     }
 
-    /// Reads all rows: each can be decoded, they are in order, within the times that the manifest says, and the index
-    /// is theirs. Of files that are older than a column only the first is looked at, and of an older index that it is there.
+    /// Reads all rows: each can be decoded, they are in order, within the times that the manifest says, and the indexes
+    /// are theirs. Of files that are older than a column only the first is looked at, and of an older index that it is there.
     fn read(
         &self,
         rows: ParquetRecordBatchReader,
         is_of_today: bool,
+        mut pages: PageCheck,
         mut index: Option<IndexCheck<'_>>,
     ) -> Result<(), String> {
         let (mut least, mut most) = (i64::MAX, i64::MIN);
@@ -208,6 +217,7 @@ impl Look<'_> {
             least = timestamps(&rows).iter().copied().fold(least, i64::min);
             most = timestamps(&rows).iter().copied().fold(most, i64::max);
             check_order(self.file.table, before.as_ref(), &rows)?;
+            pages.push(&rows);
             if let (Some(builder), Some(index)) = (&mut builder, &mut index) {
                 builder.push(&rows, &group_rows, |bytes| index.compare(bytes))?;
             }
@@ -216,10 +226,13 @@ impl Look<'_> {
         if let (Some(builder), Some(index)) = (builder, &mut index) {
             builder.finish(|bytes| index.compare(bytes))?;
         }
-        if is_of_today && (least, most) != (self.file.min_ts, self.file.max_ts) {
+        if !is_of_today {
+            return Ok(());
+        }
+        if (least, most) != (self.file.min_ts, self.file.max_ts) {
             return Err("has rows of other times than the manifest says".to_owned());
         }
-        Ok(())
+        pages.finish()
     }
 }
 

@@ -28,7 +28,7 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use weir_tables::{Clock, Micros, TableSpec};
 
-use crate::cluster::{Cluster, Failed, OfPeers, Peer, QueryWorker, Spread};
+use crate::cluster::{Cluster, Counted, Failed, OfPeers, Peer, QueryWorker, Spread};
 use crate::columns::{CodedGroups, ColumnCache, NewestUnits};
 use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
@@ -501,7 +501,7 @@ impl Drop for Stop {
 type Answer = (SchemaRef, Vec<RecordBatch>, bool);
 
 impl Session {
-    async fn run(mut self, sql: &str, usage: &Usage) -> Result<Answer, StoreError> {
+    async fn run(mut self, sql: &str, usage: &Arc<Usage>) -> Result<Answer, StoreError> {
         let plan = self.plan(sql).await.map_err(|error| self.tell(&error, sql, usage))?;
         let may_go_on = self.env.disk_manager.tmp_files_enabled() && joins_on_disk::has_any(&plan);
         let outcome = self.run_plan(plan, sql, usage).await;
@@ -524,7 +524,7 @@ impl Session {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         sql: &str,
-        usage: &Usage,
+        usage: &Arc<Usage>,
     ) -> Result<Answer, StoreError> {
         if let Some(answer) = self.run_spread(&plan, sql, usage).await? {
             return Ok(answer);
@@ -538,7 +538,7 @@ impl Session {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         sql: &str,
-        usage: &Usage,
+        usage: &Arc<Usage>,
     ) -> Result<Option<Answer>, StoreError> {
         let spread = self.spread.as_ref().filter(|_| !joins_on_disk::reads_again(plan));
         let Some(spread) = spread else { return Ok(None) };
@@ -548,13 +548,21 @@ impl Session {
                 break;
             }
             let failed = Failed::default();
-            let error = match self.spread_stream(spread, &hubs, &failed, sql).await {
-                Ok(stream) => match self.collect(stream, sql, usage).await {
-                    Ok(answer) => return Ok(Some(answer)),
-                    Err(error) if error.kind == ErrorKind::QueryLimit => return Err(error),
-                    Err(error) => error,
+            let mut counted = spread.count(&hubs, usage);
+            let stream = self.spread_stream(spread, &hubs, &counted, &failed, sql).await;
+            let outcome = match stream {
+                Ok(stream) => tokio::select! {
+                    answer = self.collect(stream, sql, usage) => answer,
+                    error = counted.watch() => Err(error),
                 },
-                Err(error) => self.tell(&error, sql, usage),
+                Err(error) => Err(self.tell(&error, sql, usage)),
+            };
+            // Also when a hub ended its piece, for which the limit of all is behind it.
+            counted.take_in().await.map_err(|limit| usage.explain(limit))?;
+            let error = match outcome {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) if error.kind == ErrorKind::QueryLimit => return Err(error),
+                Err(error) => error,
             };
             if !spread.has_lost(&failed).await {
                 tracing::debug!("a query is not dealt out to other hubs: {error}");
@@ -568,10 +576,11 @@ impl Session {
         &self,
         spread: &Spread,
         hubs: &[Peer],
+        counted: &Counted<'_>,
         failed: &Failed,
         sql: &str,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
-        let mut state = spread.state(&self.state, hubs, failed)?;
+        let mut state = spread.state(&self.state, hubs, counted, failed)?;
         let tables = Tables { spread: Some(Arc::clone(&spread.files)), ..self.tables.clone() };
         state.register_catalog_list(catalogs(&tables, &self.asking));
         let plan = self.logical_plan(&state, sql).await?;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use weir_store::{
-    ErrorKind, Inspection, Mended, Store, StoreOptions, TableCost, inspect, inspect_cluster, repair,
+    ErrorKind, Inspection, Mended, Store, StoreOptions, TableCost, inspect, inspect_cluster,
+    repair, repair_cluster,
 };
 
 use crate::ask::unreachable_weir;
@@ -38,7 +39,7 @@ pub(crate) struct StoreArgs {
 /// Commands about stored files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreAction {
-    /// Read every row of every file: decoding, order, times, text index, and files that nobody names.
+    /// Read every row of every file: decoding, order, times, page and text index, and files that nobody names.
     ///
     /// Ends with 1 when a file is not as the manifest says.
     Check {
@@ -48,7 +49,8 @@ pub(crate) enum StoreAction {
     /// Set damaged files aside, take up files that the manifest does not name; the weir that has the directory must be stopped.
     ///
     /// What can be read of such a file and is nowhere else becomes rows again; the file moves to `lost/` below the data
-    /// directory. Nothing is deleted. Ends with 1 when rows are lost.
+    /// directory. Nothing is deleted. Ends with 1 when rows are lost. Hubs of a cluster go on meanwhile, and of their
+    /// files those that the manifest does not name stay where they are.
     Repair {
         #[command(flatten)]
         data: DataArgs,
@@ -127,13 +129,15 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
 }
 
 fn mend(values: &Values) -> Result<ExitCode, Failure> {
-    if cluster::manifest(values)?.is_some() {
-        return Err(Failure::new("cannot mend the files of a cluster, which other hubs read")
-            .hint("bring the bucket's own earlier version of the file back; `weir store check` names damaged files"));
-    }
     let options = options(values)?;
-    inspect(&values.store.dir, options.slow.as_ref(), false)?;
-    let mended = repair(&options)?;
+    let (dir, slow) = (&values.store.dir, options.slow.as_ref());
+    let mended = match cluster::manifest(values)? {
+        Some(manifest) => repair_cluster(dir, slow, &manifest, &SystemClock)?,
+        None => {
+            inspect(dir, slow, false)?;
+            repair(&options)?
+        }
+    };
     let text: String = mended.iter().map(told).collect();
     let is_lost = mended.iter().any(|file| file.rows_lost != Some(0));
     say(&(text + &format!("{} files mended", mended.len())));

@@ -49,9 +49,8 @@ pub fn restore_cluster(
         files.extend([entry]);
     }
     // What was left by one of another snapshot that did not end.
-    for path in slow.unknown(|path| files.contains_key(path.as_str()))? {
-        slow.delete(&path)?;
-    }
+    let others = slow.unknown(|path| files.contains_key(path.as_str()))?;
+    slow.delete_each(others, |path| path)?;
     for entry in files.values() {
         bring(backup, entry, slow)?;
     }

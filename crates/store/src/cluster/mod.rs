@@ -39,9 +39,9 @@ pub(crate) use follow::Follower;
 pub(crate) use hold::Hold;
 pub(crate) use peers::OfPeers;
 pub use peers::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
-pub(crate) use spread::{Failed, Files, Spread, SpreadScan, What};
+pub(crate) use spread::{Counted, Failed, Files, Spread, SpreadScan, What};
 pub use spread::{QueryChannel, QueryWorker, query_channel};
-pub(crate) use start::{Entered, hub_of, next_id, refuse_cluster};
+pub(crate) use start::{Entered, first_id, hub_of, next_id, refuse_cluster};
 pub(crate) use work::{SharedWork, grace};
 
 /// The manifest of several hubs.

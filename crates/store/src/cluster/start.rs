@@ -67,9 +67,14 @@ impl Cluster {
     }
 }
 
+/// The first number that a file of a new hub has.
+pub(crate) fn first_id(manifest: &Postgres) -> i64 {
+    (manifest.hub() << OWN_BITS) + 1
+}
+
 /// The first number that a file of this hub may have.
 pub(crate) fn next_id(manifest: &Postgres, content: &Content) -> Result<i64, StoreError> {
-    let first = (manifest.hub() << OWN_BITS) + 1;
+    let first = first_id(manifest);
     let pending = manifest.pending(false)?;
     let number = |path: &String| path.rsplit('/').next()?.split('.').next()?.parse::<i64>().ok();
     let pending = pending.iter().filter_map(number).map(|id| id + 1);

@@ -187,11 +187,9 @@ impl Maintenance {
             stray.extend(self.postgres()?.pending(true)?);
         }
         let slow = self.places.slow()?;
-        for path in &stray {
-            slow.delete(path)?;
-        }
-        if !stray.is_empty() {
-            self.postgres()?.forget_pending(&stray)?;
+        let gone = slow.delete_each(stray, |path| path)?;
+        if !gone.is_empty() {
+            self.postgres()?.forget_pending(&gone)?;
         }
         if !is_leader {
             return Ok(());
@@ -202,10 +200,8 @@ impl Maintenance {
         if !due.is_empty() && self.postgres()?.is_held()? {
             due.clear();
         }
-        for waiting in &due {
-            slow.delete(&waiting.path)?;
-        }
-        let ids: Vec<i64> = due.iter().map(|waiting| waiting.id).collect();
+        let gone = slow.delete_each(due, |waiting| &waiting.path)?;
+        let ids: Vec<i64> = gone.iter().map(|waiting| waiting.id).collect();
         if ids.is_empty() { Ok(()) } else { self.manifest.forget(&ids) }
     }
 }

@@ -51,6 +51,14 @@ pub(crate) enum Limit {
     Answer,
 }
 
+/// What counts of a query wherever parts of it run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    pub(crate) cpu: Duration,
+    pub(crate) read_bytes: u64,
+    pub(crate) reads: u64,
+}
+
 /// What one query has used so far.
 #[derive(Debug)]
 pub(crate) struct Usage {
@@ -126,6 +134,20 @@ impl Usage {
         };
         self.meet(limit);
         Err(limit)
+    }
+
+    /// Counts what another hub used for the query between two times.
+    ///
+    /// # Errors
+    /// As when it was read here.
+    pub(crate) fn add_elsewhere(&self, before: Used, now: Used) -> Result<(), Limit> {
+        self.add_cpu(now.cpu.saturating_sub(before.cpu));
+        let reads = now.reads.saturating_sub(before.reads);
+        self.add_read(now.read_bytes.saturating_sub(before.read_bytes), reads)
+    }
+
+    pub(crate) fn used(&self) -> Used {
+        Used { cpu: self.cpu(), read_bytes: self.read_bytes(), reads: self.reads() }
     }
 
     /// The query whose task this is opens a file.

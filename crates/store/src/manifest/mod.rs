@@ -3,6 +3,7 @@
 //!
 //! It is the only truth: a file that it does not name does not exist, however complete it looks on the disk.
 
+mod mending;
 mod moving;
 mod postgres;
 mod shared_files;

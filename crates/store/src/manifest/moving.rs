@@ -131,7 +131,8 @@ impl Postgres {
     pub(crate) fn hubs(&self) -> Result<Hubs, StoreError> {
         self.with(|client| {
             let sql = format!(
-                "SELECT name, address, seen_ts > {NOW} - $1 FROM hub WHERE seen_ts > 0 ORDER BY id"
+                "SELECT name, address, seen_ts > {NOW} - $1 FROM hub
+                 WHERE seen_ts > 0 AND address <> '' ORDER BY id"
             );
             let mut hubs = Hubs::default();
             for row in client.query(&sql, &[&micros(LEASE)])? {

@@ -22,7 +22,7 @@ const VERSION: i64 = 1;
 /// A lease, and what is said of a hub that is there, is good for so long.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 /// Files that a hub wrote and did not enter are somebody else's to delete when it was not seen for so long.
-const ABANDONED: Duration = Duration::from_secs(3600);
+pub(super) const ABANDONED: Duration = Duration::from_secs(3600);
 
 pub(super) const SCHEMA: &str = "
 CREATE TABLE setting (name text PRIMARY KEY, value bigint NOT NULL);
@@ -58,9 +58,9 @@ const COLUMNS: &str =
 pub(crate) struct Postgres {
     server: Mutex<Server>,
     /// The hub's number.
-    hub: i64,
+    pub(super) hub: i64,
     /// Drawn when the hub started: whoever has another one is not this process.
-    instance: i64,
+    pub(super) instance: i64,
 }
 
 impl std::fmt::Debug for Postgres {
@@ -461,8 +461,7 @@ impl Postgres {
     /// `Io`; `Locked` when another process is this hub now.
     pub(crate) fn pulse(&self) -> Result<Pulse, StoreError> {
         let pulse = self.with(|client| {
-            let sql = format!("UPDATE hub SET seen_ts = {NOW} WHERE id = $1 AND instance = $2");
-            if client.execute(&sql, &[&self.hub, &self.instance])? == 0 {
+            if !self.is_seen(client)? {
                 return Ok(None);
             }
             let lease = micros(LEASE);
@@ -472,7 +471,8 @@ impl Postgres {
             );
             let is_leader = client.execute(&sql, &[&self.hub, &lease])? > 0;
             let sql = format!(
-                "SELECT id, name, address FROM hub WHERE seen_ts > {NOW} - $2 AND id <> $1 ORDER BY id"
+                "SELECT id, name, address FROM hub
+                 WHERE seen_ts > {NOW} - $2 AND id <> $1 AND address <> '' ORDER BY id"
             );
             let peers = client.query(&sql, &[&self.hub, &lease])?;
             let peer = |row: &Row| Peer { name: row.get(1), address: row.get(2) };
@@ -480,10 +480,12 @@ impl Postgres {
             let mut work = client.transaction()?;
             Ok(Some(Pulse { is_leader, peers, lost: lost(&mut work, self.hub)? }))
         })?;
-        pulse.ok_or_else(|| {
-            StoreError::new(ErrorKind::Locked, "another process is this hub of the cluster now")
-                .with_hint("give each hub a name and a data directory of its own")
-        })
+        pulse.ok_or_else(replaced)
+    }
+
+    pub(super) fn is_seen(&self, client: &mut Client) -> Result<bool, postgres::Error> {
+        let sql = format!("UPDATE hub SET seen_ts = {NOW} WHERE id = $1 AND instance = $2");
+        Ok(client.execute(&sql, &[&self.hub, &self.instance])? > 0)
     }
 
     /// Gives up what others may go on with at once.
@@ -497,6 +499,11 @@ impl Postgres {
             client.execute(sql, &[&self.hub, &self.instance]).map(drop)
         })
     }
+}
+
+pub(super) fn replaced() -> StoreError {
+    StoreError::new(ErrorKind::Locked, "another process is this hub of the cluster now")
+        .with_hint("give each hub a name and a data directory of its own")
 }
 
 fn make_tables(server: &mut Server, schema: &str) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@
 //! of their rows those that were appended already elsewhere.
 
 mod salvage;
+mod shared;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ use crate::options::StoreOptions;
 use crate::slow::Places;
 use crate::store::Store;
 use salvage::{Salvaged, salvage};
+
+pub use shared::repair_cluster;
 
 /// What was done with one file.
 #[derive(Clone, Debug)]
@@ -145,8 +148,13 @@ fn fetch(places: &Places, path: &str, to: &Path) -> Result<(), StoreError> {
         let count =
             usize::try_from(file.length() - at).map_or(FETCH_BYTES, |left| left.min(FETCH_BYTES));
         bytes[..count].fill(0);
-        // A piece that cannot be read stays empty: the rest may be good.
-        let _ = file.read_exact_at(&mut bytes[..count], at);
+        if let Err(error) = file.read_exact_at(&mut bytes[..count], at) {
+            // A piece of a disk that cannot be read stays empty: the rest may be good. A bucket has all of it or nothing.
+            places.check()?;
+            if places.slow()?.is_far() {
+                return Err(StoreError::io("read", Path::new(path), &error));
+            }
+        }
         copy.write_all(&bytes[..count]).map_err(|error| fail(&error))?;
         at += count as u64;
     }
@@ -212,16 +220,21 @@ fn note(mended: &mut Vec<Mended>, path: &str, salvaged: Salvaged) {
     });
 }
 
-/// Moves a file below `lost/`, under a name that is free.
-fn set_aside(dir: &Path, path: &str) -> Result<String, StoreError> {
-    let from = dir.join(path);
+/// A name below `lost/` that is free.
+fn free_place(dir: &Path, path: &str) -> String {
     let name = path.strip_prefix("data/").unwrap_or(path);
     let place = |number: u32| match number {
         0 => format!("lost/{name}"),
         _ => format!("lost/{name}.{number}"),
     };
     let free = (0..).map(place).find(|to| !dir.join(to).exists());
-    let to = free.unwrap_or_else(|| format!("lost/{name}"));
+    free.unwrap_or_else(|| format!("lost/{name}"))
+}
+
+/// Moves a file below `lost/`.
+fn set_aside(dir: &Path, path: &str) -> Result<String, StoreError> {
+    let from = dir.join(path);
+    let to = free_place(dir, path);
     let full = dir.join(&to);
     let parent = full.parent().map(PathBuf::from).unwrap_or_default();
     let made = std::fs::create_dir_all(&parent);

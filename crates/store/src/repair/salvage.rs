@@ -76,7 +76,7 @@ pub(super) fn salvage(
 }
 
 /// Hands on every batch that can be read, row group by row group; why not all could, if so.
-fn read(
+pub(super) fn read(
     path: &Path,
     table: &'static TableSpec,
     mut take: impl FnMut(&RecordBatch) -> Result<(), StoreError>,

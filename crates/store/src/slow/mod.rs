@@ -160,6 +160,28 @@ impl Slow {
         self.place.delete(path)
     }
 
+    /// Deletes files and gives those that are gone: one that cannot be deleted holds up none of the others.
+    ///
+    /// # Errors
+    /// When the tier is not there.
+    pub(crate) fn delete_each<T>(
+        &self,
+        files: Vec<T>,
+        path: impl Fn(&T) -> &str,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut gone = Vec::with_capacity(files.len());
+        for file in files {
+            match self.place.delete(path(&file)) {
+                Ok(()) => gone.push(file),
+                Err(error) => {
+                    self.check()?;
+                    tracing::warn!("cannot delete a file, this is tried again: {error}");
+                }
+            }
+        }
+        Ok(gone)
+    }
+
     fn set_id(&self, id: i64) {
         self.id.store(id, Ordering::Relaxed);
     }
@@ -271,6 +293,22 @@ mod tests {
         std::fs::write(dir.path().join(MARK), "x").unwrap();
         assert!(why(slow(dir.path(), 7).check()).ends_with("is damaged"));
         assert!(!dir.path().join("data").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_deleted_holds_up_no_other_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let tier = slow(dir.path(), 7);
+        tier.take(false).unwrap();
+        let day = dir.path().join("data/log/2026-01-01");
+        std::fs::create_dir_all(day.join("1.parquet")).unwrap();
+        std::fs::write(day.join("2.parquet"), "x").unwrap();
+        let paths = [1, 2, 3].map(|number| format!("data/log/2026-01-01/{number}.parquet"));
+        let gone = tier.delete_each(paths.to_vec(), |path| path).unwrap();
+        assert_eq!(gone, paths[1..], "what is not there is gone as well");
+        std::fs::remove_file(dir.path().join(MARK)).unwrap();
+        let told = tier.delete_each(paths.to_vec(), |path| path).unwrap_err();
+        assert!(told.message.ends_with("it has no file `WEIR`"), "{told}");
     }
 
     #[test]

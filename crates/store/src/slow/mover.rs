@@ -37,8 +37,8 @@ pub(super) enum Done {
         path: String,
         outcome: Result<(), StoreError>,
     },
-    /// Those that are gone, and why others are not.
-    Deleted(HashSet<String>, Option<StoreError>),
+    /// Those that are gone.
+    Deleted(Result<Vec<String>, StoreError>),
 }
 
 /// The thread; it ends when this is dropped, in the middle of a copy if need be.
@@ -106,16 +106,7 @@ fn run(slow: &Slow, job: Job, stop: &AtomicBool) -> Done {
             };
             Done::Copied { file, id, path, outcome }
         }
-        Job::Delete(paths) => {
-            let mut gone = HashSet::new();
-            for path in paths {
-                match slow.place.delete(&path) {
-                    Ok(()) => gone.insert(path),
-                    Err(error) => return Done::Deleted(gone, Some(error)),
-                };
-            }
-            Done::Deleted(gone, None)
-        }
+        Job::Delete(paths) => Done::Deleted(slow.delete_each(paths, |path| path)),
     }
 }
 
@@ -123,10 +114,7 @@ fn look(slow: &Slow, is_used: bool, known: Option<&HashSet<String>>) -> Result<(
     slow.take(is_used)?;
     let Some(known) = known else { return Ok(()) };
     slow.place.keep_only(known);
-    for path in slow.unknown(|path| known.contains(path))? {
-        slow.place.delete(&path)?;
-    }
-    Ok(())
+    slow.delete_each(slow.unknown(|path| known.contains(path))?, |path| path).map(drop)
 }
 
 fn damaged(file: &DataFile, why: &str) -> StoreError {

@@ -106,7 +106,7 @@ impl Maintenance {
             match done {
                 Done::Looked(outcome) => self.looked(outcome),
                 Done::Copied { file, id, path, outcome } => self.copied(&file, id, path, outcome),
-                Done::Deleted(gone, why) => self.deleted(&gone, why),
+                Done::Deleted(outcome) => self.deleted(outcome),
             }
         }
         if self.slow.as_ref().is_some_and(|tier| tier.is_there && !tier.is_busy) {
@@ -164,16 +164,22 @@ impl Maintenance {
         }
     }
 
-    fn deleted(&mut self, gone: &HashSet<String>, why: Option<StoreError>) {
+    fn deleted(&mut self, outcome: Result<Vec<String>, StoreError>) {
         let Some(tier) = &mut self.slow else { return };
         let deleting = std::mem::take(&mut tier.deleting);
+        let gone = match outcome {
+            Ok(gone) => gone,
+            Err(error) => {
+                let why = tier.fail(&error);
+                self.shared.set_slow_failure(Some(why));
+                return self.retired.extend(deleting);
+            }
+        };
         let (gone, left): (Vec<_>, Vec<_>) =
             deleting.into_iter().partition(|retired| gone.contains(&retired.path));
-        self.retired.extend(left);
-        if let Some(error) = why {
-            let why = tier.fail(&error);
-            self.shared.set_slow_failure(Some(why));
-        }
+        // What cannot be deleted waits once more, so that others are moved meanwhile.
+        let since = self.shared.now();
+        self.retired.extend(left.into_iter().map(|retired| Retired { since, ..retired }));
         let ids: Vec<i64> = gone.iter().map(|retired| retired.id).collect();
         if let Err(error) = self.manifest.forget(&ids) {
             tracing::warn!("cannot forget files that were deleted: {error}");

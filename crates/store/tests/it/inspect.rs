@@ -1,15 +1,17 @@
 //! What `inspect` says of good and of damaged files.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use weir_store::{Store, inspect};
 use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows, Sysctl, SysctlRows};
 
 use crate::tool::{NOON, options, parcel};
 
 /// Files of three tables with different orders, one of them merged from four.
-async fn stored(dir: &std::path::Path) -> Vec<PathBuf> {
+async fn stored(dir: &Path) -> Vec<PathBuf> {
     let opened = weir_store::StoreOptions {
         maintenance_interval: std::time::Duration::from_millis(20),
         small_file_count: 3,
@@ -57,6 +59,29 @@ async fn stored(dir: &std::path::Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The text index lies between the row group and the page index: the place of its words stands in the metadata.
+pub(crate) fn text_index_of(file: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(file);
+    let value = text.rsplit("weir.text_index").next().unwrap();
+    let number = |text: &str| text.split(':').next().and_then(|number| number.parse().ok());
+    value.split(';').filter_map(number).next_back().expect("it has an index of words")
+}
+
+/// Where the footer says that the page index of `ts` is: its times, and its pages.
+fn page_index_of(file: &Path) -> [std::ops::Range<u64>; 2] {
+    let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();
+    let group = reader.metadata().row_group(0);
+    let chunk = group.columns().iter().find(|chunk| chunk.column_path().string() == "ts").unwrap();
+    let range = |begin: Option<i64>, length: Option<i32>| {
+        let begin = begin.unwrap().cast_unsigned();
+        begin..begin + u64::from(length.unwrap().cast_unsigned())
+    };
+    [
+        range(chunk.column_index_offset(), chunk.column_index_length()),
+        range(chunk.offset_index_offset(), chunk.offset_index_length()),
+    ]
+}
+
 #[tokio::test]
 async fn damaged_files_are_told_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -80,14 +105,26 @@ async fn damaged_files_are_told_one_by_one() {
     assert!(problem().contains("cannot be read"), "{}", problem());
     std::fs::write(&files[0], &whole).unwrap();
 
-    // The index lies between the row group and the footer: its place stands in the metadata.
-    let text = String::from_utf8_lossy(&whole);
-    let place = text.rsplit(" 8,11;").next().unwrap().split(':').next().unwrap();
-    let place: u64 = place.parse().unwrap();
+    let place = text_index_of(&whole);
     let flipped = whole[usize::try_from(place).unwrap()] ^ 1;
     open().write_all_at(&[flipped], place).unwrap();
     assert!(problem().contains("a text index that is not of its rows"), "{}", problem());
     std::fs::write(&files[0], &whole).unwrap();
+
+    let [times, pages] = page_index_of(&files[0]);
+    for (place, words) in [(times, "with other times"), (pages, "that is not of its column `ts`")] {
+        let told = |at: u64| {
+            let byte = whole[usize::try_from(at).unwrap()];
+            open().write_all_at(&[byte ^ 1], at).unwrap();
+            let told = problem();
+            open().write_all_at(&[byte], at).unwrap();
+            told
+        };
+        let told: Vec<String> = place.map(told).collect();
+        let of_it = told.iter().filter(|why| why.contains(words)).count();
+        assert!(of_it > 1, "{words}: {told:?}");
+    }
+    assert_eq!(problem(), "");
 
     std::fs::rename(&files[1], files[1].with_file_name("999999999999.parquet")).unwrap();
     let found = inspect(dir.path(), None, true).unwrap();

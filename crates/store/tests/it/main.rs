@@ -6,6 +6,7 @@ mod bucket;
 mod cluster;
 mod cluster_backup;
 mod cluster_bucket;
+mod cluster_repair;
 mod columns;
 mod copy;
 mod crash;

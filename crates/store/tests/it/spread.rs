@@ -10,7 +10,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Handle;
-use weir_store::{QueryChannel, QueryEnd, QueryWorker, Store, StoreOptions, query_channel};
+use weir_store::{
+    ErrorKind, QueryChannel, QueryEnd, QueryLimits, QueryWorker, Store, StoreOptions, query_channel,
+};
 
 use crate::cluster::{Fleet, kill};
 use crate::tool::{ask, eventually, number, parcel};
@@ -188,4 +190,49 @@ async fn joins_that_hubs_have_no_memory_for_go_on_on_disk() {
         "select count(*), max(a.body) from log a join log b on a.source_offset < b.source_offset";
     assert_eq!(ask(&small, other).await, ask(&alone, other).await);
     assert!(fleet.near.1.ran().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_other_hubs_read_counts_for_who_asks() {
+    let Some(mut fleet) = Fleet::start("what_other_hubs_read_counts_for_who_asks") else { return };
+    let telling = |options| StoreOptions { slow_query: Duration::ZERO, ..options };
+    let alone = fleet.open(telling(fleet.options("alone"))).await.unwrap();
+    fleet.spread_bytes = 0;
+    let one = fleet.open(telling(fleet.options("one"))).await.unwrap();
+    fleet.meet(&[&alone, &one]).await;
+    fill(&[&alone, &one]).await;
+    one.flush().await.unwrap();
+    alone.flush().await.unwrap();
+    let sql = "select sum(source_offset), count(distinct body) from log";
+    let ask = async |hub: &Arc<Store>, limits: QueryLimits| {
+        fleet.near.1.ran();
+        hub.take_ended_queries();
+        let outcome = hub.query(sql, limits).await.map(drop);
+        let ended = hub.take_ended_queries().0.remove(0);
+        (outcome, ended, fleet.near.1.ran().contains_key("alone"))
+    };
+    // Footers are known from here on, and so are the last files.
+    for hub in [&alone, &one] {
+        eventually(async || number(hub, "select sum(source_offset) from log").await == 179_700)
+            .await;
+        ask(hub, QueryLimits::default()).await.0.unwrap();
+    }
+    let by_itself = ask(&alone, QueryLimits::default()).await;
+    let (outcome, together, has_helped) = ask(&one, QueryLimits::default()).await;
+    outcome.unwrap();
+    assert!(has_helped && !by_itself.2);
+    let bytes = by_itself.1.read_bytes;
+    assert!(bytes > 1000, "{:?}", by_itself.1);
+    assert_eq!((together.read_bytes, together.reads), (bytes, by_itself.1.reads));
+    // Each hub's part is within the limit, both together are not.
+    let limits = QueryLimits { read_bytes: bytes * 7 / 8, ..QueryLimits::default() };
+    let (outcome, ended, has_helped) = ask(&one, limits).await;
+    let error = outcome.unwrap_err();
+    assert!(has_helped, "{error}");
+    assert_eq!((error.kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read), "{error}");
+    assert!(error.message.starts_with("the query was stopped at "), "{error}");
+    // And one hub's part alone is over it.
+    let limits = QueryLimits { read_bytes: bytes / 8, ..QueryLimits::default() };
+    let (outcome, ended, _) = ask(&one, limits).await;
+    assert_eq!((outcome.unwrap_err().kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read));
 }

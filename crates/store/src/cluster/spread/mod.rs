@@ -12,6 +12,7 @@
 
 mod codec;
 mod scan;
+mod used;
 mod way;
 mod worker;
 
@@ -32,10 +33,13 @@ use futures::future::join_all;
 
 use super::{Cluster, Peer};
 use crate::forecast::forecast;
+use crate::guard::Usage;
 use crate::table_provider::FileAccess;
 
 use codec::ScanCodec;
 pub(crate) use scan::{SpreadScan, What};
+pub(crate) use used::Counted;
+use used::Queries;
 pub(crate) use way::Failed;
 use way::{Channels, Hubs, url_of};
 pub use way::{QueryChannel, query_channel};
@@ -49,6 +53,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Spread {
     cluster: Arc<Cluster>,
     pub(crate) files: Arc<Files>,
+    queries: Arc<Queries>,
     worker: Worker,
 }
 
@@ -74,9 +79,14 @@ impl Spread {
         env: Arc<RuntimeEnv>,
     ) -> Self {
         let files = Arc::new(Files { access, template });
-        let sessions = Sessions { cluster: Arc::clone(&cluster), files: Arc::clone(&files) };
+        let queries = Arc::<Queries>::default();
+        let sessions = Sessions {
+            cluster: Arc::clone(&cluster),
+            files: Arc::clone(&files),
+            queries: Arc::clone(&queries),
+        };
         let worker = Worker::from_session_builder(sessions).with_runtime_env(env);
-        Self { cluster, files, worker }
+        Self { cluster, files, queries, worker }
     }
 
     /// The hubs among which a plan is worth dealing out: none when it reads little, or nobody else is there.
@@ -91,11 +101,17 @@ impl Spread {
         if is_much && told.fast.files + told.slow.files > 1 { hubs } else { Vec::new() }
     }
 
+    /// Counts what `hubs` use for a query, for its `usage`.
+    pub(crate) fn count(&self, hubs: &[Peer], usage: &Arc<Usage>) -> Counted<'_> {
+        Counted::new(&self.cluster, &self.queries, hubs, usage)
+    }
+
     /// Plans for this hub and others; `failed` gets those that do not do their part.
     pub(crate) fn state(
         &self,
         state: &SessionState,
         hubs: &[Peer],
+        counted: &Counted<'_>,
         failed: &Failed,
     ) -> Result<SessionState, DataFusionError> {
         let own = url_of(&self.cluster.options.address)?;
@@ -114,6 +130,7 @@ impl Spread {
             .with_distributed_user_codec(ScanCodec::new(&self.files))
             .with_distributed_desired_task_count_handler(tasks)
             .with_distributed_scale_up_leaf_node_handler(deal)
+            .with_distributed_passthrough_headers(counted.headers())?
             .with_distributed_metrics_collection(false)?;
         Ok(builder.with_distributed_planner().build())
     }

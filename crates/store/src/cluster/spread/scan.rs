@@ -18,11 +18,12 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream,
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use weir_tables::TableSpec;
 
 use super::Files;
 use crate::cluster::peers::TransformNames;
+use crate::guard::{USAGE, Usage};
 use crate::horizon::Horizon;
 use crate::hot::TableView;
 use crate::manifest::DataFile;
@@ -176,6 +177,7 @@ impl ExecutionPlan for SpreadScan {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, none)));
         }
         let of_schema = Arc::clone(&schema);
+        let usage = context.session_config().get_extension::<Usage>();
         let rows = async move {
             let rows = what.rows(of, &files, context).await?;
             Ok::<_, datafusion::error::DataFusionError>(rows.map(move |rows| {
@@ -185,7 +187,11 @@ impl ExecutionPlan for SpreadScan {
                 Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
             }))
         };
-        let rows = stream::once(rows).try_flatten();
+        let mut rows = Box::pin(stream::once(rows).try_flatten());
+        let rows = stream::poll_fn(move |task| match &usage {
+            Some(usage) => USAGE.sync_scope(Arc::clone(usage), || rows.as_mut().poll_next(task)),
+            None => rows.as_mut().poll_next(task),
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 

@@ -26,11 +26,11 @@ use tonic::codegen::{Body as HttpBody, StdError};
 use tower::Service;
 
 use super::codec::ScanCodec;
+use super::used::{PATH, Queries};
 use super::way::Channels;
 use super::{Files, Spread};
 use crate::cluster::Cluster;
-use crate::guard::{USAGE, Usage};
-use crate::options::QueryLimits;
+use crate::guard::USAGE;
 use crate::query::register_functions;
 
 /// The request for what a piece gives.
@@ -40,6 +40,7 @@ const EXECUTE: &str = "/ExecuteTask";
 pub(super) struct Sessions {
     pub(super) cluster: Arc<Cluster>,
     pub(super) files: Arc<Files>,
+    pub(super) queries: Arc<Queries>,
 }
 
 #[async_trait]
@@ -48,8 +49,10 @@ impl WorkerSessionBuilder for Sessions {
         &self,
         context: WorkerQueryContext,
     ) -> Result<SessionState, DataFusionError> {
-        let builder = context
-            .builder
+        let mut builder = context.builder;
+        let usage = self.queries.of(&context.headers);
+        builder.config().get_or_insert_default().set_extension(usage);
+        let builder = builder
             .with_distributed_user_codec(ScanCodec::new(&self.files))
             .with_distributed_channel_resolver(Channels::new(&self.cluster, None))
             .with_distributed_worker_plan_rewrite_handler(only_tables);
@@ -82,14 +85,15 @@ fn only_tables(
 #[derive(Clone)]
 pub struct QueryWorker {
     cluster: Arc<Cluster>,
+    queries: Arc<Queries>,
     worker: Worker,
     threads: Handle,
 }
 
 impl QueryWorker {
     pub(crate) fn new(spread: &Spread, threads: Handle) -> Self {
-        let cluster = Arc::clone(&spread.cluster);
-        Self { cluster, worker: spread.worker.clone(), threads }
+        let (cluster, queries) = (Arc::clone(&spread.cluster), Arc::clone(&spread.queries));
+        Self { cluster, queries, worker: spread.worker.clone(), threads }
     }
 }
 
@@ -108,11 +112,15 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        if request.uri().path() == PATH {
+            let answer = self.queries.answer(request.headers());
+            return Box::pin(async move { Ok(answer) });
+        }
         if request.uri().path().ends_with(EXECUTE) {
             self.cluster.pieces.fetch_add(1, Ordering::Relaxed);
         }
         let mut server = self.worker.clone().into_worker_server();
-        let usage = Usage::new(QueryLimits::default());
+        let usage = self.queries.of(request.headers());
         let answer = async move { server.call(request).await };
         let answer = self.threads.spawn(USAGE.scope(usage, answer));
         Box::pin(async move {
