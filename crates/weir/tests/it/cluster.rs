@@ -269,6 +269,22 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     for hub in [&first, &third] {
         has(&hub.url, 200);
     }
+    // A file of the new cluster is damaged and mended while its hub goes on.
+    let only = |place: PathBuf| {
+        let mut entries = std::fs::read_dir(place).expect("it is there");
+        entries.next().expect("there is one").expect("it can be read").path()
+    };
+    std::fs::write(only(only(dir.path().join("again/data/log"))), "PAR1").expect("it is ours");
+    let elsewhere = dir.path().join("elsewhere").display().to_string();
+    let repair = ["store", "repair", "--data", &elsewhere];
+    let (is_whole, told) = run(&repair, "again", "again");
+    assert!(!is_whole && told.contains("has 4 bytes, not") && told.contains("  lost: "), "{told}");
+    assert!(
+        told.contains("the file is now `lost/log/") && told.contains("1 files mended"),
+        "{told}"
+    );
+    let (is_whole, told) = run(&["store", "check"], "again", "again");
+    assert!(is_whole && told.contains("every file is as the manifest says"), "{told}");
     let alone = dir.path().join("alone");
     let (is_done, told) =
         run(&["restore", &copy, "--data", &alone.display().to_string()], "weir", "files");
