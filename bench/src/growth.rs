@@ -31,11 +31,13 @@ struct Mark {
     peak_mib: f64,
 }
 
-/// Grows a store to each of `sizes`, which ascend, in lines.
-pub(crate) fn run(sizes: &[u32]) -> anyhow::Result<()> {
+/// Grows a store to each of `sizes`, which ascend, in lines; it stays when `keep` names a place.
+pub(crate) fn run(sizes: &[u32], keep: Option<PathBuf>) -> anyhow::Result<()> {
     let mut page = report::Report::new("growth");
     let dir = tempfile::tempdir()?;
-    let (logs, data_dir) = (dir.path().join("logs"), dir.path().join("data"));
+    let logs = dir.path().join("logs");
+    let data_dir = keep.unwrap_or_else(|| dir.path().join("data"));
+    ensure!(!data_dir.exists(), "`{}` is there already", data_dir.display());
     std::fs::create_dir(&logs)?;
     let (tail, data_path) = (format!("{}/*.log", logs.display()), data_dir.display().to_string());
     let weir =

@@ -58,6 +58,9 @@ enum Name {
         /// Sizes to measure at, in lines.
         #[arg(long, value_delimiter = ',', default_values_t = [5_000_000, 50_000_000])]
         events: Vec<u32>,
+        /// Leaves the data directory here, for other measurements; it must not be there yet.
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
     },
     /// Several hubs over one PostgreSQL: lines in, the manifest at rest, queries that are dealt out.
     Cluster {
@@ -205,7 +208,7 @@ fn run(name: Name) -> anyhow::Result<()> {
     match name {
         Name::Ingest { events, runs } => ingest::run(&events, runs.max(1)),
         Name::Cluster { events, times } => cluster::bench(events, times.max(1)),
-        Name::Growth { events } => growth::run(&events),
+        Name::Growth { events, keep } => growth::run(&events, keep),
         Name::Host { sockets, seconds } => host::run(sockets, Duration::from_secs(seconds)),
         Name::FirstPage { runs } => first_page::run(runs.max(1)),
         Name::Searchable { rate, seconds } => searchable::run(rate, Duration::from_secs(seconds)),

@@ -50,6 +50,8 @@ pub(crate) use tier::SlowTier;
 const MARK: &str = "WEIR";
 /// Its first line.
 const MARK_VERSION: &str = "weir slow tier 1";
+/// After so many files in a row that cannot be deleted no more are tried for now.
+const REFUSED_MAX: u32 = 16;
 
 /// What a slow tier has to be able to do. Paths are those of the manifest.
 trait Place: fmt::Debug + Send + Sync {
@@ -170,12 +172,20 @@ impl Slow {
         path: impl Fn(&T) -> &str,
     ) -> Result<Vec<T>, StoreError> {
         let mut gone = Vec::with_capacity(files.len());
+        let mut refused = 0;
         for file in files {
             match self.place.delete(path(&file)) {
-                Ok(()) => gone.push(file),
+                Ok(()) => {
+                    refused = 0;
+                    gone.push(file);
+                }
                 Err(error) => {
                     self.check()?;
                     tracing::warn!("cannot delete a file, this is tried again: {error}");
+                    refused += 1;
+                    if refused == REFUSED_MAX {
+                        break;
+                    }
                 }
             }
         }

@@ -167,8 +167,8 @@ impl Maintenance {
     fn deleted(&mut self, outcome: Result<Vec<String>, StoreError>) {
         let Some(tier) = &mut self.slow else { return };
         let deleting = std::mem::take(&mut tier.deleting);
-        let gone = match outcome {
-            Ok(gone) => gone,
+        let gone: HashSet<String> = match outcome {
+            Ok(gone) => gone.into_iter().collect(),
             Err(error) => {
                 let why = tier.fail(&error);
                 self.shared.set_slow_failure(Some(why));

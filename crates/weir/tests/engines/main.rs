@@ -30,6 +30,8 @@ const QUERIES: &[&str] = &[
     "select count(*) from LOG where source = 'app' and body >= 'line 5' and host = 'web3'",
     "select count(*) from LOG where source = 'app' and body like '%99'",
     "select count(*) from sysctl",
+    // Which engines take from the manifests alone.
+    "select count(*) from LOG",
 ];
 
 /// Asks everything of every engine and both hubs.
