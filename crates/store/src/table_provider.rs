@@ -41,7 +41,7 @@ use crate::file_reader::{FOOTER_BYTES_HINT, read_footer};
 use crate::guard::Usage;
 use crate::horizon::Horizon;
 use crate::hot::{HotBatch, TableView};
-use crate::manifest::DataFile;
+use crate::manifest::{DataFile, Tier};
 use crate::per_value::{self, PerValueAdapters};
 use crate::slow::Places;
 use crate::text_index::{self, BlockCounts, Probe, Selected};
@@ -229,9 +229,10 @@ impl FileAccess {
         let Some(probe) = text_index::probe_of(table, filters) else {
             return Ok(files.iter().map(Part::whole).collect());
         };
+        let is_far = files.iter().any(|file| file.tier == Tier::Slow);
         let narrowed = stream::iter(files).map(|file| self.narrow_file(file, &probe));
         narrowed
-            .buffered(FILES_ASKED_AT_ONCE)
+            .buffered(if is_far { FAR_FILES_ASKED_AT_ONCE } else { FILES_ASKED_AT_ONCE })
             .try_filter_map(async |part| Ok(part))
             .try_collect()
             .await
@@ -294,6 +295,8 @@ impl FileAccess {
 
 /// Indexes that are read at the same time.
 const FILES_ASKED_AT_ONCE: usize = 8;
+/// The same where some are in the slow tier, which may need a tenth of a second for each and has a limit of its own.
+const FAR_FILES_ASKED_AT_ONCE: usize = 64;
 
 /// A file with what the manifest knows of it; from the counts alone `count(*)` needs no file.
 fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {

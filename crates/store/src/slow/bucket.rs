@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Whether the bucket is there is said within this time, so that a query that failed can still tell why.
 const MARK_TIME: Duration = Duration::from_secs(3);
 /// Files whose index is to be fetched; further ones wait for their next use.
-const MISSED_MAX: usize = 64;
+const MISSED_MAX: usize = 4096;
 
 /// The bucket.
 pub(super) struct SlowBucket {
