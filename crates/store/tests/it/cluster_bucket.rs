@@ -77,7 +77,7 @@ async fn run_agent(
     agent.written
 }
 
-/// Writes to files all the time; what a fault keeps from them is tried again. How often it was done, and how often not.
+/// Writes to files all the time; what a fault keeps from them is tried again. Counts how often it was done, and how often not.
 async fn run_flushes(
     hub: Arc<Store>,
     mut chance: Chance,
