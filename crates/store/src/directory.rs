@@ -130,12 +130,30 @@ fn lock(root: &Path) -> Result<File, StoreError> {
     }
 }
 
+/// Makes an empty file when there is none, and locks it for this process alone.
+///
+/// # Errors
+/// `Io`; what `taken` makes when another process has it.
+pub(crate) fn lock_file(
+    path: &Path,
+    taken: impl FnOnce() -> StoreError,
+) -> Result<File, StoreError> {
+    let fail = |error: &std::io::Error| StoreError::io("lock", path, error);
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(|error| fail(&error))?;
+    match try_lock_for_a_second(&file) {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(taken()),
+        Err(TryLockError::Error(error)) => Err(fail(&error)),
+    }
+}
+
 /// A weir that was just stopped, or a child that has not yet got to its `exec`, holds the lock a moment longer.
 #[expect(
     clippy::disallowed_methods,
     reason = "a file lock can only be polled, and only a start or a backup waits for it"
 )]
-pub(crate) fn try_lock_for_a_second(file: &File) -> Result<(), TryLockError> {
+fn try_lock_for_a_second(file: &File) -> Result<(), TryLockError> {
     for _ in 0..50 {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),

@@ -22,10 +22,7 @@ const WRITING_VERBS: [&str; 11] = [
 pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionContext) -> StoreError {
     match error.find_root() {
         DataFusionError::SchemaError(schema, _) => explain_schema(schema),
-        DataFusionError::SQL(parser, _) => bad_query(&format!(
-            "cannot read the SQL: {}",
-            strip(&parser.to_string(), "sql parser error: ")
-        )),
+        DataFusionError::SQL(parser, _) => explain_syntax(&parser.to_string(), sql),
         DataFusionError::External(error) if error.is::<StoreError>() => {
             error.downcast_ref().map_or_else(StoreError::closed, StoreError::repeat)
         }
@@ -58,6 +55,15 @@ fn cannot_read(error: &DataFusionError) -> StoreError {
 
 fn bad_query(text: &str) -> StoreError {
     StoreError::new(ErrorKind::BadQuery, shorten(text))
+}
+
+fn explain_syntax(text: &str, sql: &str) -> StoreError {
+    let error = bad_query(&format!("cannot read the SQL: {}", strip(text, "sql parser error: ")));
+    if sql.to_lowercase().contains("top(") {
+        return error
+            .with_hint("`top` is a word of SQL itself: the function is `top_k(value, 10)`");
+    }
+    error
 }
 
 fn explain_schema(error: &SchemaError) -> StoreError {
@@ -96,9 +102,30 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
     }
 }
 
+/// Functions that other databases have, and what does the same here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("time_bucket", "date_bin(interval '5 minutes', ts)"),
+    ("tostartofinterval", "date_bin(interval '5 minutes', ts)"),
+    ("tostartofminute", "date_trunc('minute', ts)"),
+    ("tostartofhour", "date_trunc('hour', ts)"),
+    ("quantile", "percentile(value, 0.99)"),
+    ("percentile_disc", "percentile(value, 0.99)"),
+    ("topk", "top_k(value, 10)"),
+    ("approx_top_k", "top_k(value, 10)"),
+    ("approx_most_frequent", "top_k(value, 10)"),
+    ("uniq", "approx_distinct(value)"),
+    ("approx_count_distinct", "approx_distinct(value)"),
+    ("countif", "count(*) filter (where …)"),
+    ("count_if", "count(*) filter (where …)"),
+];
+
 /// DataFusion would name the nearest function however far it is.
 fn explain_function(name: &str, state: &SessionState) -> StoreError {
     let error = bad_query(&format!("there is no function `{name}`"));
+    let lower = name.to_lowercase();
+    if let Some((_, here)) = ELSEWHERE.iter().find(|(other, _)| *other == lower) {
+        return error.with_hint(format!("here it is `{here}`"));
+    }
     let scalar = state.scalar_functions().keys();
     let names =
         scalar.chain(state.aggregate_functions().keys()).chain(state.window_functions().keys());

@@ -614,9 +614,12 @@ fn refuse_older_manifest(directory: &Directory, manifest: &Manifest) -> Result<(
         "cannot open `{}`: the manifest is of a time when the log began at segment {floor}, but it begins at {first}",
         directory.root.display()
     );
-    Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
-        "put the newest `manifest.sqlite` and `manifest.sqlite-wal` back, or run `weir store repair`: it takes up rows of files that the manifest does not name",
-    ))
+    let hint = if matches!(manifest, Manifest::Own(_)) {
+        "put the newest `manifest.sqlite` and `manifest.sqlite-wal` back, or run `weir store repair`: it takes up rows of files that the manifest does not name"
+    } else {
+        "PostgreSQL was put back from a copy that is older than what this hub wrote: put back a newer one, or make a cluster of the newest backup with `weir restore`"
+    };
+    Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(hint))
 }
 
 /// No file on the disk has this number or a higher one, whether the manifest names it or not.

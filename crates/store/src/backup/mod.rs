@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use weir_tables::Micros;
 
 use crate::cluster::{Hold, ManifestOptions};
-use crate::directory::{sync_dir, try_lock_for_a_second};
+use crate::directory::{lock_file, sync_dir};
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{Hubs, Postgres};
 use crate::options::SlowOptions;
@@ -352,16 +352,10 @@ fn refuse_other(root: &Path) -> Result<(), StoreError> {
 }
 
 fn lock(root: &Path) -> Result<File, StoreError> {
-    let path = root.join("lock");
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(|error| StoreError::io("lock", &path, &error))?;
-    match try_lock_for_a_second(&file) {
-        Ok(()) => Ok(file),
-        Err(_) => {
-            let text = format!("cannot back up into `{}`: another backup does", root.display());
-            Err(StoreError::new(ErrorKind::Locked, text).with_hint("wait for it"))
-        }
-    }
+    lock_file(&root.join("lock"), || {
+        let text = format!("cannot back up into `{}`: another backup does", root.display());
+        StoreError::new(ErrorKind::Locked, text).with_hint("wait for it")
+    })
 }
 
 fn make_dir(path: &Path) -> Result<(), StoreError> {

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use weir_tables::{Micros, StreamId};
@@ -11,7 +10,7 @@ use weir_tables::{Micros, StreamId};
 use super::{Cluster, Follower};
 use crate::error::{ErrorKind, StoreError};
 use crate::maintenance::Maintenance;
-use crate::manifest::{Change, DataFile, Manifest, Postgres, Tier};
+use crate::manifest::{Change, DataFile, Manifest, Postgres};
 use crate::options::StoreOptions;
 use crate::shared::Shared;
 use crate::writer::Command;
@@ -126,27 +125,16 @@ impl Maintenance {
 
     /// Moves files from here to where all hubs have theirs. What comes of a failure is deleted later.
     fn publish(&mut self, files: Vec<Arc<DataFile>>) -> Result<Vec<Arc<DataFile>>, StoreError> {
-        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
-        let published = self.publish_each(&files, &paths);
+        let published = self.publish_each(&files);
         self.maker.discard(&files);
         published
     }
 
-    fn publish_each(
-        &mut self,
-        files: &[Arc<DataFile>],
-        paths: &[String],
-    ) -> Result<Vec<Arc<DataFile>>, StoreError> {
+    fn publish_each(&mut self, files: &[Arc<DataFile>]) -> Result<Vec<Arc<DataFile>>, StoreError> {
         self.take_place()?;
-        self.postgres()?.note_pending(paths)?;
-        let slow = self.places.slow()?;
-        let go_on = AtomicBool::new(false);
-        for path in paths {
-            slow.put(&self.directory.file(path), path, &go_on)?;
-        }
-        let moved =
-            |file: &Arc<DataFile>| Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() });
-        Ok(files.iter().map(moved).collect())
+        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+        self.postgres()?.note_pending(&paths)?;
+        self.places.slow()?.put_each(files, |path| self.directory.file(path))
     }
 
     /// Looks once whether the place is there and is the cluster's; an empty one becomes it.

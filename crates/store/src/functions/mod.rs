@@ -7,6 +7,7 @@ mod phrase;
 mod search;
 mod sketch;
 mod token;
+mod top_k;
 mod url;
 
 pub(crate) use search::SearchRewrite;
@@ -34,7 +35,12 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
 
 /// All aggregate functions.
 pub(crate) fn aggregates() -> Vec<AggregateUDF> {
-    vec![percentile::percentile(), counter::counter_increase(), counter::counter_rate()]
+    vec![
+        percentile::percentile(),
+        counter::counter_increase(),
+        counter::counter_rate(),
+        top_k::top_k(),
+    ]
 }
 
 /// A function of a text and constants: `prepare` reads the constants once per batch, and gives what makes each value.

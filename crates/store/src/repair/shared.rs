@@ -11,7 +11,6 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use arrow_array::RecordBatch;
 use weir_tables::{Clock, Micros};
@@ -20,10 +19,10 @@ use super::salvage::read;
 use super::{Mended, fetch, free_place, of_entry};
 use crate::cluster::{Hold, ManifestOptions, first_id};
 use crate::data_file::{FileMaker, ROW_GROUP_ROWS};
-use crate::directory::{sync_dir, try_lock_for_a_second};
+use crate::directory::{lock_file, sync_dir};
 use crate::error::{ErrorKind, StoreError};
 use crate::inspect::{Inspection, Look};
-use crate::manifest::{Change, DataFile, Postgres, Tier};
+use crate::manifest::{Change, DataFile, Postgres};
 use crate::options::SlowOptions;
 use crate::slow::Places;
 
@@ -146,14 +145,9 @@ impl Mender<'_> {
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         self.manifest.seen()?;
         self.manifest.note_pending(&paths)?;
-        let slow = self.places.slow()?;
-        for path in &paths {
-            slow.put(&self.maker.place(path), path, &AtomicBool::new(false))?;
-        }
+        let moved = self.places.slow()?.put_each(files, |path| self.maker.place(path))?;
         self.maker.discard(files);
-        let moved =
-            |file: &Arc<DataFile>| Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() });
-        Ok(files.iter().map(moved).collect())
+        Ok(moved)
     }
 }
 
@@ -166,9 +160,7 @@ struct Drafts {
 impl Drafts {
     fn take(root: PathBuf) -> Result<Self, StoreError> {
         std::fs::create_dir_all(&root).map_err(|error| StoreError::io("make", &root, &error))?;
-        let path = root.join("lock");
-        let lock = File::create(&path).map_err(|error| StoreError::io("make", &path, &error))?;
-        try_lock_for_a_second(&lock).map_err(|_| {
+        let lock = lock_file(&root.join("lock"), || {
             let text = format!("cannot use `{}`: another repair has it", root.display());
             StoreError::new(ErrorKind::Locked, text)
                 .with_hint("wait for its end, or name another directory with `--data`")

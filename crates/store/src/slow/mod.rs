@@ -27,13 +27,14 @@ mod tier;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use object_store::ObjectStore;
 
 use crate::error::{ErrorKind, StoreError};
+use crate::manifest::{DataFile, Tier};
 use crate::options::{SlowOptions, SlowPlace};
 use crate::stats::BucketStats;
 use bucket::SlowBucket;
@@ -155,6 +156,23 @@ impl Slow {
     /// As [`Place::put`].
     pub(crate) fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError> {
         self.place.put(from, path, stop)
+    }
+
+    /// Copies files that are at `from` of their paths, and gives them as files of this tier.
+    ///
+    /// # Errors
+    /// As [`Place::put`]; those before the one that failed are copied.
+    pub(crate) fn put_each(
+        &self,
+        files: &[Arc<DataFile>],
+        from: impl Fn(&str) -> PathBuf,
+    ) -> Result<Vec<Arc<DataFile>>, StoreError> {
+        let go_on = AtomicBool::new(false);
+        let put = |file: &Arc<DataFile>| {
+            self.put(&from(&file.path), &file.path, &go_on)?;
+            Ok(Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() }))
+        };
+        files.iter().map(put).collect()
     }
 
     /// As [`Place::delete`].

@@ -125,6 +125,13 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
     )
     .await;
     check(
+        "select Time_Bucket('5 minutes', ts) from request",
+        expect![[r#"
+            there is no function `time_bucket`
+            hint: here it is `date_bin(interval '5 minutes', ts)`"#]],
+    )
+    .await;
+    check(
         "select nosuchfunction(1)",
         expect![[r#"
             there is no function `nosuchfunction`
