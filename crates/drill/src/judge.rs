@@ -38,7 +38,8 @@ pub struct Outcome {
     pub detected: Option<Duration>,
     /// Whether it was named right; where nothing is wrong, whether all was silent.
     pub is_right: bool,
-    /// Roots of class page or mail that are none of the right rules, and other findings that page.
+    /// Roots of class page or mail that are none of the right rules, and other findings that page: at the last look, and where
+    /// nothing is wrong at any.
     pub others: BTreeSet<String>,
     /// Rules, none of the right ones, that paged for a moment at least: what woke somebody up and was folded away later too.
     pub paged: BTreeSet<String>,
@@ -67,10 +68,13 @@ pub fn judge<E>(
 ) -> Result<Outcome, E> {
     let began = Instant::now();
     let before = fired_before(before);
-    let mut paged = BTreeSet::new();
+    let (mut paged, mut heard) = (BTreeSet::new(), BTreeSet::new());
     let mut new = || {
         let mut findings = firing()?;
         findings.retain(|finding| concerns(finding, sides, &before));
+        if rules.is_empty() {
+            heard.extend(outcome(rules, &findings, None).others);
+        }
         let is_right = |finding: &&Value| rules.iter().any(|group| is_of(group, finding));
         let wrong = findings.iter().filter(|finding| finding["class"] == "page");
         paged.extend(wrong.filter(|finding| !is_right(finding)).map(|one| text(one, "rule")));
@@ -92,7 +96,11 @@ pub fn judge<E>(
         new()?;
     }
     let last = new()?;
-    Ok(Outcome { paged, ..outcome(rules, &last, detected) })
+    let Outcome { is_right, mut others, .. } = outcome(rules, &last, detected);
+    // Silence is right only when it lasts: what was over before the last look was heard as well.
+    others.extend(heard);
+    let is_right = is_right && others.is_empty();
+    Ok(Outcome { detected, is_right, others, paged })
 }
 
 /// Whether a finding is new, and not about a namespace of somebody else's.
@@ -147,6 +155,25 @@ mod tests {
         assert!(outcome(&[], &[], None).is_right);
         assert!(outcome(&[], &[finding("a.b", "note", None)], None).is_right);
         assert!(!outcome(&[], &[finding("a.b", "mail", None)], None).is_right);
+    }
+
+    #[test]
+    fn what_was_over_before_the_last_look_broke_the_silence() {
+        let pace = Pace { nothing: Duration::from_millis(600), ..Pace::default() };
+        let after = |looks: usize, class: &str| {
+            let mut look = 0;
+            judge(&[], &[], &[], pace, || {
+                look += 1;
+                let said = (look == looks).then(|| finding("a.b", class, None));
+                Ok::<_, ()>(said.into_iter().collect())
+            })
+        };
+        assert!(after(1, "note").unwrap().is_right);
+        let mailed = after(1, "mail").unwrap();
+        assert!(!mailed.is_right && mailed.others.contains("a.b") && mailed.paged.is_empty());
+        let paged = after(2, "page").unwrap();
+        assert!(!paged.is_right && paged.others == paged.paged);
+        assert!(after(100, "page").unwrap().is_right, "it was looked at only for 600 ms");
     }
 
     #[test]

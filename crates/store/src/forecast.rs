@@ -5,10 +5,14 @@
 //! that no row of a block fits, may end the reading earlier.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::{RecordBatch, StringArray};
+use arrow_schema::SchemaRef;
 use datafusion::common::Result;
+use datafusion::common::format::ExplainFormat;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileScanConfig;
@@ -17,6 +21,8 @@ use datafusion::datasource::physical_plan::parquet::{
     RowGroupAccess, RowGroupAccessPlanFilter,
 };
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
@@ -27,10 +33,11 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use crate::columns::ColumnScan;
 use crate::file_reader::read_footer;
 use crate::manifest::{DataFile, Tier};
+use crate::options::ReadPrices;
 use crate::table_provider::FileAccess;
 
 /// What a query will read at most.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
     /// From the data directory.
     pub fast: Reading,
@@ -38,8 +45,56 @@ pub struct Forecast {
     pub slow: Reading,
     /// Where the slow tier is; `None` without one.
     pub slow_place: Option<String>,
-    /// Whether a read of the slow tier is a request to a service, which may cost money.
-    pub is_slow_far: bool,
+    /// What reading from the slow tier costs, in US dollars; `None` where it is no service.
+    pub slow_usd: Option<f64>,
+}
+
+/// A line for each tier.
+impl fmt::Display for Forecast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fast: {}", self.fast)?;
+        if let Some(place) = &self.slow_place {
+            write!(f, "\nslow `{place}`: {}", self.slow)?;
+        }
+        self.slow_usd.map_or(Ok(()), |usd| write!(f, ", {usd:.6} USD"))
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |count: u64| if count == 1 { "" } else { "s" };
+        let Self { files, bytes, reads } = *self;
+        write!(f, "at most {files} file{}, {bytes} bytes, {reads} read{}", s(files), s(reads))
+    }
+}
+
+impl Reading {
+    fn usd(&self, prices: ReadPrices) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let (reads, bytes) = (self.reads as f64, self.bytes as f64);
+        reads / 1e6 * prices.per_million_requests + bytes / 1e9 * prices.per_gigabyte
+    }
+}
+
+/// What stands below the plan in the answer to `explain`; `None` where the plan is for programs, or was run (`explain analyze`).
+///
+/// # Errors
+/// As of planning, and when a footer cannot be read.
+pub(crate) async fn beside_plan(
+    question: &LogicalPlan,
+    state: &SessionState,
+    access: &FileAccess,
+    schema: &SchemaRef,
+) -> Result<Option<RecordBatch>> {
+    let LogicalPlan::Explain(explain) = question else { return Ok(None) };
+    if !matches!(explain.explain_format, ExplainFormat::Indent | ExplainFormat::Tree) {
+        return Ok(None);
+    }
+    let plan = state.create_physical_plan(&explain.plan).await?;
+    let reads = forecast(&plan, access).await?.to_string();
+    let cells =
+        ["reads".to_owned(), reads].map(|cell| Arc::new(StringArray::from(vec![cell])) as _);
+    Ok(Some(RecordBatch::try_new(Arc::clone(schema), cells.into())?))
 }
 
 /// What is read in one place.
@@ -70,11 +125,7 @@ pub(crate) async fn forecast(
         Ok(TreeNodeRecursion::Continue)
     })?;
     let slow = access.places.slow.as_ref();
-    let mut forecast = Forecast {
-        slow_place: slow.map(|slow| slow.name()),
-        is_slow_far: slow.is_some_and(|slow| slow.is_far()),
-        ..Forecast::default()
-    };
+    let mut forecast = Forecast { slow_place: slow.map(|slow| slow.name()), ..Forecast::default() };
     let mut opened = HashSet::new();
     for unread in in_memory.iter().flat_map(ColumnScan::unread) {
         let (footer, number) = (unread.footer, unread.group);
@@ -115,6 +166,8 @@ pub(crate) async fn forecast(
             }
         }
     }
+    let prices = slow.and_then(|slow| slow.prices());
+    forecast.slow_usd = prices.map(|prices| forecast.slow.usd(prices));
     Ok(forecast)
 }
 
@@ -223,4 +276,23 @@ fn of_columns(
         }
     }
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_each_tier_and_money_is_of_requests_and_bytes() {
+        let slow = Reading { files: 2, bytes: 5_000_000_000, reads: 2000 };
+        let usd = slow.usd(ReadPrices { per_million_requests: 0.4, per_gigabyte: 0.02 });
+        let mut forecast = Forecast { slow, ..Forecast::default() };
+        assert_eq!(forecast.to_string(), "fast: at most 0 files, 0 bytes, 0 reads");
+        forecast.fast = Reading { files: 1, bytes: 300, reads: 1 };
+        forecast.slow_place = Some("s3://rows/weir".to_owned());
+        let lines = "fast: at most 1 file, 300 bytes, 1 read\nslow `s3://rows/weir`: at most 2 files, 5000000000 bytes, 2000 reads";
+        assert_eq!(forecast.to_string(), lines);
+        forecast.slow_usd = Some(usd);
+        assert_eq!(forecast.to_string(), format!("{lines}, 0.100800 USD"));
+    }
 }

@@ -75,7 +75,7 @@ pub use inspect::{Inspection, TableCost, inspect, inspect_cluster};
 pub use manifest::Hubs;
 pub use objects::{Bucket, BucketOptions, StoredObject, parquet_file};
 pub use options::{
-    Asker, QueryLimits, Retention, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule,
+    Asker, QueryLimits, ReadPrices, Retention, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule,
     StoreOptions,
 };
 pub use parquet_file::{ParquetFile, write_parquet};

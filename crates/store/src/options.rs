@@ -135,6 +135,23 @@ pub struct SlowBucketOptions {
     pub join_bytes: u64,
     /// Footers and text indexes of its files are kept below the data directory up to so many bytes; 0: none. Default 10 GiB.
     pub cache_bytes: u64,
+    /// What reading from it costs.
+    pub prices: ReadPrices,
+}
+
+/// What reading from a bucket costs, in US dollars.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReadPrices {
+    /// Of a million requests. Default 0.4.
+    pub per_million_requests: f64,
+    /// Of 10⁹ bytes. Default 0.
+    pub per_gigabyte: f64,
+}
+
+impl Default for ReadPrices {
+    fn default() -> Self {
+        Self { per_million_requests: 0.4, per_gigabyte: 0.0 }
+    }
 }
 
 impl SlowBucketOptions {
@@ -147,6 +164,7 @@ impl SlowBucketOptions {
             hedge_after: Some(Duration::from_millis(500)),
             join_bytes: 128 << 10,
             cache_bytes: 10 << 30,
+            prices: ReadPrices::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use datafusion::execution::{
 };
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
@@ -34,7 +35,7 @@ use crate::condition::Condition;
 use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
 use crate::file_reader::CountingReaders;
-use crate::forecast::{Forecast, forecast};
+use crate::forecast::{Forecast, beside_plan, forecast};
 use crate::functions;
 use crate::guard::{
     Classes, CountingStore, EndedQueries, Guarded, Limit, Metered, Readers, Running, SpillSpace,
@@ -292,7 +293,7 @@ impl QueryEngine {
         let places = self.files.as_ref()?.places.clone();
         let opened = usage.opened();
         let look = move || {
-            if let Some(error) = missing_tier(&places, &opened) {
+            if let Some(error) = places.missing(&opened) {
                 return Some(error);
             }
             let mut left = DAMAGE_BYTES_MAX;
@@ -477,18 +478,6 @@ fn broken_files(error: &DataFusionError) -> StoreError {
     StoreError::new(ErrorKind::Io, format!("cannot read files: {}", error.strip_backtrace()))
 }
 
-/// Why files of the slow tier could not be read, when it is the tier that is not there.
-fn missing_tier(places: &Places, opened: &[Arc<DataFile>]) -> Option<StoreError> {
-    let of_slow: HashSet<i64> =
-        opened.iter().filter(|file| file.tier == Tier::Slow).map(|file| file.id).collect();
-    if of_slow.is_empty() {
-        return None;
-    }
-    let why = places.check().err()?;
-    let text = format!("cannot answer: {} files are needed of {}", of_slow.len(), why.message);
-    Some(StoreError { message: text, ..why })
-}
-
 /// Aborts the task when the caller is gone.
 struct Stop(tokio::task::AbortHandle);
 
@@ -504,6 +493,9 @@ impl Session {
     async fn run(mut self, sql: &str, usage: &Arc<Usage>) -> Result<Answer, StoreError> {
         let plan = self.plan(sql).await.map_err(|error| self.tell(&error, sql, usage))?;
         let may_go_on = self.env.disk_manager.tmp_files_enabled() && joins_on_disk::has_any(&plan);
+        if plan.downcast_ref::<ExplainExec>().is_some() {
+            return self.run_explain(plan, sql, usage).await;
+        }
         let outcome = self.run_plan(plan, sql, usage).await;
         if !may_go_on || !outcome.as_ref().is_err_and(|error| usage.lacks_memory(error)) {
             return outcome;
@@ -517,6 +509,23 @@ impl Session {
         let Ok(plan) = self.plan(sql).await else { return outcome };
         joins_on_disk::reserve_for_sorts(&mut self.state, &plan, &self.env.memory_pool);
         self.run_plan(plan, sql, usage).await
+    }
+
+    /// A plan in words, and what it would read.
+    async fn run_explain(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        sql: &str,
+        usage: &Arc<Usage>,
+    ) -> Result<Answer, StoreError> {
+        let (schema, mut batches, is_cut) = self.run_plan(plan, sql, usage).await?;
+        if let Some(access) = &self.tables.files {
+            let told = |error: DataFusionError| self.tell(&error, sql, usage);
+            let question = self.logical_plan(&self.state, sql).await.map_err(told)?;
+            let reads = beside_plan(&question, &self.state, access, &schema).await.map_err(told)?;
+            batches.extend(reads);
+        }
+        Ok((schema, batches, is_cut))
     }
 
     /// The whole answer of a plan.

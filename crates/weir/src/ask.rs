@@ -12,6 +12,8 @@ use crate::terminal::{Paint, complain, say, write_all};
 
 /// A cell of a table is cut here; the other formats give it whole.
 const MAX_CELL_CHARS: usize = 100;
+/// What `explain` answers.
+const PLAN_COLUMNS: [&str; 2] = ["plan_type", "plan"];
 /// Exit code of a query that was not answered.
 const EXIT_QUERY: u8 = 2;
 
@@ -61,28 +63,10 @@ fn forecast(args: &QueryArgs, client: &Client, sql: &str) -> Result<(), Failure>
         return Err(answer.failure());
     }
     match args.format {
-        QueryFormat::Table => say(&would_read(&read(&answer.body)?)),
+        QueryFormat::Table => say(read(&answer.body)?["text"].as_str().unwrap_or_default()),
         _ => write_all(&answer.body),
     }
     Ok(())
-}
-
-/// A line for each tier.
-fn would_read(forecast: &Value) -> String {
-    let tiers = forecast["tiers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let lines = tiers.iter().map(|tier| {
-        let number = |name: &str| tier[name].as_u64().unwrap_or_default();
-        let place = tier["place"].as_str().map(|place| format!(" `{place}`")).unwrap_or_default();
-        let money = tier["usd"].as_f64().map(|usd| format!(", {usd:.6} USD")).unwrap_or_default();
-        format!(
-            "{}{place}: at most {} files, {} bytes, {} reads{money}",
-            tier["tier"].as_str().unwrap_or_default(),
-            number("files"),
-            number("bytes"),
-            number("reads"),
-        )
-    });
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn from_stdin() -> Result<String, Failure> {
@@ -134,6 +118,9 @@ fn objects(answer: &Value) -> String {
 
 fn table(answer: &Value, paint: Paint) -> String {
     let (names, rows) = cells(answer);
+    if names == PLAN_COLUMNS {
+        return plan(rows, paint);
+    }
     let text: Vec<Vec<String>> =
         rows.iter().map(|row| row.as_array().into_iter().flatten().map(shown).collect()).collect();
     let mut widths: Vec<usize> = names.iter().map(|name| name.chars().count()).collect();
@@ -164,13 +151,27 @@ fn table(answer: &Value, paint: Paint) -> String {
     out + &paint.dim(&format!("({count}, {elapsed:.3} s)"))
 }
 
+/// A plan is a tree of long lines, which is shown below its name and whole.
+fn plan(rows: &[Value], paint: Paint) -> String {
+    let part = |row: &Value| {
+        let name = paint.bold(row[0].as_str().unwrap_or_default());
+        let lines = row[1].as_str().unwrap_or_default().lines();
+        lines.fold(name, |text, line| format!("{text}\n  {}", without_control(line)))
+    };
+    rows.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// Text comes from logs: what moves a terminal's cursor must not reach it.
+fn without_control(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::Null => "NULL".to_owned(),
         other => plain(other).replace(['\n', '\r', '\t'], " "),
     };
-    // Text comes from logs: what moves a terminal's cursor must not reach it.
-    let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let clean = without_control(&text);
     match clean.char_indices().nth(MAX_CELL_CHARS) {
         Some((at, _)) => format!("{}…", &clean[..at]),
         None => clean,
@@ -182,17 +183,22 @@ mod tests {
     use expect_test::expect;
     use serde_json::json;
 
-    use super::{objects, table, would_read};
+    use super::{objects, table};
     use crate::terminal::Paint;
 
     #[test]
-    fn a_forecast_is_a_line_for_each_tier() {
-        let tier = |tier: &str, place: Option<&str>, usd: Option<f64>| json!({"tier": tier, "place": place, "files": 2, "bytes": 300, "reads": 4, "usd": usd});
-        let tiers = [tier("fast", None, None), tier("slow", Some("s3://rows/weir"), Some(0.0016))];
+    fn a_plan_is_shown_whole_and_in_lines() {
+        let answer = json!({
+            "columns": [{"name": "plan_type", "kind": "text"}, {"name": "plan", "kind": "text"}],
+            "rows": [["physical_plan", "SortExec\n  Scan: like '\u{1b}[31m'"], ["reads", "fast: none"]],
+        });
         expect![[r#"
-            fast: at most 2 files, 300 bytes, 4 reads
-            slow `s3://rows/weir`: at most 2 files, 300 bytes, 4 reads, 0.001600 USD"#]]
-        .assert_eq(&would_read(&json!({"tiers": tiers})));
+            physical_plan
+              SortExec
+                Scan: like '�[31m'
+            reads
+              fast: none"#]]
+        .assert_eq(&table(&answer, Paint::off()));
     }
 
     #[test]

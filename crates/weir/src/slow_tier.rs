@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use weir_store::{BucketOptions, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule};
+use weir_store::{BucketOptions, ReadPrices, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule};
 use weir_tables::TABLES;
 
 use crate::config::Store;
 use crate::failure::{EXIT_CONFIG, Failure};
 use crate::nearest::nearest;
 use crate::outputs::{bytes, secret};
-use crate::server::ReadPrices;
 
 /// `None` without a slow tier.
 ///
@@ -73,7 +72,7 @@ pub(crate) fn place(store: &Store, place: &str) -> Result<SlowPlace, Failure> {
 }
 
 /// What reading from a bucket costs.
-pub(crate) fn read_prices(store: &Store) -> ReadPrices {
+fn read_prices(store: &Store) -> ReadPrices {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let usd = |cents: u64| cents as f64 / 100.0;
     ReadPrices {
@@ -116,6 +115,7 @@ fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
             .filter(|after| !after.is_zero()),
         join_bytes: store.slow_join_bytes,
         cache_bytes: store.slow_cache_bytes,
+        prices: read_prices(store),
         ..SlowBucketOptions::new(options)
     })))
 }

@@ -337,7 +337,6 @@ impl Up<'_> {
             ),
             callers: Callers::new(usize::try_from(api.user_queries.clamp(1, 64)).unwrap_or(3)),
             query_limits: query_limits(api),
-            read_prices: slow_tier::read_prices(&self.values.store),
             parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),
             capture_bytes: usize::try_from(api.capture_bytes).unwrap_or(usize::MAX),
         }))

@@ -27,7 +27,7 @@ use super::requests::{Requests, explain, is_missing};
 use super::source::{ReadAt, Source};
 use super::{MARK, Place, stopped};
 use crate::error::{ErrorKind, StoreError};
-use crate::options::SlowBucketOptions;
+use crate::options::{ReadPrices, SlowBucketOptions};
 use crate::stats::BucketStats;
 
 /// Objects are written in parts of so many bytes, the least that services take, and read back so; smaller ones at once.
@@ -42,6 +42,7 @@ const MISSED_MAX: usize = 4096;
 /// The bucket.
 pub(super) struct SlowBucket {
     name: String,
+    prices: ReadPrices,
     line: Line,
     cache: Option<Arc<IndexCache>>,
     runtime: Option<Runtime>,
@@ -75,7 +76,7 @@ impl SlowBucket {
             line.handle.spawn(fill(line.clone(), Arc::clone(cache), waiting));
         }
         let name = name.trim_end_matches('/').to_owned();
-        Ok(Self { name, line, cache, runtime: Some(runtime) })
+        Ok(Self { name, prices: options.prices, line, cache, runtime: Some(runtime) })
     }
 
     fn told(&self, what: &str, error: &Error) -> StoreError {
@@ -292,6 +293,10 @@ impl Place for SlowBucket {
 
     fn is_far(&self) -> bool {
         true
+    }
+
+    fn prices(&self) -> Option<ReadPrices> {
+        Some(self.prices)
     }
 
     fn reads(&self, path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {

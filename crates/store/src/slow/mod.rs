@@ -35,7 +35,7 @@ use object_store::ObjectStore;
 
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{DataFile, Tier};
-use crate::options::{SlowOptions, SlowPlace};
+use crate::options::{ReadPrices, SlowOptions, SlowPlace};
 use crate::stats::BucketStats;
 use bucket::SlowBucket;
 use cache::IndexCache;
@@ -78,6 +78,10 @@ trait Place: fmt::Debug + Send + Sync {
     }
     /// Forgets what is kept here of files that are not in `known`.
     fn keep_only(&self, _known: &HashSet<String>) {}
+    /// What reading costs; `None` where that is nothing.
+    fn prices(&self) -> Option<ReadPrices> {
+        None
+    }
     /// What is really read for ranges of a file that are asked for together.
     fn reads(&self, _path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         ranges
@@ -142,6 +146,11 @@ impl Slow {
 
     pub(crate) fn is_far(&self) -> bool {
         self.place.is_far()
+    }
+
+    /// As [`Place::prices`].
+    pub(crate) fn prices(&self) -> Option<ReadPrices> {
+        self.place.prices()
     }
 
     /// What is really read for ranges of a file that are asked for together.

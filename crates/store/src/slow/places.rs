@@ -1,5 +1,6 @@
 //! Where data files are: below the data directory, or in the slow tier.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,6 +38,18 @@ impl Places {
     /// `Io`: why not.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         self.slow()?.check()
+    }
+
+    /// Why files that were opened could not be read, when it is that the slow tier is not there.
+    pub(crate) fn missing(&self, opened: &[Arc<DataFile>]) -> Option<StoreError> {
+        let of_slow: HashSet<i64> =
+            opened.iter().filter(|file| file.tier == Tier::Slow).map(|file| file.id).collect();
+        if of_slow.is_empty() {
+            return None;
+        }
+        let why = self.check().err()?;
+        let text = format!("cannot answer: {} files are needed of {}", of_slow.len(), why.message);
+        Some(StoreError { message: text, ..why })
     }
 
     /// The slow tier, for those who need it.

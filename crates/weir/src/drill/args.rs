@@ -24,6 +24,7 @@ use crate::client::WeirArgs;
   weir drill run application slow                beside a weir of its own
   weir drill run disk-full --param mebibytes=32 --seed 7
   weir drill run application slow --url http://127.0.0.1:4770     the weir that watches this host must find it
+  weir drill run none healthy-and-busy --for 8h  whether nobody is woken for nothing
   weir drill host listener --yes staging1        on this host itself, undone after a minute at the latest
   weir drill clean                               take away what a killed drill left")]
 pub(crate) struct DrillArgs {
@@ -77,6 +78,10 @@ pub(crate) struct RunArgs {
     /// Where the random parameters begin; the same seed makes the same fault.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// How long is looked: for a fault at most [default: 40s, or longer where it takes longer by design]; where nothing is wrong, all
+    /// the time [default: 20s].
+    #[arg(long = "for", value_name = "SPAN", value_parser = crate::replay_command::parse_since)]
+    pub(crate) span: Option<Duration>,
     /// The weir that watches this host must find it, instead of one that is started for the drill: its alarms ring.
     #[command(flatten)]
     pub(crate) weir: WeirArgs,

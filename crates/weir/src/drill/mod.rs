@@ -129,7 +129,8 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
     let held = scene.inject(fault).map_err(|error| failure(&error))?;
     tell(args.format, &format!("made{}", parameters(scene.parameters())));
     let usual = Pace::default();
-    let pace = Pace { patience: scene.patience().unwrap_or(usual.patience), ..usual };
+    let patience = args.span.or(scene.patience()).unwrap_or(usual.patience);
+    let pace = Pace { patience, nothing: args.span.unwrap_or(usual.nothing), ..usual };
     let outcome = weir_drill::judge(fault.rules, &scene.sides(), &before, pace, || {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;

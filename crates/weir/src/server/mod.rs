@@ -49,7 +49,6 @@ use crate::watch::WatchStatus;
 pub(crate) use answer::Refusal;
 pub(crate) use caller::Callers;
 pub(crate) use cluster::OverHttp;
-pub(crate) use forecast::ReadPrices;
 pub(crate) use pg::PgServer;
 pub(crate) use sql::require_json;
 
@@ -86,7 +85,6 @@ pub(crate) struct App {
     pub(crate) queries: Semaphore,
     pub(crate) callers: Callers,
     pub(crate) query_limits: QueryLimits,
-    pub(crate) read_prices: ReadPrices,
     pub(crate) parcel_bytes: usize,
     pub(crate) capture_bytes: usize,
 }
