@@ -72,8 +72,8 @@ export const compareTimes = async (question, signal) => (await postJson('/api/co
 /** What a query would read. @param {string} sql @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const forecastSql = async (sql, signal) => (await postJson('/api/sql/forecast', { sql }, signal)).json();
 
-/** The answer of a query as CSV. @param {string} sql @returns {Promise<Blob>} */
-export const runCsv = async sql => (await post(sql, 100_000, '?format=csv')).blob();
+/** All rows of a query as a file. @param {string} sql @param {'csv' | 'parquet'} format @returns {Promise<Blob>} */
+export const runFile = async (sql, format) => (await postJson(`/api/sql?format=${format}`, { sql })).blob();
 
 /** What lines become. @param {{lines: string, pattern?: string, pipeline?: string}} question @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const parseLines = async (question, signal) => (await postJson('/api/parse', question, signal)).json();

@@ -1,7 +1,7 @@
 // @ts-check
-// SQL: an editor, the tables with their docs, the answer as table, chart or CSV.
+// SQL: an editor, the tables with their docs, the answer as table, chart or file.
 import { html, useEffect, useState } from '../vendor/preact-htm.js';
-import { forecastSql, runCsv, runSql } from '../api.js';
+import { forecastSql, runFile, runSql } from '../api.js';
 import { useApi, useQuestion } from '../hooks.js';
 import { count, duration, size } from '../format.js';
 import { setParams, useRoute } from '../router.js';
@@ -71,12 +71,12 @@ function reads(tier) {
 }
 
 function Result({ result, isRunning, isChart }) {
-  const [csvError, setCsvError] = useState(/** @type {any} */ (null));
+  const [fileError, setFileError] = useState(/** @type {any} */ (null));
   if (!result) return isRunning ? html`<section class="panel"><${Skeleton} lines=${8} /></section>` : html`<section class="panel"><${Empty}>Run a query, or pick a table on the left. All times are UTC.<//></section>`;
   if (result.error) return html`<section class="panel"><${Problem} error=${result.error} title="cannot run the query" /></section>`;
   const { answer, question: sql } = result;
   const hasChart = canChart(answer);
-  const download = () => runCsv(sql).then(save, setCsvError);
+  const download = /** @param {'csv' | 'parquet'} format */ format => runFile(sql, format).then(blob => save(blob, format), setFileError);
   return html`
     <section class=${`panel result${isRunning ? ' is-old' : ''}`} aria-label="answer">
       <header>
@@ -84,19 +84,20 @@ function Result({ result, isRunning, isChart }) {
         <span class="aside">${duration(answer.elapsed_seconds)}${answer.is_truncated ? `, cut at ${count(LIMIT)} rows` : ''}</span>
         <span class="tools">
           ${hasChart && html`<button type="button" aria-pressed=${isChart} class=${isChart ? 'is-on' : ''} onClick=${() => setParams({ chart: isChart ? '' : '1' })}><${Icon} name="chart" />Chart</button>`}
-          <button type="button" onClick=${download}><${Icon} name="down" />CSV</button>
+          <button type="button" title="all rows, as text" onClick=${() => download('csv')}><${Icon} name="down" />CSV</button>
+          <button type="button" title="all rows, for pandas, DuckDB and Spark" onClick=${() => download('parquet')}><${Icon} name="down" />Parquet</button>
         </span>
       </header>
-      ${csvError && html`<${Problem} error=${csvError} title="cannot make the file" />`}
+      ${fileError && html`<${Problem} error=${fileError} title="cannot make the file" />`}
       ${isChart && hasChart && answer.rows.length > 0 && html`<${Chart} answer=${answer} height=${260} />`}
       ${answer.rows.length ? html`<${Grid} answer=${answer} label="answer" />` : html`<${Empty}>The query ran and gave no row.<//>`}
     </section>`;
 }
 
-function save(blob) {
+function save(blob, format) {
   const anchor = document.createElement('a');
   anchor.href = URL.createObjectURL(blob);
-  anchor.download = `weir-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}.csv`;
+  anchor.download = `weir-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}.${format}`;
   anchor.click();
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
 }

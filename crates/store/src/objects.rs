@@ -3,9 +3,11 @@
 //! An object is written whole or not at all, so writing the same name again is harmless.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -175,15 +177,14 @@ pub(crate) fn inner(error: &object_store::Error) -> String {
 ///
 /// # Errors
 /// `Io` when Parquet cannot hold a column.
-pub fn parquet_file(rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
-    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+pub fn parquet_file(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
     let level = ZstdLevel::try_new(3).expect("3 is a level");
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_created_by(CREATED_BY.to_owned())
         .build();
     let write = || {
-        let mut writer = ArrowWriter::try_new(Vec::new(), first.schema(), Some(properties))?;
+        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties))?;
         for batch in rows {
             writer.write(batch)?;
         }
@@ -210,7 +211,8 @@ mod tests {
             }
             rows.finish()
         };
-        let bytes = parquet_file(&[batch(&["a", "b"]), batch(&["c"])]).unwrap();
+        let batches = [batch(&["a", "b"]), batch(&["c"])];
+        let bytes = parquet_file(&batches[0].schema(), &batches).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &bytes).unwrap();
         let reader = SerializedFileReader::new(file).unwrap();
@@ -220,7 +222,7 @@ mod tests {
         let names: Vec<String> =
             rows.map(|row| row.unwrap().get_string(name).unwrap().clone()).collect();
         assert_eq!(names, ["a", "b", "c"]);
-        assert!(parquet_file(&[]).unwrap().is_empty());
+        assert!(!parquet_file(&batches[0].schema(), &[]).unwrap().is_empty());
     }
 
     #[tokio::test]

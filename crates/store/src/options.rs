@@ -120,6 +120,24 @@ pub enum SlowPlace {
     Bucket(Box<SlowBucketOptions>),
 }
 
+impl From<&std::path::Path> for SlowPlace {
+    fn from(dir: &std::path::Path) -> Self {
+        Self::Directory(dir.to_owned())
+    }
+}
+
+impl From<&PathBuf> for SlowPlace {
+    fn from(dir: &PathBuf) -> Self {
+        Self::Directory(dir.clone())
+    }
+}
+
+impl From<&Self> for SlowPlace {
+    fn from(place: &Self) -> Self {
+        place.clone()
+    }
+}
+
 /// A bucket as a slow tier.
 #[derive(Clone, Debug)]
 pub struct SlowBucketOptions {

@@ -1,6 +1,6 @@
-//! `weir query`: one query to the running weir, answered as a table, JSON, NDJSON or CSV.
+//! `weir query`: one query to the running weir, answered as a table, JSON, NDJSON, CSV, Arrow or Parquet.
 
-use std::io::Read;
+use std::io::{ErrorKind, IsTerminal, Read};
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::cells::plain;
 use crate::cli::{QueryArgs, QueryFormat};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::terminal::{Paint, complain, say, write_all};
+use crate::terminal::{Paint, complain, say, try_write_all, write_all};
 
 /// A cell of a table is cut here; the other formats give it whole.
 const MAX_CELL_CHARS: usize = 100;
@@ -31,8 +31,16 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
     let format = match args.format {
         QueryFormat::Csv => "csv",
         QueryFormat::Ndjson => "ndjson",
+        QueryFormat::Arrow => "arrow",
+        QueryFormat::Parquet => "parquet",
         QueryFormat::Table | QueryFormat::Json => "json",
     };
+    if matches!(args.format, QueryFormat::Arrow | QueryFormat::Parquet)
+        && std::io::stdout().is_terminal()
+    {
+        return Err(Failure::new(format!("cannot show {format} on a terminal"))
+            .hint("write it to a file: `> FILE`"));
+    }
     let body = json!({"sql": sql, "limit": args.limit}).to_string();
     let answer = client
         .post(&format!("/api/sql?format={format}"), "application/json", body.as_bytes())
@@ -41,17 +49,30 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
         return Err(answer.failure());
     }
     match args.format {
-        QueryFormat::Csv | QueryFormat::Ndjson => write_all(&answer.body),
+        QueryFormat::Csv | QueryFormat::Ndjson | QueryFormat::Arrow | QueryFormat::Parquet => {
+            return write_answer(&answer.body);
+        }
         QueryFormat::Json => say(&objects(&read(&answer.body)?)),
         QueryFormat::Table => {
             let answer = read(&answer.body)?;
             say(&table(&answer, Paint::for_stdout()));
             if answer["is_truncated"] == true {
-                complain(&format!("only the first {} rows are shown; raise --limit", args.limit));
+                let shown = answer["row_count"].as_u64().unwrap_or_default();
+                complain(&format!("only the first {shown} rows are shown; raise --limit"));
             }
         }
     }
     Ok(())
+}
+
+/// A file that lacks its end must not pass for the answer.
+fn write_answer(body: &[u8]) -> Result<(), Failure> {
+    match try_write_all(body) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write the answer: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn forecast(args: &QueryArgs, client: &Client, sql: &str) -> Result<(), Failure> {
@@ -81,7 +102,7 @@ fn from_stdin() -> Result<String, Failure> {
 pub(crate) fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
     let failure = Failure::new(format!("cannot ask weir at `{}`: {error}", client.base()));
     match error {
-        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => failure
+        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => failure
             .hint("nothing listens there; start it with `weir up`, or name another with --url"),
         ureq::Error::Timeout(_) => {
             failure.hint("is the address right, and may this host reach it?")

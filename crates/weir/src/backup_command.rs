@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use weir_store::{
-    BackedUp, ManifestOptions, Verified, backup, backup_cluster, backup_snapshots, cluster_hubs,
-    restore, restore_cluster, verify_backup,
+    BackedUp, ManifestOptions, SlowPlace, Verified, backup, backup_cluster, backup_snapshots,
+    cluster_hubs, restore, restore_cluster, verify_backup,
 };
 use weir_tables::Clock;
 
@@ -26,13 +26,15 @@ use crate::terminal::say;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir backup /mnt/backup                        a snapshot of now
+  weir backup s3://copies/weir                   into a bucket, which `store.slow_endpoint` and its neighbours reach
   weir backup /mnt/backup --keep 14              the same; of older ones only the newest 13 stay
   weir backup /mnt/backup --list                 the snapshots that there are
   weir backup /mnt/backup --verify               read all of them and compare checksums")]
 pub(crate) struct BackupArgs {
-    /// The directory of the backup; made when it is missing.
-    #[arg(value_name = "DIR")]
-    to: PathBuf,
+    /// The directory of the backup, made when it is missing; or s3://BUCKET/PREFIX, with keys and endpoint of the configuration
+    /// (`store.slow_…`) or of the environment (`AWS_…`).
+    #[arg(value_name = "PLACE")]
+    to: String,
     /// Only list the snapshots.
     #[arg(long, conflicts_with_all = ["verify", "keep"])]
     list: bool,
@@ -58,9 +60,9 @@ pub(crate) struct BackupArgs {
   weir restore /mnt/backup --data /srv/new --at 2026-11-22T00:15:00Z   the newest that is not later
   weir restore /mnt/backup --config new.toml                           into the cluster that new.toml says")]
 pub(crate) struct RestoreArgs {
-    /// The directory of the backup.
-    #[arg(value_name = "DIR")]
-    from: PathBuf,
+    /// The directory of the backup, or s3://BUCKET/PREFIX.
+    #[arg(value_name = "PLACE")]
+    from: String,
     /// A snapshot's name, or a time in UTC: the newest snapshot that is not later.
     #[arg(long, value_name = "NAME")]
     at: Option<String>,
@@ -84,28 +86,29 @@ impl RestoreArgs {
 
 /// Runs `weir backup`.
 pub(crate) fn run(values: &Values, args: &BackupArgs) -> Result<ExitCode, Failure> {
+    let to = slow_tier::place(&values.store, &args.to)?;
     if args.list {
-        list(&args.to)?;
+        list(&to)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.verify {
-        return verify(&args.to);
+        return verify(&to);
     }
     if let Some(manifest) = cluster::manifest(values)? {
-        return of_cluster(values, args, &manifest);
+        return of_cluster(values, args, &manifest, &to);
     }
     let dir = &values.store.dir;
     let inside = |one: &Path, other: &Path| {
         let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         real(one).starts_with(real(other))
     };
-    if inside(&args.to, dir) {
+    if matches!(&to, SlowPlace::Directory(to) if inside(to, dir)) {
         let text = format!("cannot back up `{}` into itself", dir.display());
         return Err(Failure::new(text).hint("name a directory on another disk").code(EXIT_USAGE));
     }
     flush(values, &args.running)?;
     let slow = slow_tier::options(&values.store)?;
-    let done = backup(dir, slow.as_ref(), &args.to, SystemClock.now(), args.keep.map(usize::from))?;
+    let done = backup(dir, slow.as_ref(), &to, SystemClock.now(), args.keep.map(usize::from))?;
     say(&told(&done));
     Ok(ExitCode::SUCCESS)
 }
@@ -115,6 +118,7 @@ fn of_cluster(
     values: &Values,
     args: &BackupArgs,
     manifest: &ManifestOptions,
+    to: &SlowPlace,
 ) -> Result<ExitCode, Failure> {
     let hubs = cluster_hubs(manifest)?;
     for hub in &hubs.there {
@@ -122,7 +126,7 @@ fn of_cluster(
     }
     let slow = slow_tier::options(&values.store)?;
     let keep = args.keep.map(usize::from);
-    let done = backup_cluster(slow.as_ref(), manifest, &args.to, SystemClock.now(), keep)?;
+    let done = backup_cluster(slow.as_ref(), manifest, to, SystemClock.now(), keep)?;
     say(&told(&done));
     for name in &hubs.gone {
         say(&format!("the hub `{name}` is not there: rows that only its log has are not in it"));
@@ -137,11 +141,12 @@ pub(crate) fn bring_back(values: &Values, args: &RestoreArgs) -> Result<(), Fail
             return to_cluster(values, args, &manifest);
         }
         return Err(Failure::new("cannot restore: where to is not said")
-            .hint("weir restore DIR --data NEW, or for a cluster set `cluster.manifest`")
+            .hint("weir restore PLACE --data NEW, or for a cluster set `cluster.manifest`")
             .code(EXIT_USAGE));
     }
     let dir = &values.store.dir;
-    let done = restore(&args.from, args.at.as_deref(), dir)?;
+    let from = slow_tier::place(&values.store, &args.from)?;
+    let done = restore(from, args.at.as_deref(), dir)?;
     say(&format!(
         "`{}` is as of {}: {} files, {} bytes",
         dir.display(),
@@ -160,7 +165,8 @@ fn to_cluster(
     let slow = slow_tier::options(&values.store)?;
     let (at, now) = (args.at.as_deref(), SystemClock.now());
     let is_shared = |path: &str| cluster::is_shared(path);
-    let done = restore_cluster(&args.from, at, slow.as_ref(), manifest, &is_shared, now)?;
+    let from = slow_tier::place(&values.store, &args.from)?;
+    let done = restore_cluster(from, at, slow.as_ref(), manifest, &is_shared, now)?;
     say(&format!(
         "the cluster is as of {}: {} files, {} bytes; start hubs with empty data directories",
         done.snapshot, done.file_count, done.byte_count
@@ -179,8 +185,8 @@ fn told(done: &BackedUp) -> String {
     text
 }
 
-fn list(dir: &Path) -> Result<(), Failure> {
-    for snapshot in backup_snapshots(dir)? {
+fn list(place: &SlowPlace) -> Result<(), Failure> {
+    for snapshot in backup_snapshots(place)? {
         match snapshot.file_count {
             Some(files) => {
                 say(&format!("{}: {files} files, {} bytes", snapshot.name, snapshot.byte_count));
@@ -191,8 +197,8 @@ fn list(dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn verify(dir: &Path) -> Result<ExitCode, Failure> {
-    let Verified { snapshots, file_count, byte_count, problems } = verify_backup(dir)?;
+fn verify(place: &SlowPlace) -> Result<ExitCode, Failure> {
+    let Verified { snapshots, file_count, byte_count, problems } = verify_backup(place)?;
     for problem in &problems {
         say(&format!("problem: {problem}"));
     }

@@ -412,6 +412,7 @@ pub(crate) enum AuditFormat {
 #[command(after_help = "Examples:
   weir query 'select rule, subject, state from finding order by ts desc limit 10'
   weir query --format csv 'select * from listener' > listener.csv
+  weir query --format parquet \"select * from request where ts > now() - interval '1 day'\" > day.parquet
   echo 'select count(*) from request' | weir query -
   weir query \"select date_trunc('minute', ts) as minute, count(*) as requests,
               approx_percentile_cont(duration_seconds, 0.95) as p95_seconds
@@ -423,12 +424,12 @@ pub(crate) struct QueryArgs {
     /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// table for a person; json, ndjson or csv (with a header line) for a program.
+    /// table for a person; json, ndjson or csv (with a header line) for a program; arrow (an IPC stream) or parquet for a file.
     #[arg(long, value_enum, default_value_t = QueryFormat::Table)]
     pub(crate) format: QueryFormat,
-    /// Most rows to answer.
-    #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) limit: u32,
+    /// Most rows to answer [default: 10000 as table or json, else all; of json at most 100000].
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
     /// Say what the query would read, files, bytes, requests and money, and do not run it.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -448,6 +449,10 @@ pub(crate) enum QueryFormat {
     Ndjson,
     /// RFC 4180 with a header line.
     Csv,
+    /// An Arrow IPC stream, for pandas, polars and DuckDB.
+    Arrow,
+    /// One Parquet file.
+    Parquet,
 }
 
 /// List the tables, or describe one.

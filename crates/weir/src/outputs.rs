@@ -159,7 +159,8 @@ impl Sink for BucketSink {
     }
 
     fn parquet(&self, rows: &[RecordBatch]) -> Result<Vec<u8>, String> {
-        parquet_file(rows).map_err(told)
+        let Some(first) = rows.first() else { return Ok(Vec::new()) };
+        parquet_file(&first.schema(), rows).map_err(told)
     }
 }
 

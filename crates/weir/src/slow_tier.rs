@@ -85,7 +85,7 @@ fn read_prices(store: &Store) -> ReadPrices {
 fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
     let (bucket, prefix) = url.split_once('/').unwrap_or((url, ""));
     let wrong = |what: &str, hint: &str| {
-        Err(Failure::new(format!("cannot use `store.slow_path`: {what}"))
+        Err(Failure::new(format!("cannot use `s3://{url}`: {what}"))
             .hint(hint)
             .code(EXIT_CONFIG))
     };

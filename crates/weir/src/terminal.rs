@@ -12,8 +12,17 @@ pub(crate) fn say(text: &str) {
 
 /// Writes `text` as it is to stdout.
 pub(crate) fn write_all(text: &[u8]) {
+    let _ = try_write_all(text);
+}
+
+/// The same, for what must be whole.
+///
+/// # Errors
+/// As the system has them; a reader that went away is one.
+pub(crate) fn try_write_all(text: &[u8]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text).and_then(|()| out.flush());
+    out.write_all(text)?;
+    out.flush()
 }
 
 /// Writes `text` and a line end to stderr.

@@ -9,7 +9,6 @@
 use std::path::Path;
 
 use crate::backup::object::{Object, digest};
-use crate::backup::write;
 use crate::error::{ErrorKind, StoreError};
 
 /// A file of the data directory.
@@ -39,7 +38,16 @@ impl List {
         self.entries.iter().map(|entry| entry.object.byte_count).sum()
     }
 
-    fn text(&self) -> String {
+    /// What is written.
+    ///
+    /// # Errors
+    /// `Io`: a name with a line's end in it.
+    pub(super) fn text(&self) -> Result<String, StoreError> {
+        if let Some(entry) = self.entries.iter().find(|entry| entry.path.contains('\n')) {
+            let text =
+                format!("cannot back up `{}`: a line ends in its name", entry.path.escape_debug());
+            return Err(StoreError::new(ErrorKind::Io, text));
+        }
         let Object { name, byte_count } = &self.manifest;
         let mut text = format!("manifest {name} {byte_count}\n");
         for Entry { object, mode, modified, path } in &self.entries {
@@ -47,26 +55,14 @@ impl List {
             text += &format!("file {name} {byte_count} {mode:o} {modified} {path}\n");
         }
         let proof = digest(text.as_bytes());
-        text + &format!("end {} {proof}\n", self.entries.len())
+        Ok(text + &format!("end {} {proof}\n", self.entries.len()))
     }
 
-    pub(super) fn write(&self, path: &Path) -> Result<(), StoreError> {
-        if let Some(entry) = self.entries.iter().find(|entry| entry.path.contains('\n')) {
-            let text =
-                format!("cannot back up `{}`: a line ends in its name", entry.path.escape_debug());
-            return Err(StoreError::new(ErrorKind::Io, text));
-        }
-        write(path, self.text().as_bytes())
-    }
-
-    /// Reads a list and checks that it is whole.
-    pub(super) fn read(path: &Path) -> Result<Self, StoreError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| StoreError::io("read", path, &error))?;
-        let list = Self::parse(&text).filter(|list| list.text() == text);
+    /// Reads a list, which is at `place`, and checks that it is whole.
+    pub(super) fn read(place: &str, text: &str) -> Result<Self, StoreError> {
+        let list = Self::parse(text).filter(|list| list.text().is_ok_and(|own| own == text));
         list.ok_or_else(|| {
-            let text =
-                format!("`{}` is damaged: it is not the list that was written", path.display());
+            let text = format!("`{place}` is damaged: it is not the list that was written");
             StoreError::new(ErrorKind::Corrupt, text)
         })
     }
@@ -86,12 +82,12 @@ impl List {
         Some(Self { manifest, entries })
     }
 
-    /// Whether the snapshot's manifest is the one that it was made with.
-    pub(super) fn check_manifest(&self, path: &Path) -> Result<(), StoreError> {
+    /// Whether the snapshot's manifest, which is from `place`, is the one that it was made with.
+    pub(super) fn check_manifest(&self, path: &Path, place: &str) -> Result<(), StoreError> {
         if Object::of_file(path)? == self.manifest {
             return Ok(());
         }
-        let text = format!("`{}` is damaged: it is not what was written", path.display());
+        let text = format!("`{place}` is damaged: it is not what was written");
         Err(StoreError::new(ErrorKind::Corrupt, text))
     }
 }

@@ -5,6 +5,9 @@
 //! outside, whether a weir has the directory or not: when a file goes away meanwhile, because it was merged, the manifest is
 //! read anew. A snapshot shows up under its name when everything that it names is on the disk.
 
+mod bucket;
+mod depot;
+mod directory;
 mod list;
 mod object;
 mod origin;
@@ -18,10 +21,10 @@ use std::path::{Path, PathBuf};
 use weir_tables::Micros;
 
 use crate::cluster::{Hold, ManifestOptions};
-use crate::directory::{lock_file, sync_dir};
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{Hubs, Postgres};
-use crate::options::SlowOptions;
+use crate::options::{SlowOptions, SlowPlace};
+use depot::Depot;
 use list::{Entry, List};
 use object::{Known, Object, Objects};
 use origin::Origin;
@@ -70,8 +73,6 @@ pub struct Verified {
     pub problems: Vec<String>,
 }
 
-/// The first line of `VERSION` in a backup.
-const VERSION: &str = "weir backup 1";
 /// How often the manifest is read anew when files go away meanwhile.
 const TRIES: usize = 20;
 
@@ -82,12 +83,12 @@ const TRIES: usize = 20;
 pub fn backup(
     dir: &Path,
     slow: Option<&SlowOptions>,
-    to: &Path,
+    to: impl Into<SlowPlace>,
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
     origin::refuse_other(dir)?;
-    write_snapshot(|| Origin::directory(dir, slow), to, now, keep)
+    write_snapshot(|| Origin::directory(dir, slow), &to.into(), now, keep)
 }
 
 /// Copies what the hubs of a cluster have in files, which are in `slow`, from any machine that reaches them; the hubs go on
@@ -98,13 +99,13 @@ pub fn backup(
 pub fn backup_cluster(
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
-    to: &Path,
+    to: impl Into<SlowPlace>,
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
     // Before the manifest is read: what it names then stays there until the end.
     let _hold = Hold::new(cluster)?;
-    write_snapshot(|| Origin::cluster(slow, cluster), to, now, keep)
+    write_snapshot(|| Origin::cluster(slow, cluster), &to.into(), now, keep)
 }
 
 /// The hubs of a cluster, which have rows that are in no file yet.
@@ -117,31 +118,24 @@ pub fn cluster_hubs(cluster: &ManifestOptions) -> Result<Hubs, StoreError> {
 
 fn write_snapshot(
     origin: impl FnOnce() -> Result<Origin, StoreError>,
-    to: &Path,
+    to: &SlowPlace,
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    let place = Place::open(to, true)?;
-    place.remove_drafts()?;
-    let draft = place.snapshots().join(".new");
-    make_dir(&draft)?;
-    let mut objects = Objects::new(to, place.known());
-    let list = copy_all(&origin()?, &draft, &mut objects, now)?;
-    objects.sync()?;
-    list.write(&draft.join("list"))?;
-    sync_file(&draft.join("manifest.sqlite"))?;
-    sync_dir(&draft)?;
-    let snapshot = place.free_name(now);
-    let whole = place.snapshots().join(&snapshot);
-    rename(&draft, &whole)?;
-    sync_dir(&place.snapshots())?;
-    let removed = place.thin(keep)?;
+    let mut depot = depot::open(to, true)?;
+    let known = known(&*depot);
+    let mut objects = Objects::new(&mut *depot, known);
+    let list = copy_all(&origin()?, &mut objects, now)?;
+    let Objects { new_files, new_bytes, .. } = objects;
+    let snapshot = free_name(&depot.names()?, now);
+    depot.publish(&snapshot, &list)?;
+    let removed = thin(&mut *depot, keep)?;
     Ok(BackedUp {
         snapshot,
         file_count: list.entries.len(),
         byte_count: list.byte_count(),
-        new_files: objects.new_files,
-        new_bytes: objects.new_bytes,
+        new_files,
+        new_bytes,
         removed,
     })
 }
@@ -150,31 +144,30 @@ fn write_snapshot(
 ///
 /// # Errors
 /// `Io`, `Corrupt`.
-pub fn backup_snapshots(backup: &Path) -> Result<Vec<BackupSnapshot>, StoreError> {
-    let place = Place::open(backup, false)?;
+pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapshot>, StoreError> {
+    let depot = depot::open(&backup.into(), false)?;
     let one = |name: String| {
-        let list = List::read(&place.snapshots().join(&name).join("list")).ok();
+        let list = depot.list(&name).ok();
         let byte_count = list.as_ref().map_or(0, List::byte_count);
         BackupSnapshot { name, file_count: list.map(|list| list.entries.len()), byte_count }
     };
-    Ok(place.names()?.into_iter().map(one).collect())
+    Ok(depot.names()?.into_iter().map(one).collect())
 }
 
 /// Reads every byte of every snapshot and compares it with its checksum.
 ///
 /// # Errors
 /// `Io`, `Corrupt` when this is no backup. What is wrong with files is in the answer.
-pub fn verify_backup(backup: &Path) -> Result<Verified, StoreError> {
-    let place = Place::open(backup, false)?;
+pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreError> {
+    let depot = depot::open(&backup.into(), false)?;
     let mut found = Verified::default();
     let mut wanted: HashMap<Object, (String, Vec<String>)> = HashMap::new();
-    for name in place.names()? {
+    for name in depot.names()? {
         found.snapshots += 1;
-        let snapshot = place.snapshots().join(&name);
-        match List::read(&snapshot.join("list")) {
+        match depot.list(&name) {
             Err(error) => found.problems.push(error.message),
             Ok(list) => {
-                if let Err(error) = list.check_manifest(&snapshot.join("manifest.sqlite")) {
+                if let Err(error) = manifest_of(&*depot, &name, &list) {
                     found.problems.push(error.message);
                 }
                 for entry in list.entries {
@@ -185,7 +178,7 @@ pub fn verify_backup(backup: &Path) -> Result<Verified, StoreError> {
         }
     }
     for (object, (path, snapshots)) in wanted {
-        match object.check(backup) {
+        match depot.check(&object) {
             Ok(()) => {
                 found.file_count += 1;
                 found.byte_count += object.byte_count;
@@ -200,116 +193,56 @@ pub fn verify_backup(backup: &Path) -> Result<Verified, StoreError> {
     Ok(found)
 }
 
-/// The directory of a backup, locked.
-struct Place {
-    root: PathBuf,
-    _lock: Option<File>,
+/// A file with a snapshot's manifest, which is the one that its list was made with.
+fn manifest_of(depot: &dyn Depot, snapshot: &str, list: &List) -> Result<PathBuf, StoreError> {
+    let path = depot.manifest(snapshot)?;
+    let place = format!("{}/snapshots/{snapshot}/manifest.sqlite", depot.name());
+    list.check_manifest(&path, &place)?;
+    Ok(path)
 }
 
-impl Place {
-    fn open(root: &Path, is_written: bool) -> Result<Self, StoreError> {
-        let version = root.join("VERSION");
-        if is_written && !version.exists() {
-            refuse_other(root)?;
-            make_dir(&root.join("snapshots"))?;
-            make_dir(&root.join("objects"))?;
-            write(&root.join("VERSION.new"), format!("{VERSION}\n").as_bytes())?;
-            rename(&root.join("VERSION.new"), &version)?;
-            sync_dir(root)?;
+/// Files of the newest snapshot.
+fn known(depot: &dyn Depot) -> Known {
+    let newest = depot.names().unwrap_or_default().pop();
+    let list = newest.and_then(|name| depot.list(&name).ok());
+    let entries = list.map(|list| list.entries).unwrap_or_default();
+    let key = |entry: &Entry| (entry.path.clone(), entry.object.byte_count, entry.modified);
+    entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
+}
+
+/// The name of a snapshot of this time that there is not yet.
+fn free_name(names: &[String], now: Micros) -> String {
+    let time = now.to_string().replace(':', "-");
+    let second = time.split('.').next().unwrap_or(&time).to_owned();
+    let all = (1..).map(|number| match number {
+        1 => format!("{second}Z"),
+        number => format!("{second}Z-{number}"),
+    });
+    let mut free = all.filter(|name| !names.contains(name));
+    free.next().expect("there are as many names as numbers")
+}
+
+/// Removes the oldest snapshots, and files that no snapshot has; gives their names.
+fn thin(depot: &mut dyn Depot, keep: Option<usize>) -> Result<Vec<String>, StoreError> {
+    let mut names = depot.names()?;
+    let surplus = keep.map_or(0, |keep| names.len().saturating_sub(keep.max(1)));
+    let removed: Vec<String> = names.drain(..surplus).collect();
+    removed.iter().try_for_each(|name| depot.remove(name))?;
+    let mut needed = HashSet::new();
+    for name in names {
+        match depot.list(&name) {
+            Ok(list) => needed.extend(list.entries.into_iter().map(|entry| entry.object)),
+            // Nobody knows what it needs, so everything stays.
+            Err(_) => return Ok(removed),
         }
-        let text = std::fs::read_to_string(&version).map_err(|error| {
-            StoreError::io("read", &version, &error).with_hint("name the directory of a backup")
-        })?;
-        if text.trim() != VERSION {
-            let text = format!("cannot use `{}`: it is `{}`", root.display(), text.trim());
-            return Err(StoreError::new(ErrorKind::NewerVersion, text)
-                .with_hint("run the newer weir that wrote it"));
-        }
-        let lock = if is_written { Some(lock(root)?) } else { None };
-        Ok(Self { root: root.to_owned(), _lock: lock })
     }
-
-    fn snapshots(&self) -> PathBuf {
-        self.root.join("snapshots")
-    }
-
-    /// Names of whole snapshots, the oldest first.
-    fn names(&self) -> Result<Vec<String>, StoreError> {
-        let path = self.snapshots();
-        let entries =
-            std::fs::read_dir(&path).map_err(|error| StoreError::io("read", &path, &error))?;
-        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-        names.sort();
-        Ok(names)
-    }
-
-    /// What was left by a backup that was killed.
-    fn remove_drafts(&self) -> Result<(), StoreError> {
-        for name in [".new", ".old"] {
-            let path = self.snapshots().join(name);
-            if path.exists() {
-                std::fs::remove_dir_all(&path)
-                    .map_err(|error| StoreError::io("remove", &path, &error))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Files of the newest snapshot.
-    fn known(&self) -> Known {
-        let newest = self.names().unwrap_or_default().pop();
-        let list =
-            newest.and_then(|name| List::read(&self.snapshots().join(name).join("list")).ok());
-        let entries = list.map(|list| list.entries).unwrap_or_default();
-        let key = |entry: &Entry| (entry.path.clone(), entry.object.byte_count, entry.modified);
-        entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
-    }
-
-    /// The name of a snapshot of this time that there is not yet.
-    fn free_name(&self, now: Micros) -> String {
-        let time = now.to_string().replace(':', "-");
-        let second = time.split('.').next().unwrap_or(&time).to_owned();
-        let names = (1..).map(|number| match number {
-            1 => format!("{second}Z"),
-            number => format!("{second}Z-{number}"),
-        });
-        let mut free = names.filter(|name| !self.snapshots().join(name).exists());
-        free.next().expect("there are as many names as numbers")
-    }
-
-    /// Removes the oldest snapshots, and files that no snapshot has; gives their names.
-    fn thin(&self, keep: Option<usize>) -> Result<Vec<String>, StoreError> {
-        let mut names = self.names()?;
-        let surplus = keep.map_or(0, |keep| names.len().saturating_sub(keep.max(1)));
-        let removed: Vec<String> = names.drain(..surplus).collect();
-        for name in &removed {
-            // Not whole from here on: it must not show up as if it were.
-            let old = self.snapshots().join(".old");
-            rename(&self.snapshots().join(name), &old)?;
-            self.remove_drafts()?;
-        }
-        let mut needed = HashSet::new();
-        for name in names {
-            match List::read(&self.snapshots().join(&name).join("list")) {
-                Ok(list) => needed.extend(list.entries.into_iter().map(|entry| entry.object)),
-                // Nobody knows what it needs, so everything stays.
-                Err(_) => return Ok(removed),
-            }
-        }
-        object::remove_others(&self.root, &needed)?;
-        Ok(removed)
-    }
+    depot.remove_others(&needed)?;
+    Ok(removed)
 }
 
 /// Copies the manifest and what it names, again when files went away meanwhile.
-fn copy_all(
-    origin: &Origin,
-    draft: &Path,
-    objects: &mut Objects<'_>,
-    now: Micros,
-) -> Result<List, StoreError> {
-    let copy = draft.join("manifest.sqlite");
+fn copy_all(origin: &Origin, objects: &mut Objects<'_>, now: Micros) -> Result<List, StoreError> {
+    let copy = objects.depot.draft().join("manifest.sqlite");
     let name = &origin.name;
     for _ in 0..TRIES {
         drop(std::fs::remove_file(&copy));
@@ -334,28 +267,6 @@ fn copy_all(
     }
     let text = format!("cannot back up {name}: its files change all the time");
     Err(StoreError::new(ErrorKind::Busy, text).with_hint("try again"))
-}
-
-/// A new backup begins in an empty directory.
-fn refuse_other(root: &Path) -> Result<(), StoreError> {
-    make_dir(root)?;
-    let is_ours = |name: &str| ["VERSION.new", "objects", "snapshots", "lock"].contains(&name);
-    let entries = std::fs::read_dir(root).map_err(|error| StoreError::io("read", root, &error))?;
-    let other = entries.flatten().find(|entry| !is_ours(&entry.file_name().to_string_lossy()));
-    let Some(other) = other else { return Ok(()) };
-    let text = format!(
-        "cannot back up into `{}`: it is no backup, and has `{}` in it",
-        root.display(),
-        other.file_name().to_string_lossy()
-    );
-    Err(StoreError::new(ErrorKind::Io, text).with_hint("name an empty directory, or a backup"))
-}
-
-fn lock(root: &Path) -> Result<File, StoreError> {
-    lock_file(&root.join("lock"), || {
-        let text = format!("cannot back up into `{}`: another backup does", root.display());
-        StoreError::new(ErrorKind::Locked, text).with_hint("wait for it")
-    })
 }
 
 fn make_dir(path: &Path) -> Result<(), StoreError> {

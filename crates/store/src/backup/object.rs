@@ -1,16 +1,15 @@
 //! Files of a backup, each under the SHA-256 of its bytes: `objects/ab/ab12…`. The same bytes are there once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind as IoKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 
+use crate::backup::depot::Depot;
 use crate::backup::list::Entry;
-use crate::backup::{full, make_dir, rename};
-use crate::directory::sync_dir;
 use crate::error::StoreError;
 use crate::manifest::Tier;
 use crate::slow::Places;
@@ -33,28 +32,33 @@ impl Object {
         is_name.then(|| Self { name: name.to_owned(), byte_count })
     }
 
+    /// Whether it is a path of one: some services list directories too.
+    pub(super) fn is_path(path: &str) -> bool {
+        let object = path.rsplit('/').next().and_then(|name| Self::new(name, 0));
+        object.is_some_and(|object| object.path() == path)
+    }
+
     /// Of a file's bytes.
     pub(super) fn of_file(path: &Path) -> Result<Self, StoreError> {
         let read = || copy(&mut File::open(path)?, &mut std::io::sink());
         read().map_err(|error| StoreError::io("read", path, &error))
     }
 
-    pub(super) fn place(&self, backup: &Path) -> PathBuf {
-        backup.join("objects").join(&self.name[..2]).join(&self.name)
+    /// Below the top of a backup.
+    pub(super) fn path(&self) -> String {
+        format!("objects/{}/{}", &self.name[..2], self.name)
     }
 
-    /// Whether the backup has these bytes; why not, in words.
-    pub(super) fn check(&self, backup: &Path) -> Result<(), String> {
-        let place = self.place(backup);
-        let found = Self::of_file(&place).map_err(|error| error.message)?;
-        if found == *self {
+    /// Whether the bytes that were `found` at `place` are these; why not, in words.
+    pub(super) fn compare(&self, place: &str, found: &Self) -> Result<(), String> {
+        if found == self {
             return Ok(());
         }
         let why = match found.byte_count == self.byte_count {
             true => "its bytes are not what was written".to_owned(),
             false => format!("it has {} bytes, not {}", found.byte_count, self.byte_count),
         };
-        Err(format!("`{}` is damaged: {why}", place.display()))
+        Err(format!("`{place}` is damaged: {why}"))
     }
 }
 
@@ -68,7 +72,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Copies all bytes; gives what they were.
-pub(super) fn copy(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<Object> {
+pub(super) fn copy(
+    from: &mut (impl Read + ?Sized),
+    to: &mut impl Write,
+) -> std::io::Result<Object> {
     let mut piece = vec![0; PIECE_BYTES];
     let (mut context, mut byte_count) = (Context::new(&SHA256), 0);
     loop {
@@ -105,17 +112,16 @@ pub(super) type Known = HashMap<(String, u64, i64), Object>;
 
 /// The objects of a backup that is being written.
 pub(super) struct Objects<'a> {
-    backup: &'a Path,
+    pub(super) depot: &'a mut dyn Depot,
     known: Known,
-    changed: BTreeSet<PathBuf>,
     pub(super) new_files: usize,
     pub(super) new_bytes: u64,
 }
 
 impl<'a> Objects<'a> {
     /// `known` are those of the newest snapshot.
-    pub(super) fn new(backup: &'a Path, known: Known) -> Self {
-        Self { backup, known, changed: BTreeSet::new(), new_files: 0, new_bytes: 0 }
+    pub(super) fn new(depot: &'a mut dyn Depot, known: Known) -> Self {
+        Self { depot, known, new_files: 0, new_bytes: 0 }
     }
 
     /// Sees to it that the backup has a file's bytes; `None` when there is no such file any more.
@@ -142,7 +148,7 @@ impl<'a> Objects<'a> {
             Err(error) => return Err(StoreError::io("read", &source, &error)),
         };
         let key = (path.to_owned(), length, modified);
-        let object = match self.known.get(&key).filter(|object| self.has(object)) {
+        let object = match self.known.get(&key).filter(|object| self.depot.has(object)) {
             Some(object) => object.clone(),
             None => self.copy(&mut bytes, &source)?,
         };
@@ -161,65 +167,25 @@ impl<'a> Objects<'a> {
         Ok(Entry { object, mode: 0o600, modified: 0, path })
     }
 
-    fn has(&self, object: &Object) -> bool {
-        let found = std::fs::metadata(object.place(self.backup));
-        found.is_ok_and(|metadata| metadata.len() == object.byte_count)
-    }
-
-    fn copy(&mut self, file: &mut impl Read, source: &Path) -> Result<Object, StoreError> {
-        let draft = self.backup.join("objects/.new");
-        let written = write_copy(file, &draft, 0o600);
-        let object = written.map_err(|error| {
-            // Room for the next try.
-            drop(std::fs::remove_file(&draft));
-            full(StoreError::io("copy", source, &error))
-        })?;
-        let place = object.place(self.backup);
-        let parent = place.parent().unwrap_or(self.backup).to_owned();
-        // One that is there already may be of a backup that was killed before it made the name durable.
-        self.changed.insert(parent.clone());
-        if self.has(&object) {
-            drop(std::fs::remove_file(&draft));
-            return Ok(object);
+    fn copy(&mut self, bytes: &mut dyn Read, source: &Path) -> Result<Object, StoreError> {
+        let (object, is_new) = self.depot.take(bytes, source)?;
+        if is_new {
+            self.new_files += 1;
+            self.new_bytes += object.byte_count;
         }
-        make_dir(&parent)?;
-        rename(&draft, &place)?;
-        self.new_files += 1;
-        self.new_bytes += object.byte_count;
         Ok(object)
-    }
-
-    /// Makes the names durable.
-    pub(super) fn sync(&self) -> Result<(), StoreError> {
-        self.changed.iter().try_for_each(|dir| sync_dir(dir))?;
-        sync_dir(&self.backup.join("objects"))
     }
 }
 
 /// Copies into a file of this mode, and syncs it.
-pub(super) fn write_copy(from: &mut impl Read, to: &Path, mode: u32) -> std::io::Result<Object> {
+pub(super) fn write_copy(
+    from: &mut (impl Read + ?Sized),
+    to: &Path,
+    mode: u32,
+) -> std::io::Result<Object> {
     let mut options = File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(mode).open(to)?;
     let object = copy(from, &mut file)?;
     file.sync_all()?;
     Ok(object)
-}
-
-/// Removes the objects that nobody needs.
-pub(super) fn remove_others(backup: &Path, needed: &HashSet<Object>) -> Result<(), StoreError> {
-    let needed: HashSet<&str> = needed.iter().map(|object| object.name.as_str()).collect();
-    let list = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
-    for group in list(&backup.join("objects")) {
-        if group.file_name() == ".new" {
-            drop(std::fs::remove_file(group.path()));
-        }
-        for object in list(&group.path()) {
-            if !needed.contains(&*object.file_name().to_string_lossy()) {
-                let path = object.path();
-                std::fs::remove_file(&path)
-                    .map_err(|error| StoreError::io("remove", &path, &error))?;
-            }
-        }
-    }
-    Ok(())
 }

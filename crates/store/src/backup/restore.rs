@@ -2,15 +2,16 @@
 //! `RESTORING` says why.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::backup::list::{Entry, List};
+use crate::backup::depot::{self, Depot};
+use crate::backup::list::Entry;
 use crate::backup::object::write_copy;
-use crate::backup::{Place, full, make_dir, rename, sync_file, write};
+use crate::backup::{full, make_dir, manifest_of, rename, sync_file, write};
 use crate::directory::{RESTORING, sync_dir};
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::Sqlite;
+use crate::options::SlowPlace;
 
 /// What a restore did.
 #[derive(Clone, Debug)]
@@ -28,27 +29,29 @@ pub struct Restored {
 ///
 /// # Errors
 /// `Io` when there is no such snapshot or something is in `dir`, `Corrupt` when the backup is damaged, `Full`.
-pub fn restore(backup: &Path, at: Option<&str>, dir: &Path) -> Result<Restored, StoreError> {
-    let place = Place::open(backup, false)?;
-    let snapshot = choose(&place, at)?;
+pub fn restore(
+    backup: impl Into<SlowPlace>,
+    at: Option<&str>,
+    dir: &Path,
+) -> Result<Restored, StoreError> {
+    let depot = depot::open(&backup.into(), false)?;
+    let snapshot = choose(&*depot, at)?;
     refuse_used(dir)?;
-    let from = place.snapshots().join(&snapshot);
-    let list = List::read(&from.join("list"))?;
-    list.check_manifest(&from.join("manifest.sqlite"))?;
+    let list = depot.list(&snapshot)?;
+    let from = manifest_of(&*depot, &snapshot, &list)?;
     make_dir(dir)?;
     write(&dir.join(RESTORING), format!("{snapshot}\n").as_bytes())?;
     let mut changed = BTreeSet::new();
     for entry in &list.entries {
         let to = dir.join(&entry.path);
-        bring(backup, entry, &to)?;
+        bring(&*depot, entry, &to)?;
         changed.extend(
             to.ancestors().skip(1).take_while(|path| path.starts_with(dir)).map(PathBuf::from),
         );
     }
     changed.iter().try_for_each(|path| sync_dir(path))?;
     let (draft, manifest) = (dir.join("manifest.new"), dir.join("manifest.sqlite"));
-    std::fs::copy(from.join("manifest.sqlite"), &draft)
-        .map_err(|error| full(StoreError::io("copy", &draft, &error)))?;
+    std::fs::copy(from, &draft).map_err(|error| full(StoreError::io("copy", &draft, &error)))?;
     Sqlite::forget_removed(&draft)?;
     sync_file(&draft)?;
     rename(&draft, &manifest)?;
@@ -59,8 +62,8 @@ pub fn restore(backup: &Path, at: Option<&str>, dir: &Path) -> Result<Restored, 
     Ok(Restored { snapshot, file_count: list.entries.len(), byte_count })
 }
 
-pub(super) fn choose(place: &Place, at: Option<&str>) -> Result<String, StoreError> {
-    let names = place.names()?;
+pub(super) fn choose(depot: &dyn Depot, at: Option<&str>) -> Result<String, StoreError> {
+    let names = depot.names()?;
     let last = |names: &[String]| names.last().cloned();
     let found = match at {
         None => last(&names),
@@ -79,8 +82,8 @@ pub(super) fn choose(place: &Place, at: Option<&str>) -> Result<String, StoreErr
     };
     found.ok_or_else(|| {
         let what = at.map_or("snapshot".to_owned(), |at| format!("snapshot of `{at}` or before"));
-        let text = format!("cannot restore from `{}`: there is no {what}", place.root.display());
-        StoreError::new(ErrorKind::Io, text).with_hint("`weir backup DIR --list` lists them")
+        let text = format!("cannot restore from `{}`: there is no {what}", depot.name());
+        StoreError::new(ErrorKind::Io, text).with_hint("`weir backup PLACE --list` lists them")
     })
 }
 
@@ -93,28 +96,26 @@ fn refuse_used(dir: &Path) -> Result<(), StoreError> {
     Err(StoreError::new(ErrorKind::Io, text).with_hint("name a new directory with `--data`"))
 }
 
-fn bring(backup: &Path, entry: &Entry, to: &Path) -> Result<(), StoreError> {
+fn bring(depot: &dyn Depot, entry: &Entry, to: &Path) -> Result<(), StoreError> {
     let is_inside = !entry.path.starts_with('/') && !entry.path.split('/').any(|part| part == "..");
     if !is_inside {
         let text = format!("cannot restore `{}`: it is no path below the directory", entry.path);
         return Err(StoreError::new(ErrorKind::Corrupt, text));
     }
-    let place = entry.object.place(backup);
-    let mut from = File::open(&place)
-        .map_err(|error| StoreError::io("read", &place, &error).with_hint(other_snapshot(entry)))?;
+    let place = depot.place(&entry.object);
+    let mut from = depot.open(&entry.object).map_err(|error| {
+        StoreError::io("read", Path::new(&place), &error).with_hint(other_snapshot(entry))
+    })?;
     make_dir(to.parent().unwrap_or(to))?;
     let written = write_copy(&mut from, to, entry.mode);
     let written = written.map_err(|error| full(StoreError::io("write", to, &error)))?;
-    if written == entry.object {
-        return Ok(());
-    }
-    let text = format!("`{}` is damaged: its bytes are not what was written", place.display());
-    Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(other_snapshot(entry)))
+    let same = entry.object.compare(&place, &written);
+    same.map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))
 }
 
 pub(super) fn other_snapshot(entry: &Entry) -> String {
     format!(
-        "it is `{}`; `weir backup DIR --verify` names every damaged file and the snapshots that need it: restore another with `--at`",
+        "it is `{}`; `weir backup PLACE --verify` names every damaged file and the snapshots that need it: restore another with `--at`",
         entry.path
     )
 }

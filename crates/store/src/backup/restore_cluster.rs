@@ -2,18 +2,19 @@
 //! there; until then a setting `restoring` keeps hubs out.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use weir_tables::Micros;
 
-use crate::backup::list::{Entry, List};
+use crate::backup::depot::{self, Depot};
+use crate::backup::list::Entry;
 use crate::backup::restore::{choose, other_snapshot};
-use crate::backup::{Place, Restored};
+use crate::backup::{Restored, manifest_of};
 use crate::cluster::{ManifestOptions, random};
 use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{Moving, Postgres};
-use crate::options::SlowOptions;
+use crate::options::{SlowOptions, SlowPlace};
 use crate::slow::{Places, Slow};
 
 /// Makes a cluster of a snapshot of `backup`, chosen as in [`restore`](crate::restore): its files go to `slow`, its manifest
@@ -23,27 +24,26 @@ use crate::slow::{Places, Slow};
 /// `Io` when there is no such snapshot, or something is where the cluster is to be; `Corrupt` when the backup is damaged;
 /// `Locked`, `Full`. When it is run again it goes on.
 pub fn restore_cluster(
-    backup: &Path,
+    backup: impl Into<SlowPlace>,
     at: Option<&str>,
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
     is_shared: &dyn Fn(&str) -> bool,
     now: Micros,
 ) -> Result<Restored, StoreError> {
-    let place = Place::open(backup, false)?;
-    let snapshot = choose(&place, at)?;
-    let from = place.snapshots().join(&snapshot);
-    let list = List::read(&from.join("list"))?;
-    list.check_manifest(&from.join("manifest.sqlite"))?;
-    let all = Moving::read(&from.join("manifest.sqlite"))?;
-    let (manifest, places) = begin(backup, slow, cluster)?;
+    let depot = depot::open(&backup.into(), false)?;
+    let snapshot = choose(&*depot, at)?;
+    let list = depot.list(&snapshot)?;
+    let all = Moving::read(&manifest_of(&*depot, &snapshot, &list)?)?;
+    let (manifest, places) = begin(slow, cluster)?;
     let slow = places.slow()?;
     let mut entries: HashMap<&str, &Entry> =
         list.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
     let mut files = HashMap::new();
     for file in &all.files {
         let entry = entries.remove_entry(file.path.as_str()).ok_or_else(|| {
-            let text = format!("`{}` is damaged: `{}` is not in it", from.display(), file.path);
+            let from = format!("{}/snapshots/{snapshot}", depot.name());
+            let text = format!("`{from}` is damaged: `{}` is not in it", file.path);
             StoreError::new(ErrorKind::Corrupt, text)
         })?;
         files.extend([entry]);
@@ -52,11 +52,11 @@ pub fn restore_cluster(
     let others = slow.unknown(|path| files.contains_key(path.as_str()))?;
     slow.delete_each(others, |path| path)?;
     for entry in files.values() {
-        bring(backup, entry, slow)?;
+        bring(&*depot, entry, slow)?;
     }
     let shared = entries.into_values().filter(|entry| is_shared(&entry.path));
     let content = |entry: &Entry| {
-        let object = whole(backup, entry)?;
+        let object = whole(&*depot, entry)?;
         let content =
             std::fs::read(&object).map_err(|error| StoreError::io("read", &object, &error))?;
         Ok::<_, StoreError>((entry.path.clone(), content))
@@ -69,7 +69,6 @@ pub fn restore_cluster(
 
 /// Takes an empty schema and an empty place, or goes on where both are of a restore.
 fn begin(
-    backup: &Path,
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
 ) -> Result<(Postgres, Places), StoreError> {
@@ -82,7 +81,7 @@ fn begin(
     }
     let begun = Postgres::restoring(cluster)?;
     let id = begun.unwrap_or_else(|| random("place"));
-    let places = Places::new(backup, slow, Some(id), None)?;
+    let places = Places::new(Path::new(""), slow, Some(id), None)?;
     if begun.is_none() {
         places.slow()?.refuse_used()?;
     }
@@ -91,20 +90,18 @@ fn begin(
     Ok((manifest, places))
 }
 
-fn bring(backup: &Path, entry: &Entry, slow: &Slow) -> Result<(), StoreError> {
+fn bring(depot: &dyn Depot, entry: &Entry, slow: &Slow) -> Result<(), StoreError> {
     let is_inside =
         entry.path.starts_with("data/") && !entry.path.split('/').any(|part| part == "..");
     if !is_inside {
         let text = format!("cannot restore `{}`: it is no path of a data file", entry.path);
         return Err(StoreError::new(ErrorKind::Corrupt, text));
     }
-    slow.put(&whole(backup, entry)?, &entry.path, &AtomicBool::new(false))
+    slow.put(&whole(depot, entry)?, &entry.path, &AtomicBool::new(false))
 }
 
 /// Where the bytes of an entry are, which are what was written.
-fn whole(backup: &Path, entry: &Entry) -> Result<std::path::PathBuf, StoreError> {
-    let checked = entry.object.check(backup);
-    checked
-        .map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))?;
-    Ok(entry.object.place(backup))
+fn whole(depot: &dyn Depot, entry: &Entry) -> Result<PathBuf, StoreError> {
+    let whole = depot.whole(&entry.object);
+    whole.map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))
 }

@@ -29,6 +29,7 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
         search::search(),
         address::ip_in(),
         address::ip_network(),
+        url::url_host(),
         url::url_parameter(),
     ]
 }

@@ -2,6 +2,7 @@
 
 use arrow_schema::DataType;
 use datafusion::logical_expr::ScalarUDF;
+use url::Url;
 
 use super::{of_text, text_of};
 
@@ -13,6 +14,15 @@ pub(super) fn url_parameter() -> ScalarUDF {
     })
 }
 
+/// `url_host(url)`: the host of a whole URL, in lower case, without port.
+pub(super) fn url_host() -> ScalarUDF {
+    of_text("url_host", Vec::new(), |_| Ok(host))
+}
+
+fn host(text: &str) -> Option<String> {
+    Url::parse(text).ok()?.host_str().map(str::to_lowercase)
+}
+
 fn parameter(text: &str, name: &str) -> Option<String> {
     let query = text.split_once('?').map_or(text, |(_, query)| query);
     let query = query.split_once('#').map_or(query, |(query, _)| query);
@@ -22,7 +32,7 @@ fn parameter(text: &str, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parameter;
+    use super::{host, parameter};
 
     #[test]
     fn values_are_decoded_and_the_first_counts() {
@@ -31,5 +41,18 @@ mod tests {
         assert_eq!(get("https://example.org/p?q=%C3%A4#q=no", "q").as_deref(), Some("\u{e4}"));
         assert_eq!(get("/p?flag&n=", "flag").as_deref(), Some(""));
         assert_eq!(get("/p", "q"), None);
+    }
+
+    #[test]
+    fn hosts_are_of_whole_urls() {
+        assert_eq!(
+            host("https://User@Www.Example.ORG:8443/a?b#c").as_deref(),
+            Some("www.example.org")
+        );
+        assert_eq!(host("http://[2001:DB8::1]:80/").as_deref(), Some("[2001:db8::1]"));
+        assert_eq!(host("https://b\u{fc}cher.example/").as_deref(), Some("xn--bcher-kva.example"));
+        for none in ["", "-", "/cart", "example.org/cart", "mailto:a@b.org"] {
+            assert_eq!(host(none), None, "{none}");
+        }
     }
 }

@@ -40,7 +40,7 @@ const MARK_TIME: Duration = Duration::from_secs(3);
 const MISSED_MAX: usize = 4096;
 
 /// The bucket.
-pub(super) struct SlowBucket {
+pub(crate) struct SlowBucket {
     name: String,
     prices: ReadPrices,
     line: Line,
@@ -59,7 +59,7 @@ impl SlowBucket {
     ///
     /// # Errors
     /// `Io`: what is wrong with the options.
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &SlowBucketOptions,
         cache: Option<Arc<IndexCache>>,
     ) -> Result<Self, StoreError> {
@@ -99,6 +99,82 @@ impl SlowBucket {
         let text =
             format!("cannot use `{}`: it gives back other bytes than were written", self.name);
         Err(StoreError::new(ErrorKind::Io, text))
+    }
+}
+
+/// As a place for any files. Names are below the prefix.
+impl SlowBucket {
+    /// `s3://BUCKET/PREFIX`.
+    pub(crate) fn shown(&self) -> String {
+        self.name.clone()
+    }
+
+    /// All of a small file; `None` when it is not there.
+    ///
+    /// # Errors
+    /// `Io`: the bucket cannot be read.
+    pub(crate) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
+        match self.line.wait(async move { requests.get(&place, Duration::MAX).await })? {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(self.told(&format!("read `{path}` from"), &error)),
+        }
+    }
+
+    /// # Errors
+    /// `Io`: it was not written.
+    pub(crate) fn write(&self, path: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
+        let put = self.line.wait(async move { requests.put(&place, bytes.into()).await })?;
+        put.map_err(|error| self.told(&format!("write `{path}` to"), &error))
+    }
+
+    /// Writes it where there is nothing of that name; whether it did.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn create(&self, path: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
+        let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
+        let create = self.line.wait(async move { requests.create(&place, bytes.into()).await })?;
+        create.map_err(|error| self.told(&format!("write `{path}` to"), &error))
+    }
+
+    /// Sends a file of this machine, and compares what the bucket gives back.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn send_file(&self, from: &FilePath, path: &str) -> Result<(), StoreError> {
+        let file = File::open(from).map_err(|error| StoreError::io("read", from, &error))?;
+        self.copy(file, &Path::from(path))
+    }
+
+    /// A file, to be read in pieces.
+    ///
+    /// # Errors
+    /// As the system has them.
+    pub(crate) fn source(&self, path: &str) -> std::io::Result<Source> {
+        self.line.open(path)
+    }
+
+    /// Removes one, if it is there.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn remove(&self, path: &str) -> Result<(), StoreError> {
+        let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
+        let delete = self.line.wait(async move { requests.delete(&place).await })?;
+        delete.map_err(|error| self.told(&format!("delete `{path}` from"), &error))
+    }
+
+    /// Names of files below a directory, or all.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn list_below(&self, dir: &str) -> Result<Vec<String>, StoreError> {
+        let (requests, dir) = (self.line.store.requests.clone(), Path::from(dir));
+        let names = self.line.wait(async move { requests.list(&dir).await })?;
+        names.map_err(|error| self.told("list", &error))
     }
 }
 
@@ -251,9 +327,7 @@ impl Place for SlowBucket {
     }
 
     fn set_mark(&self, text: &str) -> Result<(), StoreError> {
-        let (requests, text) = (self.line.store.requests.clone(), text.to_owned());
-        let put = async move { requests.put(&Path::from(MARK), text.into_bytes().into()).await };
-        self.line.wait(put)?.map_err(|error| self.told("write to", &error))
+        self.write(MARK, text.as_bytes().to_vec())
     }
 
     fn put(&self, from: &FilePath, path: &str, _: &AtomicBool) -> Result<(), StoreError> {
@@ -276,15 +350,11 @@ impl Place for SlowBucket {
         if let Some(cache) = &self.cache {
             cache.remove(path);
         }
-        let (requests, path) = (self.line.store.requests.clone(), Path::from(path));
-        let delete = async move { requests.delete(&path).await };
-        self.line.wait(delete)?.map_err(|error| self.told("delete from", &error))
+        self.remove(path)
     }
 
     fn list(&self) -> Result<Vec<String>, StoreError> {
-        let requests = self.line.store.requests.clone();
-        let list = async move { requests.list(&Path::from("data")).await };
-        let mut names = self.line.wait(list)?.map_err(|error| self.told("list", &error))?;
+        let mut names = self.list_below("data")?;
         // Some services list directories too, and people make empty objects for them.
         names.retain(|name| name.ends_with(".parquet"));
         names.sort();

@@ -37,10 +37,10 @@ use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{DataFile, Tier};
 use crate::options::{ReadPrices, SlowOptions, SlowPlace};
 use crate::stats::BucketStats;
-use bucket::SlowBucket;
 use cache::IndexCache;
 use directory::SlowDirectory;
 
+pub(crate) use bucket::SlowBucket;
 pub(crate) use places::Places;
 pub use range_reader::RangeReader;
 pub(crate) use routed::RoutedStore;

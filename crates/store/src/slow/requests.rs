@@ -26,7 +26,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetResult, GetResultPayload, MultipartId, ObjectMeta, ObjectStore,
-    ObjectStoreExt, PutPayload, Result, RetryConfig,
+    ObjectStoreExt, PutMode, PutPayload, Result, RetryConfig,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -157,6 +157,20 @@ impl Requests {
             inner.again(inner.total, put).await.map(drop)
         };
         self.run(put).await
+    }
+
+    /// Writes it where there is nothing of that name; whether it did.
+    pub(super) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool> {
+        let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
+        let payload = PutPayload::from_bytes(bytes);
+        let create = async move {
+            let put = || inner.service.put_opts(&path, payload.clone(), PutMode::Create.into());
+            inner.again(inner.total, put).await.map(drop)
+        };
+        match self.run(create).await {
+            Err(Error::AlreadyExists { .. }) => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
     }
 
     /// One that is not there is deleted already.

@@ -55,6 +55,11 @@ impl Source {
         let reader = SourceReader { source: self.clone(), at: start };
         BufReader::with_capacity(PIECE_BYTES, reader)
     }
+
+    /// Reads all of it, so many bytes at a time.
+    pub(crate) fn reader_of(&self, piece_bytes: usize) -> BufReader<SourceReader> {
+        BufReader::with_capacity(piece_bytes, SourceReader { source: self.clone(), at: 0 })
+    }
 }
 
 struct Local {

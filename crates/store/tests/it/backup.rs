@@ -18,18 +18,18 @@ const FROM: &str = "WEIR_STORE_BACKUP_FROM";
 const TO: &str = "WEIR_STORE_BACKUP_TO";
 
 /// A store with rows `0..end`, all of them in files.
-async fn fill(store: &Store, end: u64) {
+pub(crate) async fn fill(store: &Store, end: u64) {
     let from = store.positions(&[StreamId(1)]).first().map_or(0, |entry| entry.1);
     store.append(parcel(1, from, end)).await.unwrap();
     store.flush().await.unwrap();
 }
 
-fn at(second: i64) -> Micros {
+pub(crate) fn at(second: i64) -> Micros {
     Micros(NOON.0 + second * 1_000_000)
 }
 
 /// Rows, their sum, and where the stream stands, in a directory that was brought back.
-async fn content(dir: &Path) -> (i64, i64, u64) {
+pub(crate) async fn content(dir: &Path) -> (i64, i64, u64) {
     let store = Store::open(options(dir)).unwrap();
     let position = store.positions(&[StreamId(1)])[0].1;
     let found = (number(&store, COUNT).await, number(&store, SUM).await, position);

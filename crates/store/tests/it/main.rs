@@ -3,6 +3,7 @@
 
 mod backup;
 mod bucket;
+mod bucket_backup;
 mod cluster;
 mod cluster_backup;
 mod cluster_bucket;

@@ -25,7 +25,7 @@ use super::Shared;
 use super::answer::Refusal;
 use super::sql::require_json;
 
-const ARROW: &str = "application/vnd.apache.arrow.stream";
+pub(super) const ARROW: &str = "application/vnd.apache.arrow.stream";
 /// A hub that takes no connection within this is gone,
 const CONNECT: Duration = Duration::from_secs(2);
 /// and so is one that does not answer within this.

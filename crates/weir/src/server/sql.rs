@@ -1,5 +1,6 @@
-//! `/api/sql`: one query, answered as JSON, CSV or NDJSON.
+//! `/api/sql`: one query, answered as JSON, CSV, NDJSON, Arrow or Parquet.
 
+use arrow_ipc::writer::StreamWriter;
 use axum::body::Bytes;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -7,15 +8,20 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use weir_store::QueryResult;
+use weir_store::{QueryResult, parquet_file};
 use weir_tables::unit_of;
 
 use super::Shared;
 use super::answer::Refusal;
+use super::cluster::ARROW;
 use crate::cells::{Cells, kind_of, plain, push_csv};
 
+/// Rows of an answer in JSON, which is for pages; files have all rows when nothing else is said.
 const DEFAULT_ROWS: usize = 10_000;
 const MAX_ROWS: usize = 100_000;
+
+/// Makes the body of an answer; why it cannot, in words.
+type Write = fn(&QueryResult) -> Result<Vec<u8>, String>;
 
 /// The body of a POST.
 #[derive(Deserialize)]
@@ -89,22 +95,31 @@ async fn answer(
     limit: Option<usize>,
     format: Option<&str>,
 ) -> Result<Response, Refusal> {
-    let rows = limit.unwrap_or(DEFAULT_ROWS).clamp(1, MAX_ROWS);
-    let (kind, write): (&str, fn(&QueryResult) -> Vec<u8>) = match format {
-        None | Some("json") => ("application/json", as_json),
-        Some("csv") => ("text/csv; charset=utf-8; header=present", as_csv),
-        Some("ndjson") => ("application/x-ndjson", as_ndjson),
+    let mut rows = limit.unwrap_or(usize::MAX).max(1);
+    let (kind, write): (&str, Write) = match format {
+        None | Some("json") => {
+            rows = limit.unwrap_or(DEFAULT_ROWS).clamp(1, MAX_ROWS);
+            ("application/json", |result| Ok(as_json(result)))
+        }
+        Some("csv") => ("text/csv; charset=utf-8; header=present", |result| Ok(as_csv(result))),
+        Some("ndjson") => ("application/x-ndjson", |result| Ok(as_ndjson(result))),
+        Some("arrow") => (ARROW, as_arrow),
+        Some("parquet") => ("application/vnd.apache.parquet", as_parquet),
         Some(other) => {
             return Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
                 format!("cannot answer as `{other}`: unknown format"),
             )
-            .hint("json, csv or ndjson"));
+            .hint("json, csv, ndjson, arrow or parquet"));
         }
     };
     let result = app.query(sql, rows).await?;
     let body = tokio::task::spawn_blocking(move || write(&result)).await.map_err(|_| {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the answer: a cell broke it")
+    })?;
+    let body = body.map_err(|why| {
+        Refusal::new(StatusCode::BAD_REQUEST, why)
+            .hint("ask for the column as text: `cast(… as varchar)`")
     })?;
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
@@ -161,6 +176,22 @@ fn as_ndjson(result: &QueryResult) -> Vec<u8> {
         out.push(b'\n');
     });
     out
+}
+
+/// An IPC stream, not compressed: every implementation reads it.
+fn as_arrow(result: &QueryResult) -> Result<Vec<u8>, String> {
+    let write = || {
+        let mut writer = StreamWriter::try_new(Vec::new(), &result.schema)?;
+        for batch in &result.batches {
+            writer.write(batch)?;
+        }
+        writer.into_inner()
+    };
+    write().map_err(|error| format!("cannot write Arrow: {error}"))
+}
+
+fn as_parquet(result: &QueryResult) -> Result<Vec<u8>, String> {
+    parquet_file(&result.schema, &result.batches).map_err(|error| error.message)
 }
 
 fn each_row(result: &QueryResult, mut take: impl FnMut(Vec<Value>)) {

@@ -1,13 +1,17 @@
 //! `weir query`: every format, errors with hints, exit codes.
 
+use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use expect_test::expect;
+use serde_json::{Value, json};
 
-use super::harness::{WEIR, Weir, quiet, serve, text, weir};
+use super::harness::{WEIR, Weir, can_run, quiet, serve, text, weir};
+use super::intake::python;
 
-fn hub(dir: &std::path::Path) -> Weir {
+fn hub(dir: &Path) -> Weir {
     let mut command = serve("hub", dir);
     quiet(&mut command);
     Weir::start(command)
@@ -35,12 +39,71 @@ fn answers_come_as_table_json_ndjson_and_csv() {
         {"flag":false,"n":2,"part":1.0,"word":null}
     "#]]
     .assert_eq(&ask("ndjson"));
-    let rows: serde_json::Value = serde_json::from_str(&ask("json")).expect("JSON");
+    let rows: Value = serde_json::from_str(&ask("json")).expect("JSON");
     assert_eq!(rows[0]["word"], "a,b");
     assert!(
         ask("table").starts_with("n  word  part  flag\n1  a,b    0.5  true\n"),
         "{}",
         ask("table")
+    );
+}
+
+#[test]
+fn files_have_every_row_with_its_type_for_the_libraries_of_arrow_and_parquet() {
+    let test = "files_have_every_row_with_its_type_for_the_libraries_of_arrow_and_parquet";
+    if !can_run(test, "PyArrow (cargo xtask setup)", python().is_file()) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let hub = hub(&dir.path().join("data"));
+    // More than an answer in JSON has.
+    let sql = "select value as n, to_timestamp_micros(value * 1000000) as ts, case when value % 5 > 0 then 'w' || value end as word,
+               value / 7.0 as part from generate_series(1, 120000) order by value";
+    let files = ["arrow", "parquet"].map(|format| {
+        let path = dir.path().join(format);
+        let file = File::create(&path).expect("it is made");
+        let mut command = Command::new(WEIR);
+        command.args(["query", "--url", &hub.url, "--format", format, sql]).stdout(file);
+        assert!(command.status().expect("weir can be started").success());
+        path
+    });
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/exports.py");
+    let output = Command::new(python()).arg(script).args([&hub.url, sql]).args(files).output();
+    let output = output.expect("python is there");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+    for (number, kind) in ["application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"]
+        .into_iter()
+        .enumerate()
+    {
+        let expected = json!({
+            "kind": kind, "rows": 120_000, "sum": 7_200_060_000_u64, "nulls": 24_000,
+            "last": "1970-01-02T09:20:00+00:00", "types": ["int64", "timestamp[us, tz=+00:00]", "string", "double"],
+        });
+        assert_eq!(found[number], expected);
+    }
+    let csv = weir(&["query", "--url", &hub.url, "--format", "csv", sql]);
+    assert_eq!(text(&csv.stdout).lines().count(), 120_001);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_no_success() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let hub = hub(dir.path());
+    let full = File::options().write(true).open("/dev/full").expect("Linux has it");
+    let mut command = Command::new(WEIR);
+    command.args(["query", "--url", &hub.url, "--format", "parquet", SQL]).stdout(full);
+    let output = command.stderr(Stdio::piped()).spawn().expect("weir can be started");
+    let output = output.wait_with_output().expect("it ends");
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert!(complaint.contains("cannot write the answer: No space left on device"), "{complaint}");
+    let sql = "select 1 as n, interval '1 month' as i";
+    let output = weir(&["query", "--url", &hub.url, "--format", "parquet", sql]);
+    let complaint = text(&output.stderr);
+    assert!(
+        complaint.contains("cannot write Parquet") && complaint.contains("cast("),
+        "{complaint}"
     );
 }
 

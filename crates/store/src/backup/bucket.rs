@@ -1,0 +1,321 @@
+//! A backup in a bucket. Objects are there whole or not at all; of a snapshot the list is written last and removed first, so
+//! one that has a list is whole.
+//!
+//! A bucket has no locks. Who writes makes the object `lock`, which works only where there is none, and writes it again every
+//! few seconds; one that does not change any more is of a backup that was killed.
+//!
+//! ```text
+//! lock ─► objects ─► manifest ─► still mine? ─► list ─► thin ─► lock deleted
+//!                                     ▲ taken over, since nothing was heard for too long: nothing shows up
+//! ```
+
+use std::collections::HashSet;
+use std::fs::DirBuilder;
+use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
+use super::full;
+use super::list::List;
+use super::object::{Object, write_copy};
+use crate::cluster::random;
+use crate::error::{ErrorKind, StoreError};
+use crate::options::SlowBucketOptions;
+use crate::slow::SlowBucket;
+
+/// How often a lock is written again.
+const BEAT: Duration = Duration::from_secs(2);
+/// A lock that stays as it is for so many beats is nobody's.
+const SILENT_BEATS: u32 = 8;
+/// Bytes of an object that are asked for at a time: a request takes long, whatever it brings.
+const READ_BYTES: usize = 8 << 20;
+
+pub(super) struct BucketDepot {
+    bucket: Arc<SlowBucket>,
+    scratch: Scratch,
+    /// Objects that are there, when it is written.
+    there: HashSet<String>,
+    lock: Option<Lock>,
+}
+
+impl BucketDepot {
+    pub(super) fn open(options: &SlowBucketOptions, is_written: bool) -> Result<Self, StoreError> {
+        let bucket = Arc::new(SlowBucket::new(options, None)?);
+        let name = bucket.shown();
+        let version = match bucket.read("VERSION")? {
+            Some(text) => text,
+            None if is_written => begin(&bucket, &name)?,
+            None => {
+                let text = format!("cannot use `{name}`: there is no `VERSION` in it");
+                return Err(StoreError::new(ErrorKind::Io, text)
+                    .with_hint("name the bucket and prefix of a backup"));
+            }
+        };
+        check_version(&name, &String::from_utf8_lossy(&version))?;
+        let scratch = Scratch::new()?;
+        let lock = is_written.then(|| Lock::take(&bucket, &name)).transpose()?;
+        let mut depot = Self { bucket, scratch, there: HashSet::new(), lock };
+        if is_written {
+            let objects = depot.bucket.list_below("objects")?.into_iter();
+            depot.there = objects.filter(|path| Object::is_path(path)).collect();
+            depot.remove_halves()?;
+        }
+        Ok(depot)
+    }
+
+    /// Manifests without a list: of a backup, or the removal of one, that was killed.
+    fn remove_halves(&self) -> Result<(), StoreError> {
+        let whole = self.names()?;
+        let paths = self.bucket.list_below("snapshots")?.into_iter();
+        for path in paths.filter(|path| path.ends_with("/manifest.sqlite")) {
+            if snapshot_of(&path).is_none_or(|name| !whole.iter().any(|whole| whole == name)) {
+                self.bucket.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_lock(&self) -> Result<(), StoreError> {
+        self.lock.as_ref().map_or(Ok(()), |lock| lock.check(&self.bucket.shown()))
+    }
+
+    /// Writes the bytes of an object into a file; what they were.
+    fn fetch(&self, object: &Object, to: &Path) -> std::io::Result<Object> {
+        write_copy(&mut self.open(object)?, to, 0o600)
+    }
+}
+
+fn begin(bucket: &SlowBucket, name: &str) -> Result<Vec<u8>, StoreError> {
+    let names = bucket.list_below("")?;
+    let top = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
+    if let Some(other) = names.iter().map(|name| top(name)).find(|top| !OURS.contains(&&**top)) {
+        return Err(refuse_other(name, &other));
+    }
+    let version = format!("{VERSION}\n").into_bytes();
+    bucket.write("VERSION", version.clone())?;
+    Ok(version)
+}
+
+fn snapshot_of(path: &str) -> Option<&str> {
+    path.strip_prefix("snapshots/")?.split('/').next()
+}
+
+impl Depot for BucketDepot {
+    fn name(&self) -> String {
+        self.bucket.shown()
+    }
+
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        let paths = self.bucket.list_below("snapshots")?;
+        let lists = paths.iter().filter(|path| path.ends_with("/list"));
+        let mut names: Vec<String> =
+            lists.filter_map(|path| snapshot_of(path)).map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn list(&self, snapshot: &str) -> Result<List, StoreError> {
+        let path = format!("snapshots/{snapshot}/list");
+        let text = self.bucket.read(&path)?.unwrap_or_default();
+        List::read(&format!("{}/{path}", self.bucket.shown()), &String::from_utf8_lossy(&text))
+    }
+
+    fn manifest(&self, snapshot: &str) -> Result<PathBuf, StoreError> {
+        let (path, to) =
+            (format!("snapshots/{snapshot}/manifest.sqlite"), self.scratch.0.join("manifest"));
+        let fail = |error: &std::io::Error| {
+            let text = format!("cannot read `{}/{path}`: {error}", self.bucket.shown());
+            StoreError::new(ErrorKind::Io, text)
+        };
+        let source = self.bucket.source(&path).map_err(|error| fail(&error))?;
+        write_copy(&mut source.reader_of(READ_BYTES), &to, 0o600).map_err(|error| fail(&error))?;
+        Ok(to)
+    }
+
+    fn place(&self, object: &Object) -> String {
+        format!("{}/{}", self.bucket.shown(), object.path())
+    }
+
+    fn has(&self, object: &Object) -> bool {
+        self.there.contains(&object.path())
+    }
+
+    fn open(&self, object: &Object) -> std::io::Result<Box<dyn Read>> {
+        let source = self.bucket.source(&object.path())?;
+        Ok(Box::new(source.reader_of(READ_BYTES)))
+    }
+
+    fn whole(&self, object: &Object) -> Result<PathBuf, String> {
+        let (place, to) = (self.place(object), self.scratch.0.join("object"));
+        let found =
+            self.fetch(object, &to).map_err(|error| format!("cannot read `{place}`: {error}"))?;
+        object.compare(&place, &found)?;
+        Ok(to)
+    }
+
+    fn take(&mut self, bytes: &mut dyn Read, source: &Path) -> Result<(Object, bool), StoreError> {
+        // Its name is known when all of it was read.
+        let draft = self.scratch.0.join("object");
+        let written = write_copy(bytes, &draft, 0o600);
+        let object = written.map_err(|error| full(StoreError::io("copy", source, &error)))?;
+        if self.has(&object) {
+            return Ok((object, false));
+        }
+        self.bucket.send_file(&draft, &object.path())?;
+        self.there.insert(object.path());
+        Ok((object, true))
+    }
+
+    fn draft(&self) -> &Path {
+        &self.scratch.0
+    }
+
+    fn publish(&mut self, snapshot: &str, list: &List) -> Result<(), StoreError> {
+        let text = list.text()?;
+        let manifest = self.scratch.0.join("manifest.sqlite");
+        self.bucket.send_file(&manifest, &format!("snapshots/{snapshot}/manifest.sqlite"))?;
+        self.check_lock()?;
+        self.bucket.write(&format!("snapshots/{snapshot}/list"), text.into_bytes())
+    }
+
+    fn remove(&mut self, snapshot: &str) -> Result<(), StoreError> {
+        self.check_lock()?;
+        self.bucket.remove(&format!("snapshots/{snapshot}/list"))?;
+        self.bucket.remove(&format!("snapshots/{snapshot}/manifest.sqlite"))
+    }
+
+    fn remove_others(&mut self, needed: &HashSet<Object>) -> Result<(), StoreError> {
+        let needed: HashSet<String> = needed.iter().map(Object::path).collect();
+        for path in std::mem::take(&mut self.there) {
+            if needed.contains(&path) {
+                self.there.insert(path);
+            } else {
+                self.check_lock()?;
+                self.bucket.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A directory on this machine for one file at a time, which nobody else can read: keys of a fleet are among them.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, StoreError> {
+        let name = format!("weir-backup-{}-{:x}", std::process::id(), random("scratch"));
+        let path = std::env::temp_dir().join(name);
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| StoreError::io("make", &path, &error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// The object `lock`, which is written again and again.
+struct Lock {
+    bucket: Arc<SlowBucket>,
+    id: String,
+    end: Option<Sender<()>>,
+    beating: Option<JoinHandle<()>>,
+}
+
+impl Lock {
+    fn take(bucket: &Arc<SlowBucket>, name: &str) -> Result<Self, StoreError> {
+        let id = format!("{:x}", random("lock"));
+        if !make(bucket, &id)? {
+            wait_for_silence(bucket, name)?;
+            bucket.remove("lock")?;
+            if !make(bucket, &id)? {
+                return Err(taken(name));
+            }
+        }
+        let (end, ended) = channel();
+        let (own, text) = (Arc::clone(bucket), id.clone());
+        let beat = move || {
+            let mut number = 1_u64;
+            while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                number += 1;
+                // One that was taken over stays with who has it now; what cannot be read is looked at before anything shows up.
+                if is_of(&own, &text).unwrap_or(false) {
+                    drop(own.write("lock", format!("{text} {number}\n").into_bytes()));
+                }
+            }
+        };
+        let beating = std::thread::Builder::new().name("weir-lock".to_owned()).spawn(beat);
+        let beating = beating.map_err(|error| {
+            StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+        })?;
+        Ok(Self { bucket: Arc::clone(bucket), id, end: Some(end), beating: Some(beating) })
+    }
+
+    /// Whether it is still this backup that writes.
+    fn check(&self, name: &str) -> Result<(), StoreError> {
+        if is_of(&self.bucket, &self.id)? {
+            return Ok(());
+        }
+        let text = format!(
+            "cannot back up into `{name}`: another backup took over, since nothing was heard of this one"
+        );
+        Err(StoreError::new(ErrorKind::Locked, text).with_hint("run it again"))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(beating) = self.beating.take() {
+            drop(beating.join());
+        }
+        if is_of(&self.bucket, &self.id).unwrap_or(false) {
+            drop(self.bucket.remove("lock"));
+        }
+    }
+}
+
+/// Makes the lock where there is none.
+fn make(bucket: &SlowBucket, id: &str) -> Result<bool, StoreError> {
+    // A service may not know the condition of what follows.
+    if bucket.read("lock")?.is_some() {
+        return Ok(false);
+    }
+    bucket.create("lock", format!("{id} 1\n").into_bytes())?;
+    // The answer may be lost when it was made.
+    is_of(bucket, id)
+}
+
+fn is_of(bucket: &SlowBucket, id: &str) -> Result<bool, StoreError> {
+    let text = bucket.read("lock")?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&text).split(' ').next() == Some(id))
+}
+
+/// Returns when a lock is gone, or has not changed for long.
+fn wait_for_silence(bucket: &SlowBucket, name: &str) -> Result<(), StoreError> {
+    let first = bucket.read("lock")?;
+    for _ in 0..SILENT_BEATS {
+        pause(BEAT);
+        let now = bucket.read("lock")?;
+        if now.is_none() {
+            break;
+        }
+        if now != first {
+            return Err(taken(name));
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "only a command that waits for another one does")]
+fn pause(span: Duration) {
+    std::thread::sleep(span);
+}

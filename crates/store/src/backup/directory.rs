@@ -1,0 +1,183 @@
+//! A backup in a directory. What is written has its name when it is durable.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
+use super::list::List;
+use super::object::{Object, write_copy};
+use super::{full, make_dir, rename, sync_file, write};
+use crate::directory::{lock_file, sync_dir};
+use crate::error::StoreError;
+
+pub(super) struct DirectoryDepot {
+    root: PathBuf,
+    draft: PathBuf,
+    /// Directories with new names.
+    changed: BTreeSet<PathBuf>,
+    _lock: Option<File>,
+}
+
+impl DirectoryDepot {
+    pub(super) fn open(root: &Path, is_written: bool) -> Result<Self, StoreError> {
+        let version = root.join("VERSION");
+        if is_written && !version.exists() {
+            begin(root, &version)?;
+        }
+        let text = std::fs::read_to_string(&version).map_err(|error| {
+            StoreError::io("read", &version, &error).with_hint("name the directory of a backup")
+        })?;
+        let name = root.display().to_string();
+        check_version(&name, &text)?;
+        let lock = || lock_file(&root.join("lock"), || taken(&name));
+        let lock = is_written.then(lock).transpose()?;
+        let draft = root.join("snapshots/.new");
+        let depot = Self { root: root.to_owned(), draft, changed: BTreeSet::new(), _lock: lock };
+        if is_written {
+            depot.remove_drafts()?;
+            make_dir(&depot.draft)?;
+        }
+        Ok(depot)
+    }
+
+    fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
+    }
+
+    fn path(&self, object: &Object) -> PathBuf {
+        self.root.join(object.path())
+    }
+
+    /// What was left by a backup that was killed.
+    fn remove_drafts(&self) -> Result<(), StoreError> {
+        for name in [".new", ".old"] {
+            let path = self.snapshots().join(name);
+            if path.exists() {
+                std::fs::remove_dir_all(&path)
+                    .map_err(|error| StoreError::io("remove", &path, &error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn begin(root: &Path, version: &Path) -> Result<(), StoreError> {
+    make_dir(root)?;
+    let is_ours = |name: &str| OURS.contains(&name);
+    let entries = std::fs::read_dir(root).map_err(|error| StoreError::io("read", root, &error))?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    if let Some(other) = names.into_iter().find(|name| !is_ours(name)) {
+        return Err(refuse_other(&root.display().to_string(), &other));
+    }
+    make_dir(&root.join("snapshots"))?;
+    make_dir(&root.join("objects"))?;
+    write(&root.join("VERSION.new"), format!("{VERSION}\n").as_bytes())?;
+    rename(&root.join("VERSION.new"), version)?;
+    sync_dir(root)
+}
+
+impl Depot for DirectoryDepot {
+    fn name(&self) -> String {
+        self.root.display().to_string()
+    }
+
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        let path = self.snapshots();
+        let entries =
+            std::fs::read_dir(&path).map_err(|error| StoreError::io("read", &path, &error))?;
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn list(&self, snapshot: &str) -> Result<List, StoreError> {
+        let path = self.snapshots().join(snapshot).join("list");
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| StoreError::io("read", &path, &error))?;
+        List::read(&path.display().to_string(), &text)
+    }
+
+    fn manifest(&self, snapshot: &str) -> Result<PathBuf, StoreError> {
+        Ok(self.snapshots().join(snapshot).join("manifest.sqlite"))
+    }
+
+    fn place(&self, object: &Object) -> String {
+        self.path(object).display().to_string()
+    }
+
+    fn has(&self, object: &Object) -> bool {
+        let found = std::fs::metadata(self.path(object));
+        found.is_ok_and(|metadata| metadata.len() == object.byte_count)
+    }
+
+    fn open(&self, object: &Object) -> std::io::Result<Box<dyn Read>> {
+        Ok(Box::new(File::open(self.path(object))?))
+    }
+
+    fn whole(&self, object: &Object) -> Result<PathBuf, String> {
+        self.check(object)?;
+        Ok(self.path(object))
+    }
+
+    fn take(&mut self, bytes: &mut dyn Read, source: &Path) -> Result<(Object, bool), StoreError> {
+        let draft = self.root.join("objects/.new");
+        let written = write_copy(bytes, &draft, 0o600);
+        let object = written.map_err(|error| {
+            // Room for the next try.
+            drop(std::fs::remove_file(&draft));
+            full(StoreError::io("copy", source, &error))
+        })?;
+        let place = self.path(&object);
+        let parent = place.parent().unwrap_or(&self.root).to_owned();
+        // One that is there already may be of a backup that was killed before it made the name durable.
+        self.changed.insert(parent.clone());
+        if self.has(&object) {
+            drop(std::fs::remove_file(&draft));
+            return Ok((object, false));
+        }
+        make_dir(&parent)?;
+        rename(&draft, &place)?;
+        Ok((object, true))
+    }
+
+    fn draft(&self) -> &Path {
+        &self.draft
+    }
+
+    fn publish(&mut self, snapshot: &str, list: &List) -> Result<(), StoreError> {
+        self.changed.iter().try_for_each(|dir| sync_dir(dir))?;
+        sync_dir(&self.root.join("objects"))?;
+        write(&self.draft.join("list"), list.text()?.as_bytes())?;
+        sync_file(&self.draft.join("manifest.sqlite"))?;
+        sync_dir(&self.draft)?;
+        rename(&self.draft, &self.snapshots().join(snapshot))?;
+        sync_dir(&self.snapshots())
+    }
+
+    fn remove(&mut self, snapshot: &str) -> Result<(), StoreError> {
+        let old = self.snapshots().join(".old");
+        rename(&self.snapshots().join(snapshot), &old)?;
+        self.remove_drafts()
+    }
+
+    fn remove_others(&mut self, needed: &HashSet<Object>) -> Result<(), StoreError> {
+        let needed: HashSet<&str> = needed.iter().map(|object| object.name.as_str()).collect();
+        let list = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+        for group in list(&self.root.join("objects")) {
+            if group.file_name() == ".new" {
+                drop(std::fs::remove_file(group.path()));
+            }
+            for object in list(&group.path()) {
+                if !needed.contains(&*object.file_name().to_string_lossy()) {
+                    let path = object.path();
+                    std::fs::remove_file(&path)
+                        .map_err(|error| StoreError::io("remove", &path, &error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
