@@ -85,9 +85,7 @@ fn read_prices(store: &Store) -> ReadPrices {
 fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
     let (bucket, prefix) = url.split_once('/').unwrap_or((url, ""));
     let wrong = |what: &str, hint: &str| {
-        Err(Failure::new(format!("cannot use `s3://{url}`: {what}"))
-            .hint(hint)
-            .code(EXIT_CONFIG))
+        Err(Failure::new(format!("cannot use `s3://{url}`: {what}")).hint(hint).code(EXIT_CONFIG))
     };
     if bucket.is_empty() {
         return wrong("it names no bucket", "write it as s3://BUCKET/PREFIX");
