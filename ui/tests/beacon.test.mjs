@@ -61,7 +61,8 @@ test('a_visit_is_client_rows_within_seconds_joined_to_the_edges_row_of_the_page'
       where b.site = 'shop.example' and b.page = '/basket' and e.url_path = '/basket'`;
     const [[kind, sequence, isBot, isAbsurd, address, client, edgeSeconds, hasUpstream]] = await rows(sql, found => found.length === 1);
     assert.deepEqual([kind, sequence, isBot, isAbsurd, address, hasUpstream], ['load', 0, false, false, '127.0.0.0', true]);
-    assert.ok(edgeSeconds >= 0.05 && client >= edgeSeconds, `the visitor waited ${client} s, the edge ${edgeSeconds} s`);
+    // The shop takes 50 ms, which both see; when the edge has done with a request the visitor may have its last byte already.
+    assert.ok(edgeSeconds >= 0.049 && client >= 0.049, `the visitor waited ${client} s, the edge ${edgeSeconds} s`);
   });
 });
 

@@ -102,6 +102,11 @@ test('a_query_gives_a_table_a_chart_and_a_file', { skip }, async () => {
     await shot(page, 'sql');
     const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()]);
     assert.match(await readFile(await file.path(), 'utf8'), /^ts,processes_running,idle_seconds_total\r?\n2/);
+    await editor.fill("explain select count(*) from cpu_stat where cpu = 'all'");
+    await editor.press('Control+Enter');
+    await page.locator('.plan dt', { hasText: 'reads' }).waitFor();
+    assert.match(await page.locator('.plan pre').nth(1).innerText(), /AggregateExec.*\n +/);
+    assert.match(await page.locator('.plan pre').last().innerText(), /^fast: at most \d+ files?, /);
     await editor.fill('select nosuch from cpu_stat');
     await editor.press('Control+Enter');
     await page.getByRole('alert').getByText('nosuch').first().waitFor();

@@ -90,8 +90,15 @@ function Result({ result, isRunning, isChart }) {
       </header>
       ${fileError && html`<${Problem} error=${fileError} title="cannot make the file" />`}
       ${isChart && hasChart && answer.rows.length > 0 && html`<${Chart} answer=${answer} height=${260} />`}
-      ${answer.rows.length ? html`<${Grid} answer=${answer} label="answer" />` : html`<${Empty}>The query ran and gave no row.<//>`}
+      ${isPlan(answer) ? html`<${Plan} rows=${answer.rows} />` : answer.rows.length ? html`<${Grid} answer=${answer} label="answer" />` : html`<${Empty}>The query ran and gave no row.<//>`}
     </section>`;
+}
+
+/** Whether it is what `explain` answers: trees of long lines, which no table can hold. @param {import('../api.js').Answer} answer */
+const isPlan = answer => answer.columns.map(column => column.name).join() === 'plan_type,plan';
+
+function Plan({ rows }) {
+  return html`<dl class="plan">${rows.map(([name, plan]) => html`<div key=${name}><dt>${name}</dt><dd><pre>${plan}</pre></dd></div>`)}</dl>`;
 }
 
 function save(blob, format) {
