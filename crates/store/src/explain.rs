@@ -59,7 +59,9 @@ fn bad_query(text: &str) -> StoreError {
 
 fn explain_syntax(text: &str, sql: &str) -> StoreError {
     let error = bad_query(&format!("cannot read the SQL: {}", strip(text, "sql parser error: ")));
-    if sql.to_lowercase().contains("top(") {
+    let sql = sql.to_lowercase();
+    let is_word = |before: char| before.is_alphanumeric() || before == '_';
+    if sql.match_indices("top(").any(|(at, _)| !sql[..at].ends_with(is_word)) {
         return error
             .with_hint("`top` is a word of SQL itself: the function is `top_k(value, 10)`");
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use weir_store::{
-    ErrorKind, SlowBucketOptions, SlowPlace, Store, backup, backup_snapshots, restore,
+    Bucket, ErrorKind, SlowBucketOptions, SlowPlace, Store, backup, backup_snapshots, restore,
     verify_backup,
 };
 
@@ -127,6 +127,17 @@ async fn a_bucket_with_other_things_is_refused_and_a_damaged_object_is_named() {
     line.set(Mode::Cut);
     let refused = verify_backup(place(line.port, "copy")).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Io, "{refused}");
+    // Other bytes under the name of one that both snapshots need.
+    let bucket = Bucket::new(&reached(service.port)).unwrap();
+    let objects = bucket.list("copy/objects/").await.unwrap();
+    let largest = objects.into_iter().max_by_key(|object| object.byte_count).unwrap();
+    bucket.put(&largest.name, vec![7; 10]).await.unwrap();
+    let found = verify_backup(&copy).unwrap();
+    assert_eq!(found.problems.len(), 1, "{found:?}");
+    let told = &found.problems[0];
+    assert!(told.contains("it has 10 bytes") && told.contains(&largest.name), "{told}");
+    let refused = restore(&copy, None, &dir.path().join("damaged")).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Corrupt, "{refused}");
 }
 
 /// Not a test by itself: the process that is killed.
