@@ -1,5 +1,7 @@
 //! Turns DataFusion's errors into one message and one hint, with the nearest name where a name is wrong.
 
+use std::collections::BTreeSet;
+
 use arrow_schema::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
@@ -11,6 +13,9 @@ use crate::error::{ErrorKind, StoreError};
 
 /// Messages longer than this are cut: some carry a whole plan.
 const MESSAGE_CHARS_MAX: usize = 400;
+
+/// At most so many names that are as near.
+const NEAREST_MAX: usize = 3;
 
 /// Statements that would change something.
 const WRITING_VERBS: [&str; 11] = [
@@ -74,7 +79,7 @@ fn explain_schema(error: &SchemaError) -> StoreError {
     };
     let error = bad_query(&format!("there is no column `{}`", field.name()));
     match nearest(field.name(), valid_fields.iter().map(|valid| valid.name())) {
-        Some(name) => error.with_hint(format!("did you mean `{name}`?")),
+        Some(names) => error.with_hint(format!("did you mean {names}?")),
         None => error.with_hint("`weir tables NAME` lists the columns of a table"),
     }
 }
@@ -87,7 +92,7 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
         let name = name.strip_prefix("weir.public.").unwrap_or(&name).to_owned();
         let error = bad_query(&format!("there is no table `{name}`"));
         return match nearest(&name, TABLES.iter().map(|spec| spec.name)) {
-            Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+            Some(near) => error.with_hint(format!("did you mean {near}?")),
             None => error.with_hint("`weir tables` lists the tables"),
         };
     }
@@ -132,7 +137,7 @@ fn explain_function(name: &str, state: &SessionState) -> StoreError {
     let names =
         scalar.chain(state.aggregate_functions().keys()).chain(state.window_functions().keys());
     match nearest(name, names.map(String::as_str)) {
-        Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+        Some(near) => error.with_hint(format!("did you mean {near}?")),
         None => error.with_hint("`show functions` lists them"),
     }
 }
@@ -161,12 +166,15 @@ fn shorten(text: &str) -> String {
     short
 }
 
-/// The name that differs least from `wanted`, if it differs little.
-fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The names that differ least from `wanted`, if they differ little: `` `a` or `b` ``.
+fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let wanted = wanted.to_lowercase();
     let limit = (wanted.chars().count() / 3).max(1);
-    let rated = names.map(|name| (unlikeness(&wanted, name), name.len(), name));
-    rated.min().filter(|rated| rated.0 <= limit).map(|rated| rated.2)
+    let rated: BTreeSet<(usize, &str)> =
+        names.map(|name| (unlikeness(&wanted, name), name)).collect();
+    let least = rated.first().map(|rated| rated.0).filter(|least| *least <= limit)?;
+    let alike = rated.iter().take_while(|rated| rated.0 == least).take(NEAREST_MAX);
+    Some(alike.map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(" or "))
 }
 
 /// How much `wanted` differs from `name`, or from words of it: `status` stands for `http_response_status_code`.
@@ -203,12 +211,12 @@ mod tests {
     #[test]
     fn nearest_name_is_found_and_far_ones_are_not() {
         let names = || ["request", "reject", "tcp_stat"].into_iter();
-        assert_eq!(nearest("requests", names()), Some("request"));
-        assert_eq!(nearest("TCP_STATS", names()), Some("tcp_stat"));
-        assert_eq!(nearest("reqeust", names()), Some("request"));
+        assert_eq!(nearest("requests", names()), Some("`request`".to_owned()));
+        assert_eq!(nearest("TCP_STATS", names()), Some("`tcp_stat`".to_owned()));
+        assert_eq!(nearest("reqeust", names()), Some("`request`".to_owned()));
         assert_eq!(
-            nearest("stauts", ["host", "http_response_status_code"].into_iter()),
-            Some("http_response_status_code")
+            nearest("stauts", ["upstream_status", "host", "http_status_code"].into_iter()),
+            Some("`http_status_code` or `upstream_status`".to_owned())
         );
         assert_eq!(nearest("customers", names()), None);
         assert_eq!(distance("", "abc"), 3);

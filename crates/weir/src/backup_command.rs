@@ -206,5 +206,10 @@ fn verify(place: &SlowPlace) -> Result<ExitCode, Failure> {
         "{snapshots} snapshots: {file_count} files, {byte_count} bytes are as they were written, {} problems",
         problems.len()
     ));
+    if !problems.is_empty() {
+        say(
+            "delete damaged files of `objects`: the next `weir backup` copies anew what is still in the data directory",
+        );
+    }
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -145,7 +145,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Store(args) => {
             return store_command::run(&on(args.action.data())?.values, &args.action);
         }
-        Command::Backup(args) => return backup_command::run(&on(args.dir())?.values, &args),
+        Command::Backup(args) => return back_up(&args, &on(args.dir())?, cli.log_level.as_deref()),
         Command::Bench(args) => return bench_store::run(&load()?.values, &args),
         Command::Restore(args) => backup_command::bring_back(&on(args.dir())?.values, &args)?,
         Command::Thresholds(args) => thresholds::command::run(&args)?,
@@ -220,6 +220,15 @@ fn captured(args: &cli::WireArgs) -> Result<(), Failure> {
         Some(_) => wire_compat::run(&args.compat, &args.files),
         None => wire::run(&args.model, &args.files),
     }
+}
+
+fn back_up(
+    args: &backup_command::BackupArgs,
+    config: &Config,
+    log_level: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    start_log(log_level.unwrap_or("warn"))?;
+    backup_command::run(&config.values, args)
 }
 
 fn load(file: Option<&std::path::Path>, log_level: Option<&String>) -> Result<Config, Failure> {

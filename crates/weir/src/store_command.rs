@@ -112,8 +112,8 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
         }
         StoreAction::Repair { .. } => mend(values),
         StoreAction::Flush { running, .. } => {
-            flush(values, running)?;
-            say("every row is in a file");
+            let place = flush(values, running)?;
+            say(&format!("every row of `{place}` is in a file"));
             Ok(ExitCode::SUCCESS)
         }
         StoreAction::Stats { table, .. } => {
@@ -171,20 +171,25 @@ fn options(values: &Values) -> Result<StoreOptions, Failure> {
     store_options(values, Arc::new(SystemClock))
 }
 
-/// Brings all rows into files: by way of the weir that has the directory, or without one.
-pub(crate) fn flush(values: &Values, running: &RunningArgs) -> Result<(), Failure> {
+/// Brings all rows into files: by way of the weir that has the directory, or without one. Whose they are.
+pub(crate) fn flush(values: &Values, running: &RunningArgs) -> Result<String, Failure> {
     let options = options(values)?;
     let url = running.url.clone().or_else(|| std::env::var("WEIR_URL").ok());
     // A hub of several enters what it has by itself, at its next start.
     if url.is_none() && cluster::manifest(values)?.is_none() {
         inspect(&values.store.dir, options.slow.as_ref(), false)?;
         match Store::open(StoreOptions { copies: None, ..options }) {
-            Ok(store) => return flush_here(&store),
+            Ok(store) => {
+                flush_here(&store)?;
+                return Ok(values.store.dir.display().to_string());
+            }
             Err(error) if error.kind == ErrorKind::Locked => {}
             Err(error) => return Err(error.into()),
         }
     }
-    flush_hub(values, running, &url.unwrap_or_else(|| values.api.listen.clone()))
+    let url = url.unwrap_or_else(|| values.api.listen.clone());
+    flush_hub(values, running, &url)?;
+    Ok(url)
 }
 
 /// Has the weir at `url` bring its rows into files.
@@ -241,6 +246,9 @@ fn cost_of<'a>(found: &'a Inspection, name: &str) -> Result<&'a TableCost, Failu
 }
 
 fn costs(found: &Inspection) -> String {
+    if found.tables.is_empty() {
+        return "no row is in a file yet: `weir store flush` writes them\n".to_owned();
+    }
     let head = format!(
         "{:<18}{:>7}{:>14}{:>16}{:>16}{:>14}{:>12}\n",
         "table", "files", "rows", "bytes", "of them slow", "text index", "bytes/row"

@@ -20,7 +20,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
-use super::full;
 use super::list::List;
 use super::object::{Object, write_copy};
 use crate::cluster::random;
@@ -82,11 +81,6 @@ impl BucketDepot {
 
     fn check_lock(&self) -> Result<(), StoreError> {
         self.lock.as_ref().map_or(Ok(()), |lock| lock.check(&self.bucket.shown()))
-    }
-
-    /// Writes the bytes of an object into a file; what they were.
-    fn fetch(&self, object: &Object, to: &Path) -> std::io::Result<Object> {
-        write_copy(&mut self.open(object)?, to, 0o600)
     }
 }
 
@@ -152,8 +146,8 @@ impl Depot for BucketDepot {
 
     fn whole(&self, object: &Object) -> Result<PathBuf, String> {
         let (place, to) = (self.place(object), self.scratch.0.join("object"));
-        let found =
-            self.fetch(object, &to).map_err(|error| format!("cannot read `{place}`: {error}"))?;
+        let found = self.open(object).and_then(|mut bytes| write_copy(&mut bytes, &to, 0o600));
+        let found = found.map_err(|error| format!("cannot read `{place}`: {error}"))?;
         object.compare(&place, &found)?;
         Ok(to)
     }
@@ -162,7 +156,8 @@ impl Depot for BucketDepot {
         // Its name is known when all of it was read.
         let draft = self.scratch.0.join("object");
         let written = write_copy(bytes, &draft, 0o600);
-        let object = written.map_err(|error| full(StoreError::io("copy", source, &error)))?;
+        let object =
+            written.map_err(|error| self.scratch.full(StoreError::io("copy", source, &error)))?;
         if self.has(&object) {
             return Ok((object, false));
         }
@@ -213,6 +208,17 @@ impl Scratch {
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| StoreError::io("make", &path, &error))?;
         Ok(Self(path))
+    }
+
+    /// What to do when there is no room.
+    fn full(&self, error: StoreError) -> StoreError {
+        match error.kind {
+            ErrorKind::Full => error.with_hint(format!(
+                "a file is copied to `{}` before it is sent: make room there, or name another directory with `TMPDIR`",
+                self.0.parent().unwrap_or(&self.0).display()
+            )),
+            _ => error,
+        }
     }
 }
 
@@ -277,8 +283,10 @@ impl Drop for Lock {
         if let Some(beating) = self.beating.take() {
             drop(beating.join());
         }
-        if is_of(&self.bucket, &self.id).unwrap_or(false) {
-            drop(self.bucket.remove("lock"));
+        if is_of(&self.bucket, &self.id).unwrap_or(false)
+            && let Err(error) = self.bucket.remove("lock")
+        {
+            tracing::warn!("the next backup waits for a lock that nobody has: {error}");
         }
     }
 }
@@ -302,6 +310,10 @@ fn is_of(bucket: &SlowBucket, id: &str) -> Result<bool, StoreError> {
 /// Returns when a lock is gone, or has not changed for long.
 fn wait_for_silence(bucket: &SlowBucket, name: &str) -> Result<(), StoreError> {
     let first = bucket.read("lock")?;
+    tracing::warn!(
+        "`{name}` has a lock: looking for {} s whether the backup that made it still runs",
+        (BEAT * SILENT_BEATS).as_secs()
+    );
     for _ in 0..SILENT_BEATS {
         pause(BEAT);
         let now = bucket.read("lock")?;

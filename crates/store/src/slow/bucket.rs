@@ -164,7 +164,15 @@ impl SlowBucket {
     pub(crate) fn remove(&self, path: &str) -> Result<(), StoreError> {
         let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
         let delete = self.line.wait(async move { requests.delete(&place).await })?;
-        delete.map_err(|error| self.told(&format!("delete `{path}` from"), &error))
+        delete.map_err(|error| {
+            let told = self.told(&format!("delete `{path}` from"), &error);
+            match told.message.contains("NotImplemented") {
+                true => told.with_hint(
+                    "the service has to know `DeleteObjects` with a checksum of SHA-256",
+                ),
+                false => told,
+            }
+        })
     }
 
     /// Names of files below a directory, or all.

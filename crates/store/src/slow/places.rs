@@ -48,7 +48,11 @@ impl Places {
             return None;
         }
         let why = self.check().err()?;
-        let text = format!("cannot answer: {} files are needed of {}", of_slow.len(), why.message);
+        let files = match of_slow.len() {
+            1 => "a file".to_owned(),
+            count => format!("{count} files"),
+        };
+        let text = format!("cannot read {files} that the answer needs: {}", why.message);
         Some(StoreError { message: text, ..why })
     }
 

@@ -100,7 +100,7 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
         "select stauts from request",
         expect![[r#"
             there is no column `stauts`
-            hint: did you mean `upstream_status_code`?"#]],
+            hint: did you mean `http_response_status_code` or `upstream_status_code`?"#]],
     )
     .await;
     check(
