@@ -78,6 +78,7 @@ impl Cluster {
     /// `Io`, `Full`, `Closed`: the log cannot be read again.
     pub(crate) fn learn(&self, pulse: Pulse, commands: &Sender<Command>) -> Result<(), StoreError> {
         let Pulse { is_leader, peers, lost } = pulse;
+        self.forget_channels(&peers);
         let mut members = self.members.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         members.gone.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
         members.peers = peers;

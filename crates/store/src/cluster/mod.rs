@@ -173,6 +173,12 @@ impl Cluster {
         channels.entry(peer.address.clone()).or_insert_with(make).clone()
     }
 
+    /// Ways to hubs that are not there any more are closed.
+    fn forget_channels(&self, peers: &[Peer]) {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.retain(|address, _| peers.iter().any(|peer| peer.address == *address));
+    }
+
     /// Whether a hub could be reached, and if not, why; said when it changes.
     pub(crate) fn note_reached(&self, peer: &Peer, gone: Option<&str>) {
         let is_known = |members: &Members| members.gone.contains_key(&peer.name);

@@ -32,11 +32,12 @@ impl Pieces {
             (Arc::clone(&self.ran), Arc::clone(&self.breaks), name.to_owned());
         query_channel(&Handle::current(), move || {
             let (ran, breaks, name) = (Arc::clone(&ran), Arc::clone(&breaks), name.clone());
-            let worker = hub.upgrade().map(|hub| hub.query_worker().unwrap().unwrap());
+            let hub = hub.clone();
             async move {
-                let worker = worker.ok_or(io::ErrorKind::ConnectionRefused)?;
                 let (ours, theirs) = tokio::io::duplex(1 << 16);
-                tokio::spawn(serve(theirs, worker, name, ran, breaks));
+                let there = hub.upgrade().ok_or(io::ErrorKind::ConnectionRefused)?;
+                let worker = there.query_worker().unwrap().unwrap();
+                tokio::spawn(serve(theirs, hub, worker, name, ran, breaks));
                 Ok(ours)
             }
         })
@@ -47,9 +48,10 @@ impl Pieces {
     }
 }
 
-/// Answers until it breaks off.
+/// Answers until it breaks off, or the hub is gone: two that hold connections to each other would never end.
 async fn serve(
     stream: tokio::io::DuplexStream,
+    hub: Weak<Store>,
     worker: QueryWorker,
     name: String,
     ran: Arc<Mutex<HashMap<String, usize>>>,
@@ -72,7 +74,7 @@ async fn serve(
     let builder = auto::Builder::new(TokioExecutor::new()).http2_only();
     let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(answer));
     let broken = async {
-        while !is_broken.load(Ordering::SeqCst) {
+        while !is_broken.load(Ordering::SeqCst) && hub.strong_count() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -157,6 +159,10 @@ async fn query_goes_on_without_a_hub_that_goes() {
     kill(two).await;
     // What it wrote last is learned within half a second.
     eventually(async || number(&one, sum).await == (0..600).sum::<i64>()).await;
+    // What was run for the other keeps no connection.
+    kill(one).await;
+    let left = "select count(*) from pg_stat_activity where application_name = 'weir'";
+    eventually(async || fleet.server.sql(left).unwrap() == "0").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,7 +81,7 @@ impl Spread {
         let files = Arc::new(Files { access, template });
         let queries = Arc::<Queries>::default();
         let sessions = Sessions {
-            cluster: Arc::clone(&cluster),
+            cluster: Arc::downgrade(&cluster),
             files: Arc::clone(&files),
             queries: Arc::clone(&queries),
         };
@@ -115,7 +115,7 @@ impl Spread {
         failed: &Failed,
     ) -> Result<SessionState, DataFusionError> {
         let own = url_of(&self.cluster.options.address)?;
-        let channels = Channels::new(&self.cluster, Some(failed));
+        let channels = Channels::new(Arc::downgrade(&self.cluster), Some(failed));
         let urls = Hubs::new(&own, hubs)?;
         let count = hubs.len() + 1;
         let tasks = move |event: DesiredTaskCountEvent<'_>| {

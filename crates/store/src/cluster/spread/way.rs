@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -92,13 +92,13 @@ impl WorkerResolver for Hubs {
 
 /// Finds the way to a hub by its address.
 pub(super) struct Channels {
-    cluster: Arc<Cluster>,
+    cluster: Weak<Cluster>,
     failed: Failed,
 }
 
 impl Channels {
-    pub(super) fn new(cluster: &Arc<Cluster>, failed: Option<&Failed>) -> Self {
-        Self { cluster: Arc::clone(cluster), failed: failed.cloned().unwrap_or_default() }
+    pub(super) fn new(cluster: Weak<Cluster>, failed: Option<&Failed>) -> Self {
+        Self { cluster, failed: failed.cloned().unwrap_or_default() }
     }
 }
 
@@ -106,10 +106,12 @@ impl Channels {
 impl ChannelResolver for Channels {
     async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
         let is_at = |peer: &&Peer| url_of(&peer.address).is_ok_and(|address| address == *url);
-        let peers = self.cluster.peers();
+        let cluster = self.cluster.upgrade();
+        let cluster = cluster.ok_or_else(|| exec_datafusion_err!("this hub is closed"))?;
+        let peers = cluster.peers();
         let peer = peers.iter().find(is_at);
         let peer = peer.ok_or_else(|| exec_datafusion_err!("there is no hub at {url}"))?.clone();
-        let inner = create_worker_client(self.cluster.channel(&peer));
+        let inner = create_worker_client(cluster.channel(&peer));
         Ok(Box::new(Watched { inner, peer, failed: self.failed.clone() }))
     }
 }

@@ -1,8 +1,8 @@
 //! Runs pieces of queries of other hubs.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
@@ -36,9 +36,10 @@ use crate::query::register_functions;
 /// The request for what a piece gives.
 const EXECUTE: &str = "/ExecuteTask";
 
-/// What pieces are planned and run with.
+/// What pieces are planned and run with. A worker keeps what it ran for minutes, and that keeps the worker: a hub that is
+/// closed meanwhile must not keep its connections for it.
 pub(super) struct Sessions {
-    pub(super) cluster: Arc<Cluster>,
+    pub(super) cluster: Weak<Cluster>,
     pub(super) files: Arc<Files>,
     pub(super) queries: Arc<Queries>,
 }
@@ -54,7 +55,7 @@ impl WorkerSessionBuilder for Sessions {
         builder.config().get_or_insert_default().set_extension(usage);
         let builder = builder
             .with_distributed_user_codec(ScanCodec::new(&self.files))
-            .with_distributed_channel_resolver(Channels::new(&self.cluster, None))
+            .with_distributed_channel_resolver(Channels::new(Weak::clone(&self.cluster), None))
             .with_distributed_worker_plan_rewrite_handler(only_tables);
         let mut state = builder.build();
         register_functions(&mut state);
