@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const LIMIT: Duration = Duration::from_secs(600);
 /// How often an id is looked for.
 const TIMES: u32 = 20;
-/// Files are at rest when for so long none was merged and none is on the disk whose time is over.
+/// Files are at rest when their bytes on the disk stayed those of the live ones for so long.
 const REST: Duration = Duration::from_secs(30);
 
 /// What stands at a size.
@@ -26,8 +26,10 @@ struct Mark {
     lines: u64,
     /// Of each line since the size before.
     cpu_seconds_per_million: f64,
-    /// On the disk as soon as the last line is in a file, and when all is merged and what was merged is deleted.
-    bytes_per_line: (f64, f64),
+    /// Of Parquet on the disk as soon as the last line is in a file.
+    bytes_at_once: u64,
+    /// When all is merged and what was merged is deleted.
+    bytes_at_rest: u64,
     /// Of one search, ms: wall, CPU.
     needle: (f64, f64),
     files: u64,
@@ -71,9 +73,10 @@ pub(crate) fn run(sizes: &[u32], keep: Option<PathBuf>) -> anyhow::Result<()> {
 
 const EXPLANATION: &str = "\
 Days of 5,000,000 nginx JSON lines each, tailed by one `weir up`, which also samples its host and runs its rules. CPU-seconds are of the whole \
-process, merging included, from the last line of the row before to this row's. *At once*: all Parquet files on the disk when the last line is in one, with those \
-that were merged and are kept for a minute for who reads them; *at rest*: when all is merged and these are deleted. *needle*: one request id of the first day, without a range of \
-time, asked over HTTP 20 times: median of wall times, mean of processor time.";
+process, merging included, from the last line of the row before to this row's. \
+*At once*: all Parquet files on the disk when the last line is in one, with those that were merged and are kept for a minute for who reads \
+them; *at rest*: when all is merged and these are deleted. *needle*: one request id of the first day, without a range of time, \
+asked over HTTP 20 times: median of wall times, mean of processor time.";
 
 /// The first of all days: the last one is yesterday for the sizes that anybody has patience for.
 fn first_day() -> Micros {
@@ -118,18 +121,16 @@ fn mark(weir: &Weir, data_dir: &Path, lines: u64, before: &mut (u64, f64)) -> an
     weir.flush()?;
     let cpu = meter::cpu_seconds(weir.id());
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-    let (since, all) = ((lines - before.0) as f64, lines as f64);
-    let cpu_seconds_per_million = (cpu - before.1) * 1e6 / since;
-    let at_once = ingest::size(data_dir, Some("parquet"))?;
+    let cpu_seconds_per_million = (cpu - before.1) * 1e6 / (lines - before.0) as f64;
+    let bytes_at_once = ingest::size(data_dir, Some("parquet"))?;
     let needle = needle(weir)?;
-    let (files, at_rest) = rest(weir, data_dir)?;
-    #[expect(clippy::cast_precision_loss, reason = "file sizes are far below 2^53")]
-    let bytes_per_line = (at_once as f64 / all, at_rest as f64 / all);
+    let (files, bytes_at_rest) = rest(weir, data_dir)?;
     *before = (lines, cpu);
     Ok(Mark {
         lines,
         cpu_seconds_per_million,
-        bytes_per_line,
+        bytes_at_once,
+        bytes_at_rest,
         needle,
         files,
         peak_mib: meter::memory_mib(weir.id()).1,
@@ -139,19 +140,19 @@ fn mark(weir: &Weir, data_dir: &Path, lines: u64, before: &mut (u64, f64)) -> an
 /// Waits until all is merged; how many files there are then, and their bytes on the disk. Samples of the host come in all the
 /// time, so a hundredth may still be on its way.
 fn rest(weir: &Weir, data_dir: &Path) -> anyhow::Result<(u64, u64)> {
-    let (mut seen, mut since) = ((0, 0), Instant::now());
+    let (mut rest, mut bytes, mut since) = ((0, 0), 0_u64, Instant::now());
     wait_for("files to be merged", LIMIT, Duration::from_secs(1), || {
         let status: serde_json::Value = serde_json::from_str(&weir.get("/api/status")?)?;
         let of_store = |name: &str| status["store"][name].as_u64().context("no such figure");
         let (files, live) = (of_store("file_count")?, of_store("file_bytes")?);
         let on_disk = ingest::size(data_dir, Some("parquet"))?;
-        if on_disk.abs_diff(seen.1) > on_disk / 100 || on_disk.abs_diff(live) > live / 100 {
-            (seen, since) = ((files, on_disk), Instant::now());
+        if on_disk.abs_diff(bytes) > on_disk / 100 || on_disk.abs_diff(live) > live / 100 {
+            (bytes, since) = (on_disk, Instant::now());
         }
-        seen.0 = files;
+        rest = (files, on_disk);
         Ok(since.elapsed() >= REST)
     })?;
-    Ok(seen)
+    Ok(rest)
 }
 
 /// Wall and processor ms of looking for one id.
@@ -187,11 +188,13 @@ fn table(marks: &[Mark]) -> Vec<Vec<String>> {
     ];
     let mut table = vec![heads.map(str::to_owned).to_vec()];
     table.extend(marks.iter().map(|mark| {
+        #[expect(clippy::cast_precision_loss, reason = "file sizes are far below 2^53")]
+        let bytes_per_line = |bytes: u64| format!("{:.1}", bytes as f64 / mark.lines as f64);
         vec![
             mark.lines.to_string(),
             format!("**{:.2}**", mark.cpu_seconds_per_million),
-            format!("{:.1}", mark.bytes_per_line.0),
-            format!("**{:.1}**", mark.bytes_per_line.1),
+            bytes_per_line(mark.bytes_at_once),
+            format!("**{}**", bytes_per_line(mark.bytes_at_rest)),
             format!("{:.1}", mark.needle.0),
             format!("**{:.1}**", mark.needle.1),
             mark.files.to_string(),
