@@ -393,7 +393,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let idle = dir.path().join("idle");
         std::fs::write(&idle, "300").unwrap();
-        let address = crate::fleet::free_address().unwrap();
+        let address = crate::address::free_address().unwrap();
         let app = App {
             address,
             backlog: 16,

@@ -11,9 +11,9 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::address::free_address;
 use crate::error::Result;
 use crate::fault::{Fault, of};
-use crate::fleet::free_address;
 use crate::names::name_server;
 use crate::scene::{Scene, run, until};
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::address::free_address;
 use crate::error::Result;
 use crate::fault::{Fault, of};
 use crate::pause;
@@ -121,11 +122,6 @@ fn write_lines(scene: &mut Scene, script: &str, argument: &str) -> Result<()> {
     let (netns, log) = (scene.server.clone(), scene.path("agent.log"));
     let script = format!("exec >> \"$1\"; {script}");
     scene.start("writer", &netns, "sh", &["-c", &script, "sh", &log, argument])
-}
-
-/// An address of the loopback where nobody listens at the moment.
-pub(crate) fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// A narrow way.

@@ -5,6 +5,7 @@
 //! dropped, and after `kill -9` by [`clean`]. Nothing outside of what it made itself is touched; [`Staging`] is for a host whose owner said
 //! yes to that.
 
+mod address;
 mod app;
 mod balance;
 mod cascades;
@@ -30,6 +31,7 @@ mod stores;
 mod traffic;
 mod way;
 
+pub use address::free_address;
 pub use app::{App, Visit, serve, visit};
 pub use error::DrillError;
 pub use fault::{Fault, Held, Parameter, all, named};

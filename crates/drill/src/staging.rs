@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::address::free_address;
 use crate::error::{DrillError, Result};
 use crate::fault::{Held, Parameter, check_parameters, of};
 use crate::place::{Place, Undo, is_free, remove};
@@ -69,7 +70,7 @@ pub const HOST_FAULTS: &[HostFault] = &[
         make: |staging| {
             let (backlog, clients) =
                 (staging.draw("backlog").to_string(), staging.draw("clients").to_string());
-            let address = free_address()?;
+            let address = free_address()?.to_string();
             // One worker, and its only request takes an hour: nobody accepts.
             let delay = staging.put("delay", "3600000")?;
             let app = [
@@ -110,7 +111,7 @@ pub const HOST_FAULTS: &[HostFault] = &[
         needs: None,
         make: |staging| {
             let quota = staging.draw("percent") * 1000;
-            let (address, delay) = (free_address()?, staging.put("delay", "200")?);
+            let (address, delay) = (free_address()?.to_string(), staging.put("delay", "200")?);
             let app =
                 ["app", "--spin", "--address", &address, "--backlog", "64", "--delay", &delay];
             let process = staging.start(&app)?;
@@ -393,10 +394,4 @@ fn fault_of(wish: &Wish) -> Result<&'static HostFault> {
     check_parameters(fault.name, fault.parameters, &wish.parameters)?;
     check_tools(fault.name, fault.tools)?;
     Ok(fault)
-}
-
-/// A port of the loopback that is free now.
-fn free_address() -> Result<String> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    Ok(listener.local_addr()?.to_string())
 }

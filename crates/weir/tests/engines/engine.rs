@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::harness::free_port;
 use crate::harness::{Ended, request, text, wait_for};
-use crate::hub::{BUCKET_KEYS, Bucket, Hub, TOKEN, free_port};
+use crate::hub::{BUCKET_KEYS, Bucket, Hub, TOKEN};
 
 /// How long an engine may take to start on a loaded machine.
 const START: Duration = Duration::from_secs(300);

@@ -1,7 +1,7 @@
 //! Hubs whose files move, and the bucket that those of one move to.
 
 use std::fmt::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Ended, WEIR, Weir, quiet, request, wait_for};
+use crate::harness::{Ended, WEIR, Weir, free_port, quiet, request, wait_for};
 
 /// The login of every hub.
 pub(crate) const TOKEN: &str = "a-token-of-the-engines-test";
@@ -19,11 +19,6 @@ pub(crate) const BUCKET_KEYS: (&str, &str) = ("weirweir", "secretsecret");
 
 /// How long what a hub does once a minute may take on a loaded machine.
 const UPKEEP: Duration = Duration::from_secs(240);
-
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
-}
 
 /// A hub on a port that stays the same over restarts.
 pub(crate) struct Hub {

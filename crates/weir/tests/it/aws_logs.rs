@@ -10,8 +10,9 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::databases::free_port;
-use super::harness::{Ended, Seeded, WEIR, Weir, pause, quiet, request, serve, wait_for};
+use super::harness::{
+    Ended, Seeded, WEIR, Weir, free_port, pause, quiet, request, serve, wait_for,
+};
 use super::outputs::moto;
 
 const PATIENCE: Duration = Duration::from_secs(90);

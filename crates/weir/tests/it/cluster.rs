@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::fleet::{Host, free_address};
-use super::harness::{WEIR, Weir, can_run, is_root, quiet, request, text, wait_for, weir};
+use super::fleet::Host;
+use super::harness::{
+    WEIR, Weir, can_run, free_address, is_root, quiet, request, text, wait_for, weir,
+};
 use super::wire_databases::{ids_of, postgresql};
 
 const PATIENCE: Duration = Duration::from_secs(60);

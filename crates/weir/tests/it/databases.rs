@@ -1,20 +1,14 @@
 //! `[[databases]]`: real servers with real replicas, what goes wrong with them, and what weir says of it.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::harness::weir as run_weir;
-use super::harness::{Weir, can_run, is_root, quiet, serve, text, try_rows, wait_for};
+use super::harness::{Weir, can_run, free_port, is_root, quiet, serve, text, try_rows, wait_for};
 use super::wire_databases::{Program, ids_of, is_there, postgresql};
 
 const LONG: Duration = Duration::from_secs(60);
-
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
-}
 
 /// weir with these entries, watching nothing else.
 pub(crate) fn watch(dir: &Path, entries: &str) -> Weir {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::databases::{free_port, holds, run, start, watch};
-use super::harness::{can_run, is_root, text, wait_for, weir as run_weir};
+use super::databases::{holds, run, start, watch};
+use super::harness::{can_run, free_port, is_root, text, wait_for, weir as run_weir};
 use super::wire_databases::{Program, ids_of, is_there, postgresql};
 
 const LONG: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{WEIR, Weir, can_run, pause, request, serve, text, wait_for, weir};
+use crate::harness::{WEIR, Weir, can_run, free_port, pause, request, serve, text, wait_for, weir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -20,11 +20,7 @@ pub(crate) struct Backends {
 impl Backends {
     pub(crate) fn start(dir: &Path, count: usize) -> Option<Self> {
         let program = Path::new("/usr/sbin/nginx");
-        let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
-        let port =
-            |one: &std::io::Result<TcpListener>| Some(one.as_ref().ok()?.local_addr().ok()?.port());
-        let ports: Vec<u16> = held.iter().map(port).collect::<Option<_>>()?;
-        drop(held);
+        let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
         let listen: String = ports.iter().map(|port| format!("listen 127.0.0.1:{port};")).collect();
         let here = dir.display();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -1,20 +1,14 @@
 //! An edge is changed, cloned and replaced while it serves.
 
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::edge::{Backends, address_of, edge, weir_of};
-use crate::harness::{Weir, can_run, pause, request, text, wait_for};
+use crate::harness::{Weir, can_run, free_address, pause, request, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").to_string()
-}
 
 #[test]
 fn another_weir_takes_the_place_under_load_and_nothing_is_refused() {
@@ -24,7 +18,7 @@ fn another_weir_takes_the_place_under_load_and_nothing_is_refused() {
         return;
     }
     let backends = backends.expect("it runs");
-    let (listen, data) = (free_port(), dir.path().join("data"));
+    let (listen, data) = (free_address().to_string(), dir.path().join("data"));
     let named = backends.ports.iter().map(|port| format!("127.0.0.1:{port}"));
     let named: Vec<String> = named.flat_map(|one| ["--backend".to_owned(), one]).collect();
     let mut args = vec!["--listen", &listen];
@@ -90,7 +84,8 @@ fn a_change_under_load_loses_no_request() {
     let backends = backends.expect("it runs");
     let data = dir.path().join("data");
     let first = format!("127.0.0.1:{}", backends.ports[0]);
-    let weir = Weir::start(edge(&data, &["--listen", &free_port(), "--backend", &first]));
+    let weir =
+        Weir::start(edge(&data, &["--listen", &free_address().to_string(), "--backend", &first]));
     let address = address_of(&weir);
     let load = Command::new("wrk")
         .args(["--threads", "1", "--duration", "4s", "--connections", "8"])

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::edge::{Backends, address_of, edge};
-use crate::harness::{WEIR, Weir, can_run, pause, request, text, wait_for};
+use crate::harness::{WEIR, Weir, can_run, free_address, pause, request, text, wait_for};
 use crate::netns::Netns;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ fn sigusr2_puts_another_weir_in_the_place_and_systemd_is_told_which() {
     let path = dir.path().join("notify");
     let systemd = UnixDatagram::bind(&path).expect("room");
     systemd.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let listen = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("one");
+    let listen = free_address();
     let config = dir.path().join("weir.toml");
     let write = |text: &str| std::fs::write(&config, text).expect("room");
     let good = format!(

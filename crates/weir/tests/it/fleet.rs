@@ -1,11 +1,11 @@
 //! Agents and their hub over the link: joining, sending, being listed and being turned away.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use super::harness::{WEIR, Weir, quiet, text, wait_for};
+use super::harness::{WEIR, Weir, free_address, quiet, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -112,12 +112,6 @@ impl Drop for Agent {
 fn run(command: &mut Command) -> Output {
     command.env("XDG_CONFIG_HOME", "/nonexistent").stdin(Stdio::null());
     command.output().expect("weir can be started")
-}
-
-/// An address that was free a moment ago.
-pub(super) fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound")
 }
 
 fn complaint(output: &Output, parts: &[&str]) {

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::fleet::free_address;
-use super::harness::{Ended, Weir, can_run, serve, wait_for};
+use super::harness::{Ended, Weir, can_run, free_address, serve, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,7 @@
 //! Starts weir on a free port with a data directory of its own, asks it, waits for what must come, and ends it.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -125,6 +126,16 @@ impl Drop for Weir {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address of the loopback where nobody listens.
+pub(crate) fn free_address() -> SocketAddr {
+    weir_drill::free_address().expect("a free port")
+}
+
+/// Its port.
+pub(crate) fn free_port() -> u16 {
+    free_address().port()
 }
 
 /// Another program; killed when dropped.

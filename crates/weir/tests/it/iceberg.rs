@@ -1,6 +1,5 @@
 //! Engines that read files themselves: PyIceberg against the catalog, and what the catalog says no to.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cluster::{Database, two_hubs};
-use super::harness::{Weir, can_run, is_root, quiet, request, serve, text, wait_for};
+use super::harness::{Weir, can_run, free_address, is_root, quiet, request, serve, text, wait_for};
 use super::intake::python;
 use super::wire_databases::postgresql;
 
@@ -63,9 +62,7 @@ fn pyiceberg_reads_the_rows_that_weir_answers() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = serve("hub", &dir.path().join("data"));
     quiet(&mut command);
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let intake = free.local_addr().expect("it is bound").to_string();
-    drop(free);
+    let intake = free_address().to_string();
     command.env("WEIR_INTAKE_HTTP", &intake);
     let hub = Weir::start(command);
     post(&hub, &intake, 0..3000);

@@ -1,12 +1,13 @@
 //! Other people's shippers against a running hub that is killed or ended in the middle: rows are what was sent.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use super::harness::{Ended, Weir, can_run, quiet, request, serve, text, try_rows, wait_for};
+use super::harness::{
+    Ended, Weir, can_run, free_address, free_port, quiet, request, serve, text, try_rows, wait_for,
+};
 
 /// How long a shipper may take until everything is there, on a loaded machine.
 const ARRIVAL: Duration = Duration::from_secs(120);
@@ -24,8 +25,7 @@ impl Hub {
 
     /// Takes `key` on a port that was free a moment ago.
     fn take(&mut self, key: &str) -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
+        let port = free_port();
         self.set(key, &format!("127.0.0.1:{port}"));
         port
     }
@@ -338,7 +338,7 @@ fn prometheus_writes_every_sample_over_an_end_of_the_hub() {
     let mut hub = Hub::new();
     let port = hub.take("http");
     let running = hub.start();
-    let own = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound");
+    let own = free_address();
     let config = hub.path("prometheus.yml");
     let text = format!(
         "global: {{scrape_interval: 1s}}\n\

@@ -1,12 +1,11 @@
 //! Agents and their hub: lines arrive once although the hub is killed and started again in the middle.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::harness::{WEIR, Weir, pause, quiet, request, serve, try_rows, wait_for};
+use super::harness::{WEIR, Weir, free_port, pause, quiet, request, serve, try_rows, wait_for};
 
 struct Agent(Child);
 
@@ -37,12 +36,6 @@ impl Drop for Agent {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// A port that was free a moment ago: the hub must come back on the same one.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 fn hub(dir: &Path, port: u16) -> Weir {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::harness::{Ended, can_run, pause, text, wait_for};
-use super::outputs::{ARRIVAL, Hub, copied, free_port, waits_for_its_target};
+use super::harness::{Ended, can_run, free_port, pause, text, wait_for};
+use super::outputs::{ARRIVAL, Hub, copied, waits_for_its_target};
 
 /// The directory of Kafka's jars as a class path.
 fn kafka_jars() -> String {
@@ -97,8 +97,14 @@ impl Kafka {
 
     fn start(&self) -> Ended {
         let mut command = java("kafka.Kafka", &[&self.settings()]);
-        let server = Ended(command.stdout(Stdio::null()).spawn().expect("java runs"));
-        wait_for("Kafka", ARRIVAL, || TcpStream::connect(("127.0.0.1", self.port)).ok());
+        let log = self.dir.path().join("log");
+        let output = std::fs::File::create(&log).expect("it can be written");
+        let mut server = Ended(command.stdout(output).spawn().expect("java runs"));
+        wait_for("Kafka", ARRIVAL, || {
+            let ended = server.0.try_wait().expect("it is a child");
+            assert!(ended.is_none(), "{}", std::fs::read_to_string(&log).expect("it is there"));
+            TcpStream::connect(("127.0.0.1", self.port)).ok()
+        });
         server
     }
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::harness::{Ended, Weir, can_run, quiet, request, serve, text, try_rows, wait_for, weir};
+use super::harness::{
+    Ended, Weir, can_run, free_port, quiet, request, serve, text, try_rows, wait_for, weir,
+};
 
 /// How long rows may take to be copied, on a loaded machine.
 pub(super) const ARRIVAL: Duration = Duration::from_secs(120);
@@ -19,11 +21,6 @@ pub(super) const ARRIVAL: Duration = Duration::from_secs(120);
 pub(super) struct Hub {
     dir: tempfile::TempDir,
     intake: u16,
-}
-
-pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 impl Hub {

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::harness::{Ended, Weir, can_run, quiet, serve, text, try_rows, wait_for};
+use super::harness::{Ended, Weir, can_run, free_port, quiet, serve, text, try_rows, wait_for};
 
 const ARRIVAL: Duration = Duration::from_secs(60);
 
@@ -16,11 +16,6 @@ fn hub(dir: &std::path::Path, config: &str) -> Command {
     quiet(&mut command);
     command.arg("--config").arg(path);
     command
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// Waits until `sql` answers true.
