@@ -7,7 +7,7 @@ for = "0s"
 every = "10s"
 clear = "3m"
 key = ["upstream"]
-needs = ["config_directive", "listener", "log", "request", "tcp_stat"]
+needs = ["config_directive", "idle_close", "listener", "log", "request", "tcp_stat"]
 when = """
 select 1 from config_directive where program = 'nginx' and directive = 'keepalive' and ts > $now - interval '2 hours' and ts <= $now
 union all select 1 from tcp_stat where counter = 'TCPAbortOnData' and increase > 0 and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
@@ -15,7 +15,7 @@ subject = "nginx and {process} at {upstream}"
 summary = "nginx on {host} keeps idle connections to {process} at {upstream} for {proxy_seconds} s ({proxy_from}), {process} closes them after {app_seconds} s ({app_from}); {resets} requests in 10 minutes met a connection that was just closed"
 why = "When the application closes an idle connection in the moment in which the proxy sends the next request on it, that request is lost: a 502 within milliseconds, at random, more often on quiet sites. It must be the proxy that closes first."
 look_at = "502 with a tiny duration in `request`; in nginx's error log \"upstream prematurely closed connection\" and \"reset by peer\" with \"while reading response header from upstream\". On the application's host TCPAbortOnData and OutRsts of tcp_stat rise together."
-silent_when = "The application keeps connections longer than nginx, or its time is not known: only Apache and another nginx, whose configurations are read, and Node.js, whose default is 5 s, are judged (of an nginx with several servers the longest time counts), and only on the same host. Node.js sets it in the program, which cannot be read: it counts only with at least 3 such lines in 10 minutes. nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on. Where no configuration tells, the kernel's counters make it a note: in a network namespace at least 5 connections in 30 s, in 3 of those seconds, got data after they were closed, and these are a twentieth of the connections that came in and half of the resets that went out. That is not said where HAProxy listens, which resets connections to its servers on purpose, nor where a proxy logged 499 or 504 in that time: then it was the one who asked that gave up."
+silent_when = "The application keeps connections longer than nginx, or its time is not known, or it is on another host. Apache and another nginx tell it in their configurations (of an nginx with several servers the longest counts). Any other program is watched: at least 2 idle connections that it closed in 10 minutes, all after nearly the same time (table `idle_close`; a restart closes them after many different ones). nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on. Where no configuration tells, the kernel's counters make it a note: in a network namespace at least 5 connections in 30 s, in 3 of those seconds, got data after they were closed, and these are a twentieth of the connections that came in and half of the resets that went out. That is not said where HAProxy listens, which resets connections to its servers on purpose, nor where a proxy logged 499 or 504 in that time: then it was the one who asked that gave up."
 fix = "{app_fix}, longer than nginx's {proxy_seconds} s by 5 to 10 s, and restart it; or shorten nginx's side: in `{context}` beside {proxy_place} keepalive_timeout {wanted}s; and `nginx -s reload`. The same holds for every hop: each server behind keeps longer than the one before it. Check: no such line for a day. Do not take `keepalive` away, and do not let nginx repeat requests that change something (`non_idempotent`)."
 source = "field notes A; fault lab F10 (35 of 280 reuses failed, TCPAbortOnData 32); nginx documentation of keepalive_timeout (upstream, 60s); Apache KeepAliveTimeout (5 s); Node.js server.keepAliveTimeout (5 s)"
 ---*/
@@ -64,10 +64,17 @@ behind as (
   having count(*) = count(k.seconds) and count(*) filter (where k.context = 'http') > 0
 ),
 owners as (
-  select host, server_port, max(process_name) as process
+  select host, server_port, max(process_name) as process, max(process_id) as process_id
   from listener
-  where ts > $now - interval '10 seconds' and ts <= $now and process_name in ('node', 'apache2', 'httpd', 'nginx')
+  where ts > $now - interval '10 seconds' and ts <= $now and process_name is not null
   group by host, server_port
+),
+seen as (
+  select host, server_port, process_id, count(*) as closings, cast(round(percentile(idle_seconds, 0.5)) as bigint) as seconds
+  from idle_close
+  where ts > $now - interval '10 minutes' and ts <= $now
+  group by host, server_port, process_id
+  having count(*) >= 2 and percentile(idle_seconds, 0.9) - percentile(idle_seconds, 0.1) <= 0.3 + 0.1 * percentile(idle_seconds, 0.5)
 ),
 failures as (
   select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as upstream, count(*) as resets
@@ -79,16 +86,26 @@ failures as (
 ),
 joined as (
   select s.*, o.process, coalesce(f.resets, 0) as resets,
-    case when o.process = 'node' then 5 when o.process = 'nginx' then b.seconds else coalesce(a.seconds, 5) end as app_seconds,
-    case when o.process = 'node' then 'the default of Node.js, unless the program sets it'
+    case when o.process = 'nginx' then b.seconds when o.process in ('apache2', 'httpd') then coalesce(a.seconds, 5)
+      else k.seconds end as app_seconds,
+    case when o.process not in ('nginx', 'apache2', 'httpd') then concat('seen ', k.closings, ' times')
          when o.process = 'nginx' then concat('keepalive_timeout in ', b.file_line)
          when a.file_line is not null then concat('KeepAliveTimeout in ', a.file_line) else 'Apache''s default' end as app_from,
     case when o.process = 'node' then 'In the program: server.keepAliveTimeout = 70000; server.headersTimeout = 75000'
+         when starts_with(o.process, 'gunicorn') then concat('Start gunicorn with --keep-alive ', s.proxy_seconds + 10)
+         when starts_with(o.process, 'uvicorn') then concat('Start uvicorn with --timeout-keep-alive ', s.proxy_seconds + 10)
+         when starts_with(o.process, 'hypercorn') then concat('Start hypercorn with --keep-alive ', s.proxy_seconds + 10)
+         when starts_with(o.process, 'puma') then concat('In config/puma.rb: persistent_timeout ', s.proxy_seconds + 10)
+         when o.process = 'java' then concat('In its server (Tomcat keepAliveTimeout="', s.proxy_seconds + 10, '000", Spring Boot server.tomcat.keep-alive-timeout=',
+           s.proxy_seconds + 10, 's): ', s.proxy_seconds + 10, ' s')
+         when o.process not in ('nginx', 'apache2', 'httpd') then concat('In the program that listens on port ', s.port, ' (', o.process, '): keep idle connections for ',
+           s.proxy_seconds + 10, ' s')
          when o.process = 'nginx' then concat(b.file_line, ': keepalive_timeout ', s.proxy_seconds + 10, 's;')
          when a.file_line is not null then concat(a.file_line, ': KeepAliveTimeout 70') else 'In apache2.conf: KeepAliveTimeout 70' end as app_fix
   from servers s
   join owners o on o.host = s.host and o.server_port = s.port
   left join apache a on a.host = s.host
+  left join seen k on k.host = o.host and k.server_port = o.server_port and k.process_id = o.process_id
   left join behind b on b.host = s.host and b.server_port = s.port
   left join failures f on f.host = s.host and f.upstream = s.upstream
 ),
@@ -129,7 +146,7 @@ select host, upstream, context, process, resets, proxy_seconds, app_seconds, app
   greatest(app_seconds - 2, 1) as wanted,
   case when resets >= 10 then 'page' else 'mail' end as class
 from joined
-where proxy_seconds >= app_seconds and app_seconds > 0 and (process <> 'node' or resets >= 3)
+where proxy_seconds >= app_seconds and app_seconds > 0
 union all
 select host, concat('netns ', netns) as upstream, '' as context, names as process, aborted as resets, cast(null as bigint) as proxy_seconds,
   cast(null as bigint) as app_seconds, '' as app_from, '' as app_fix,

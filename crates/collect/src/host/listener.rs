@@ -173,7 +173,7 @@ impl ListenerCollector {
 
 /// The tier of a program by the name of its process; what is neither a known proxy nor a known database serves requests
 /// itself.
-fn tier(process_name: &str) -> &'static str {
+pub(super) fn tier(process_name: &str) -> &'static str {
     match process_name {
         "nginx" | "haproxy" | "apache2" | "httpd" | "envoy" | "traefik" | "caddy" | "varnishd"
         | "squid" => "proxy",

@@ -26,6 +26,7 @@ mod deleted_file;
 mod disk_stat;
 mod filesystem;
 mod host_info;
+mod idle_close;
 mod kmsg;
 mod listener;
 mod mem_stat;
@@ -171,6 +172,7 @@ fn collectors(view: &View) -> Vec<Box<dyn Collector>> {
         Box::new(nic_stat::NicStatCollector::default()),
         Box::new(conntrack_stat::ConntrackStatCollector::default()),
         Box::new(deleted_file::DeletedFileCollector::default()),
+        Box::new(idle_close::IdleCloseCollector::default()),
         Box::new(clock_stat::ClockStatCollector::default()),
         Box::new(kmsg::KmsgCollector::new(view)),
         Box::new(sysctl::SysctlCollector::default()),

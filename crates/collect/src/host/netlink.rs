@@ -1,4 +1,5 @@
-//! A netlink socket that dumps: one question, messages until the kernel says that it is done. Source: netlink(7).
+//! A netlink socket that dumps: one question, messages until the kernel says that it is done; or asks for one thing, with one
+//! message as the answer. Source: netlink(7).
 //!
 //! ```text
 //! nlmsghdr  0 length u32  4 type u16  6 flags u16  8 sequence u32  12 port id u32
@@ -13,10 +14,13 @@ use rustix::net::{self, AddressFamily, Protocol, RecvFlags, SendFlags, SocketFla
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
 pub(super) const HEADER_LENGTH: usize = 16;
 /// The kernel fills at most 32 KiB per answer.
 const BUFFER_LENGTH: usize = 32 << 10;
+/// One message of anything.
+const ANSWER_LENGTH: usize = 4 << 10;
 
 /// A socket that stays open. It belongs to the network namespace in which it was made.
 #[derive(Debug)]
@@ -44,23 +48,51 @@ impl Netlink {
         least: usize,
         mut take: impl FnMut(&[u8]),
     ) -> io::Result<()> {
+        self.send(kind, NLM_F_REQUEST | NLM_F_DUMP, body)?;
+        let mut buffer = vec![0; BUFFER_LENGTH];
+        while !self.receive(&mut buffer, least, &mut take)? {}
+        Ok(())
+    }
+
+    /// Asks for one of `kind`: `None` when the kernel has none, or one of fewer than `least` bytes.
+    pub(super) fn ask(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        least: usize,
+    ) -> io::Result<Option<Vec<u8>>> {
+        self.send(kind, NLM_F_REQUEST, body)?;
+        let mut answer = None;
+        let mut buffer = vec![0; ANSWER_LENGTH];
+        match self.receive(&mut buffer, least, &mut |message| answer = Some(message.to_vec())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            received => received.map(|_| answer),
+        }
+    }
+
+    fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = vec![0_u8; HEADER_LENGTH];
         request.extend_from_slice(body);
         let length = u32::try_from(request.len()).expect("requests are short");
         request[0..4].copy_from_slice(&length.to_ne_bytes());
         request[4..6].copy_from_slice(&kind.to_ne_bytes());
-        request[6..8].copy_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
+        request[6..8].copy_from_slice(&flags.to_ne_bytes());
         request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         let kernel = SocketAddrNetlink::new(0, 0);
         net::sendto(&self.socket, &request, SendFlags::empty(), &kernel)?;
-        let mut buffer = vec![0; BUFFER_LENGTH];
-        loop {
-            let (length, _) = net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
-            if walk(&buffer[..length], self.sequence, least, &mut take)? {
-                return Ok(());
-            }
-        }
+        Ok(())
+    }
+
+    /// One datagram; true when the dump is complete.
+    fn receive(
+        &self,
+        buffer: &mut [u8],
+        least: usize,
+        take: &mut impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        let (length, _) = net::recv(&self.socket, &mut *buffer, RecvFlags::empty())?;
+        walk(&buffer[..length], self.sequence, least, take)
     }
 }
 

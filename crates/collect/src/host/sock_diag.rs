@@ -2,8 +2,8 @@
 //!
 //! Source: sock_diag(7), `linux/inet_diag.h`, `net/ipv4/inet_diag.c`. The request is the older `TCPDIAG_GETSOCK`,
 //! which dumps IPv4 and IPv6 in one walk over the kernel's hash; `SOCK_DIAG_BY_FAMILY` needs a walk for each.
-//! TIME_WAIT and ESTABLISHED are never asked for: the counts of these are in `/proc/net/sockstat` and `snmp`, and
-//! copying them is what makes a dump dear. The netlink socket belongs to the namespace in which it was made.
+//! All in TIME_WAIT or ESTABLISHED are never asked for: the counts of these are in `/proc/net/sockstat` and `snmp`, and
+//! copying them is what makes a dump dear. Those of some ports are, by a filter that the kernel runs. The netlink socket belongs to the namespace in which it was made.
 //!
 //! ```text
 //! nlmsghdr            inet_diag_msg
@@ -13,6 +13,8 @@
 //! 8  seq     u32      56 interface u32, cookie 2 x u32
 //! 12 port id u32      68 expires u32, 72 rqueue u32, 76 wqueue u32, 80 uid u32, 84 inode u32
 //! ```
+//!
+//! Attributes follow, of which `INET_DIAG_INFO` is the `tcp_info` of `linux/tcp.h`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,12 +27,31 @@ const TCPDIAG_GETSOCK: u16 = 18;
 const BODY_LENGTH: usize = 60;
 const MESSAGE_LENGTH: usize = 88;
 
+/// Attribute of a request: the filter.
+const REQUEST_BYTECODE: u16 = 1;
+/// Attribute of an answer, and as a bit of a request: `tcp_info`.
+const INFO: u16 = 2;
+const INFO_BIT: u8 = 1 << (INFO - 1);
+/// Where `tcp_info` has the milliseconds since data were sent and received last.
+const INFO_SENT_AT: usize = 44;
+const INFO_RECEIVED_AT: usize = 52;
+/// Operations of a filter.
+const JUMP: u8 = 1;
+const PORT_FROM: u8 = 2;
+const PORT_TO: u8 = 3;
+/// Bytes of the filter for one port: two comparisons with their operands, and a jump to the end.
+const PORT_FILTER_LENGTH: u16 = 20;
+/// Most ports of a filter.
+pub(crate) const PORT_LIMIT: usize = 64;
+
+const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 const SYN_RECV: u8 = 3;
 const FIN_WAIT_1: u8 = 4;
 const FIN_WAIT_2: u8 = 5;
 const CLOSE_WAIT: u8 = 8;
 const LAST_ACK: u8 = 9;
+const TIME_WAIT: u8 = 6;
 const LISTEN: u8 = 10;
 const CLOSING: u8 = 11;
 const NEW_SYN_RECV: u8 = 12;
@@ -44,6 +65,45 @@ pub(crate) struct ListenSocket {
     pub(crate) queue_limit: u32,
     pub(crate) user_id: u32,
     pub(crate) inode: u32,
+}
+
+/// The two ends of a connection, as the kernel writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ends {
+    family: u8,
+    /// Ports and addresses, own first: bytes 20 to 56 of a message.
+    id: [u8; 36],
+}
+
+impl Ends {
+    fn of(message: &[u8]) -> Self {
+        let mut id = [0; 36];
+        id.copy_from_slice(&message[20..56]);
+        Self { family: message[HEADER_LENGTH], id }
+    }
+
+    /// The port of this host's side.
+    pub(crate) fn port(&self) -> u16 {
+        u16::from_be_bytes([self.id[0], self.id[1]])
+    }
+
+    /// The address of this host's side; of IPv4 that a socket of IPv6 took, the former.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address_at(4)
+    }
+
+    /// The address of the other side.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.address_at(20)
+    }
+
+    fn address_at(&self, at: usize) -> IpAddr {
+        let bytes: [u8; 16] = self.id[at..at + 16].try_into().expect("the slice has sixteen bytes");
+        if i32::from(self.family) == libc::AF_INET {
+            return Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into();
+        }
+        IpAddr::V6(bytes.into()).to_canonical()
+    }
 }
 
 /// How many sockets are in which state.
@@ -107,12 +167,90 @@ impl SockDiag {
         Ok(counts)
     }
 
-    fn dump(&mut self, states: u32, take: impl FnMut(&[u8])) -> io::Result<()> {
-        let mut body = [0_u8; BODY_LENGTH];
-        // inet_diag_req: family, lengths, extensions (4), socket id (48), then the states.
-        body[52..56].copy_from_slice(&states.to_ne_bytes());
-        self.0.dump(TCPDIAG_GETSOCK, &body, MESSAGE_LENGTH, take)
+    /// Connections of these own ports (at most [`PORT_LIMIT`]) that are open, with the milliseconds since bytes went over
+    /// each last, in either direction.
+    pub(crate) fn established(
+        &mut self,
+        ports: &[u16],
+        mut take: impl FnMut(Ends, u32),
+    ) -> io::Result<()> {
+        let mut body = request(1 << ESTABLISHED).to_vec();
+        body[3] = INFO_BIT;
+        body.extend(port_filter(ports));
+        self.0.dump(TCPDIAG_GETSOCK, &body, MESSAGE_LENGTH, |message| {
+            if let Some(idle) = idle_milliseconds(message) {
+                take(Ends::of(message), idle);
+            }
+        })
     }
+
+    /// For how many milliseconds more this side remembers a connection that it closed first; `None` when it does not.
+    pub(crate) fn time_wait(&mut self, ends: &Ends) -> io::Result<Option<u32>> {
+        let mut body = request(u32::MAX);
+        body[0] = ends.family;
+        body[4..40].copy_from_slice(&ends.id);
+        // Any cookie.
+        body[44..52].fill(0xff);
+        let answer = self.0.ask(TCPDIAG_GETSOCK, &body, MESSAGE_LENGTH)?;
+        let waits = answer.filter(|message| message[HEADER_LENGTH + 1] == TIME_WAIT);
+        Ok(waits.map(|message| u32_at(&message, 68)))
+    }
+
+    fn dump(&mut self, states: u32, take: impl FnMut(&[u8])) -> io::Result<()> {
+        self.0.dump(TCPDIAG_GETSOCK, &request(states), MESSAGE_LENGTH, take)
+    }
+}
+
+/// An `inet_diag_req`: family, lengths, extensions (4), socket id (48), then the states.
+fn request(states: u32) -> [u8; BODY_LENGTH] {
+    let mut body = [0; BODY_LENGTH];
+    body[52..56].copy_from_slice(&states.to_ne_bytes());
+    body
+}
+
+/// The attribute that lets sockets of these own ports pass.
+///
+/// Each operation is a code, how many bytes to go on when it holds, and when it does not; the operand of a comparison stands
+/// behind it. Who arrives at the end passes, who goes beyond does not.
+fn port_filter(ports: &[u16]) -> Vec<u8> {
+    let count = u16::try_from(ports.len().min(PORT_LIMIT)).unwrap_or_default();
+    let length = count * PORT_FILTER_LENGTH;
+    let mut filter = Vec::with_capacity(usize::from(length) + 4);
+    for half in [length + 4, REQUEST_BYTECODE] {
+        filter.extend(half.to_ne_bytes());
+    }
+    let mut operation = |code: u8, on: u8, otherwise: u16| {
+        filter.extend([code, on]);
+        filter.extend(otherwise.to_ne_bytes());
+    };
+    for (&port, index) in ports.iter().zip(0..count) {
+        let to_end = length - index * PORT_FILTER_LENGTH;
+        // The next port, or behind the end.
+        let next = if index + 1 == count { to_end + 4 } else { PORT_FILTER_LENGTH };
+        operation(PORT_FROM, 8, next);
+        operation(0, 0, port);
+        operation(PORT_TO, 8, if index + 1 == count { next - 8 } else { PORT_FILTER_LENGTH - 8 });
+        operation(0, 0, port);
+        operation(JUMP, 4, to_end - 16);
+    }
+    filter
+}
+
+/// Milliseconds since the last byte of either direction, of a message with a `tcp_info`.
+fn idle_milliseconds(message: &[u8]) -> Option<u32> {
+    let mut rest = message.get(MESSAGE_LENGTH..)?;
+    while let [low, high, kind_low, kind_high, ..] = *rest {
+        let length = usize::from(u16::from_ne_bytes([low, high]));
+        let attribute = rest.get(4..length)?;
+        if u16::from_ne_bytes([kind_low, kind_high]) == INFO {
+            let _whole = attribute.get(..INFO_RECEIVED_AT + 4)?;
+            let (sent, received) =
+                (u32_at(attribute, INFO_SENT_AT), u32_at(attribute, INFO_RECEIVED_AT));
+            return Some(sent.min(received));
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+    None
 }
 
 fn listen_socket(message: &[u8]) -> Option<ListenSocket> {
@@ -166,10 +304,35 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_any_number_of_ports_are_found_and_no_others() {
+        let mut diag = SockDiag::open().unwrap();
+        let bind = |_| TcpListener::bind("127.0.0.1:0").unwrap();
+        let listeners: Vec<TcpListener> = (0..PORT_LIMIT + 1).map(bind).collect();
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+        let connect = |listener| TcpStream::connect(("127.0.0.1", port(listener))).unwrap();
+        let _clients: Vec<TcpStream> = listeners.iter().map(connect).collect();
+        for count in [1, 2, PORT_LIMIT] {
+            let mut ports: Vec<u16> = listeners[..count].iter().map(port).collect();
+            let mut found = Vec::new();
+            diag.established(&ports, |ends, idle| {
+                assert!(idle < 60_000, "{idle}");
+                assert_eq!(ends.address(), ends.peer());
+                found.push(ends.port());
+            })
+            .unwrap();
+            ports.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, ports);
+        }
+    }
+
+    #[test]
     fn broken_answers_are_no_panic() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
-            let _ = walk(&bytes, 0, MESSAGE_LENGTH, &mut |message| _ = listen_socket(message));
+            let _ = walk(&bytes, 0, MESSAGE_LENGTH, &mut |message| {
+                (_, _) = (listen_socket(message), idle_milliseconds(message));
+            });
             Ok(())
         });
     }

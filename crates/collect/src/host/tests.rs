@@ -1,7 +1,7 @@
 //! The sampler against the running kernel: full accept queues, namespaces that come and go, hosts that lack things.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Float64Type, Int64Type};
 use expect_test::expect_file;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
@@ -71,6 +71,52 @@ fn full_accept_queue_shows_one_more_than_its_limit_and_overflows_are_counted() {
         .find(|(batch, row)| word(batch, "counter", *row) == "ListenOverflows")
         .expect("the counter moved");
     assert!(number(batch, "increase", row) >= 1);
+}
+
+#[test]
+fn idle_connections_that_the_application_closed_are_told_from_those_that_its_clients_closed() {
+    let mut sampler = sampler(Path::new("/"));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pair = || {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    };
+    let (closed_by_server, closed_by_client, open) = (pair(), pair(), pair());
+    let port = i64::from(listener.local_addr().unwrap().port());
+    let closings = |batches: &[Batch]| -> Vec<(String, f64)> {
+        let its = rows(batches, "idle_close")
+            .filter(|(batch, row)| number(batch, "server_port", *row) == port);
+        let closing = |(batch, row): (&Batch, usize)| {
+            let idle = batch.rows.column_by_name("idle_seconds").unwrap();
+            (
+                word(batch, "client_address", row).to_owned(),
+                idle.as_primitive::<Float64Type>().value(row),
+            )
+        };
+        its.map(closing).collect()
+    };
+    wait(Duration::from_millis(1100));
+    assert_eq!(closings(&sampler.sample(at(0))), []);
+    let end = |first: TcpStream, second: TcpStream| {
+        drop(first);
+        // The other side goes once it has seen the end.
+        (&second).read_to_end(&mut Vec::new()).unwrap();
+    };
+    end(closed_by_server.1, closed_by_server.0);
+    end(closed_by_client.0, closed_by_client.1);
+    let found = closings(&sampler.sample(at(5)));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].0, "127.0.0.1");
+    // Five seconds by the sampler's clock, and those before its first look.
+    assert!((6.0..7.0).contains(&found[0].1), "{found:?}");
+    assert_eq!(closings(&sampler.sample(at(10))), []);
+    drop(open);
+}
+
+/// For what the kernel itself measures.
+#[expect(clippy::disallowed_methods, reason = "a connection has to be idle for a while")]
+fn wait(span: Duration) {
+    std::thread::sleep(span);
 }
 
 #[test]

@@ -34,6 +34,7 @@ specs! {
     nic_stat: NicStat, NicStatRows;
     conntrack_stat: ConntrackStat, ConntrackStatRows;
     deleted_file: DeletedFile, DeletedFileRows;
+    idle_close: IdleClose, IdleCloseRows;
     clock_stat: ClockStat, ClockStatRows;
     resolver_probe: ResolverProbe, ResolverProbeRows;
     certificate: Certificate, CertificateRows;

@@ -93,8 +93,9 @@ impl Drop for Host {
 }
 
 impl Host {
-    fn make() -> Self {
-        let netns = Netns::make("plain").expect("root may, and iproute2 is there");
+    /// `name` is that of its network namespace.
+    fn make(name: &str) -> Self {
+        let netns = Netns::make(name).expect("root may, and iproute2 is there");
         let dir = tempfile::tempdir().expect("a directory");
         let disk = dir.path().join("disk");
         let file = fs::File::create(&disk).expect("it can be written");
@@ -158,16 +159,16 @@ impl Host {
         ));
     }
 
-    /// What doctor finds while visitors come.
-    fn findings(&self) -> Vec<Value> {
+    /// What doctor finds while visitors come, of whom each of some threads is several.
+    fn findings(&self, threads: u32, come: fn(&AtomicBool), seconds: u32) -> Vec<Value> {
         let end = Arc::new(AtomicBool::new(false));
-        let coming: Vec<JoinHandle<()>> = (0..3)
+        let coming: Vec<JoinHandle<()>> = (0..threads)
             .map(|_| {
                 let end = Arc::clone(&end);
-                self.netns.spawn(move || visit(&end))
+                self.netns.spawn(move || come(&end))
             })
             .collect();
-        let output = self.run(&format!("{WEIR} doctor --seconds 8 --format json"));
+        let output = self.run(&format!("{WEIR} doctor --seconds {seconds} --format json"));
         end.store(true, Ordering::Relaxed);
         coming.into_iter().for_each(|visits| visits.join().expect("it does not panic"));
         let answer = text(&output.stdout);
@@ -186,12 +187,26 @@ fn visit(end: &AtomicBool) {
         count = count.max(due.saturating_sub(200));
         while count < due {
             count += 1;
-            let Ok(mut stream) = TcpStream::connect("127.0.0.1:8080") else { continue };
-            let _ = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
-            let _ = stream.read_to_end(&mut Vec::new());
+            get("/");
         }
         pause(Duration::from_millis(5));
     }
+}
+
+/// A request every 6 s.
+fn visit_now_and_then(end: &AtomicBool) {
+    while !end.load(Ordering::Relaxed) {
+        get("/app");
+        for _ in 0..60 {
+            pause(Duration::from_millis(if end.load(Ordering::Relaxed) { 0 } else { 100 }));
+        }
+    }
+}
+
+fn get(path: &str) {
+    let Ok(mut stream) = TcpStream::connect("127.0.0.1:8080") else { return };
+    let _ = stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
+    let _ = stream.read_to_end(&mut Vec::new());
 }
 
 /// The directory that is `/` for a process.
@@ -237,6 +252,48 @@ fn line_to_change(fix: &str) -> Option<(&str, usize, &str)> {
     })
 }
 
+/// Node.js, whose own default is to keep idle connections for 5 s.
+const PROGRAM: &str = "const server = require('http').createServer((request, response) => setTimeout(() => response.end('well'), 100));
+SETTINGS;
+server.listen(9001, '127.0.0.1');
+";
+
+#[test]
+fn a_program_is_seen_to_close_idle_connections_before_nginx_does() {
+    let name = "a_program_is_seen_to_close_idle_connections_before_nginx_does";
+    let has = |program: &str| Command::new(program).arg("-v").output().is_ok();
+    let is_ready = has("nginx") && has("node") && is_there("unshare") && is_root();
+    if !can_run(name, "nginx, node, e2fsprogs and root", is_ready) {
+        return;
+    }
+    let host = Host::make("seen");
+    host.write("/etc/nginx/nginx.conf", FRONT);
+    host.write(
+        "/etc/nginx/sites/shop.conf",
+        "server { listen 8080; location /app { proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection \"\"; } }",
+    );
+    host.must("nginx");
+    let start = |settings: &str| {
+        host.write("/run/app.js", &PROGRAM.replace("SETTINGS", settings));
+        host.must("node /run/app.js > /run/app.log 2>&1 & echo $! > /run/app.pid");
+    };
+    let mismatch = || {
+        let findings = host.findings(4, visit_now_and_then, 13);
+        findings.into_iter().find(|finding| finding["rule"] == "proxy.keepalive_mismatch")
+    };
+    start("");
+    let finding = wait_for("it is seen", LONG, mismatch);
+    let of = |key: &str| finding[key].as_str().unwrap_or_default();
+    // Some versions of it wait for a second more.
+    let texts = [5, 6].map(|seconds| format!("node closes them after {seconds} s (seen "));
+    assert!(texts.iter().any(|text| of("summary").contains(text)), "{finding:#}");
+    let fix = of("fix").split_once("In the program: ").and_then(|(_, fix)| fix.split_once(", "));
+    let settings = fix.unwrap_or_else(|| panic!("{finding:#}")).0;
+    host.must("kill $(cat /run/app.pid)");
+    start(settings);
+    assert_eq!(mismatch(), None);
+}
+
 #[test]
 fn what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it() {
     let name = "what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it";
@@ -246,7 +303,7 @@ fn what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it()
     if !can_run(name, "nginx, openssl, e2fsprogs and root", is_ready) {
         return;
     }
-    let host = Host::make();
+    let host = Host::make("plain");
     for (path, content) in [
         ("/etc/nginx/nginx.conf", FRONT),
         ("/etc/nginx/sites/shop.conf", SITE),
@@ -257,7 +314,7 @@ fn what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it()
     host.certify(5);
     host.must("nginx -c /etc/nginx/app.conf");
     host.must("nginx");
-    let findings = host.findings();
+    let findings = host.findings(3, visit, 8);
     assert_eq!(rules(&findings), WRONG.into_iter().collect(), "{findings:#?}");
 
     for finding in &findings {
@@ -286,6 +343,6 @@ fn what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it()
     host.must("nginx -c /etc/nginx/app.conf");
     // Old workers of the front go when their connections have ended, and with them the old queue.
     wait_for("nothing is wrong any more", LONG, || {
-        rules(&host.findings()).is_empty().then_some(())
+        rules(&host.findings(3, visit, 8)).is_empty().then_some(())
     });
 }
