@@ -57,10 +57,11 @@ impl Report {
         say(&format!("{}{}", self.body, self.circumstances()));
     }
 
-    /// Writes the page, prints it, returns its path.
+    /// Writes the page, prints it; that of the release build beside the other's.
     pub(crate) fn write(self) -> anyhow::Result<()> {
         let date = self.began.to_string()[..10].to_owned();
-        let path = format!("docs/bench/{date}-{}.md", self.name);
+        let release = if is_release() { "-release" } else { "" };
+        let path = format!("docs/bench/{date}-{}{release}.md", self.name);
         let page = format!("# {}, {date}\n\n{}{}", self.name, self.body, self.circumstances());
         fs::write(&path, &page).with_context(|| {
             format!("cannot write `{path}`: run this in the root of the repository")
@@ -76,7 +77,8 @@ impl Report {
         let others =
             (meter::machine_busy_seconds() - self.busy_before - self.own_seconds.max(self_seconds))
                 .max(0.0);
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let release = is_release().then(|| "--release".to_owned());
+        let arguments: Vec<String> = std::env::args().skip(1).chain(release).collect();
         let mut text = String::from("## Circumstances\n\n");
         let _infallible = write!(
             text,
@@ -144,9 +146,12 @@ pub(crate) fn commit() -> String {
     hash + if is_changed { " with changes" } else { "" }
 }
 
-/// The directory that weir was built into tells.
 pub(crate) fn profile() -> &'static str {
-    let is_release = weir::program()
-        .is_ok_and(|path| path.parent().is_some_and(|directory| directory.ends_with("release")));
-    if is_release { "release" } else { "dev (the one `cargo xtask run` uses)" }
+    if is_release() { "release" } else { "dev (the one `cargo xtask run` uses)" }
+}
+
+/// The directory that weir was built into tells.
+fn is_release() -> bool {
+    weir::program()
+        .is_ok_and(|path| path.parent().is_some_and(|directory| directory.ends_with("release")))
 }

@@ -83,7 +83,7 @@ function options(width, height, series, unit, look, group) {
     cursor: { points: { size: 6 }, drag: { x: true, y: false }, ...(group && { sync: { key: group, scales: ['x', null] } }) },
     legend: { live: true },
     scales: { x: { range: (u, low, high) => wholeOrZoomed(u, low, high, look.current.span) }, ...Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])) },
-    axes: [{ ...axis, size: 30, incrs: SECONDS, values: clock }, ...units.slice(0, 2).map((u, i) => ({
+    axes: [{ ...axis, size: 30, space: 75, incrs: SECONDS, values: clock }, ...units.slice(0, 2).map((u, i) => ({
       ...axis, ...steps(u), scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
     }))],
     series: [

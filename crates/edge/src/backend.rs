@@ -21,6 +21,8 @@ pub(crate) const EVEN: u32 = 16;
 const TURN: u64 = 1 << 20;
 /// How far behind the others a backend's turn may fall: a backend that was slow is not flooded when it is not any more.
 const TURNS_BEHIND: u64 = 256;
+/// For how long the latency of a backend is remembered that gets no requests, in nanoseconds.
+const REMEMBERED: u64 = 5_000_000_000;
 /// Requests that must be unanswered before silence is a stall.
 const STALLED_MIN: u32 = 2;
 
@@ -314,6 +316,18 @@ impl Backend {
 
     pub(crate) fn latency_ns(&self) -> u64 {
         self.latency_ns.load(Relaxed)
+    }
+
+    /// Forgets a latency that was measured long ago: in traffic of one request at a time who was slow once would never get
+    /// another. The next answer counts whole.
+    pub(crate) fn forget_latency(&self, now: u64) {
+        let (latency, heard) = (self.latency_ns(), self.silent_since.load(Relaxed));
+        // What another edge told is kept until there is an answer.
+        let is_old = heard > 0 && now.saturating_sub(heard) > REMEMBERED;
+        if latency > 0 && is_old && self.in_flight.load(Relaxed) == 0 {
+            // An answer that came meanwhile is news.
+            let _ = self.latency_ns.compare_exchange(latency, 0, Relaxed, Relaxed);
+        }
     }
 
     /// Compares its latency with the usual one. Differences under the factor of two and a millisecond are chance.

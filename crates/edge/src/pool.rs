@@ -250,6 +250,7 @@ impl Pool {
 
     /// Looks at all backends: usual latency, stalls, panic. Called by one thread, about every 50 ms.
     pub(crate) fn look(&self, now: u64, looked: &mut Looked) {
+        self.backends.iter().for_each(|one| one.forget_latency(now));
         let mut latencies: Vec<u64> = self.backends.iter().map(|one| one.latency_ns()).collect();
         latencies.retain(|latency| *latency > 0);
         latencies.sort_unstable();
@@ -457,6 +458,26 @@ mod tests {
         pool.look(SECOND, &mut looked);
         let uneven = shares(&pool, SECOND, 20_000, 8);
         assert!(uneven[0] < 1_500, "{uneven:?}");
+    }
+
+    #[test]
+    fn who_was_slow_once_is_tried_again_by_requests_that_come_one_at_a_time() {
+        let pool = pool(Balance::TwoChoices, &FOUR);
+        let mut looked = Looked::default();
+        for backend in &pool.backends {
+            backend.answered(SECOND, 1_000_000);
+        }
+        (0..100).for_each(|_| pool.backends[0].answered(SECOND, 100_000_000));
+        pool.look(SECOND, &mut looked);
+        assert_eq!(shares(&pool, SECOND, 1_000, 1)[0], 0);
+        pool.look(7 * SECOND, &mut looked);
+        assert!(shares(&pool, 7 * SECOND, 1_000, 1)[0] > 100);
+        // Slow still: not again for a while.
+        for (at, backend) in pool.backends.iter().enumerate() {
+            backend.answered(7 * SECOND, if at == 0 { 100_000_000 } else { 1_000_000 });
+        }
+        pool.look(7 * SECOND, &mut looked);
+        assert_eq!(shares(&pool, 7 * SECOND, 1_000, 1)[0], 0);
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub(crate) fn run(
     let values = &config.values;
     crate::own_limits::raise_open_files();
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
-    let socket = listen(&values.api.listen, token.is_some())?;
+    let flag = if startup.is_edge { "--page" } else { "--listen" };
+    let socket = listen(&values.api.listen, token.is_some(), flag)?;
     let listening = Listening::new(config, !is_watching)?;
     let pg = PgServer::bind(values, token.as_deref())?;
     let intake = intake::bind(values)?;
@@ -69,7 +70,8 @@ fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
 }
 
 /// Binds the address, refusing what would show rows of visitors to everybody.
-pub(crate) fn listen(text: &str, has_login: bool) -> Result<TcpListener, Failure> {
+/// `flag` is what names another.
+pub(crate) fn listen(text: &str, has_login: bool, flag: &str) -> Result<TcpListener, Failure> {
     let address =
         text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
             || {
@@ -85,7 +87,7 @@ pub(crate) fn listen(text: &str, has_login: bool) -> Result<TcpListener, Failure
         socket.set_nonblocking(true)?;
         Ok(socket)
     });
-    bound.map_err(|error| cannot_listen(address, &error))
+    bound.map_err(|error| cannot_listen(address, &error, flag))
 }
 
 fn refused_without_login(address: SocketAddr) -> Failure {
@@ -100,16 +102,16 @@ fn refused_without_login(address: SocketAddr) -> Failure {
     .code(EXIT_CONFIG)
 }
 
-fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+fn cannot_listen(address: SocketAddr, error: &std::io::Error, flag: &str) -> Failure {
     let failure = Failure::new(format!("cannot listen on `{address}`: {error}"));
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => match port_owner::find(address.port()) {
-            Some(owner) => failure.hint(format!(
-                "{owner} listens there; end it, or take another port: --listen 127.0.0.1:0"
-            )),
-            None => failure
-                .hint("another program listens there; take another port: --listen 127.0.0.1:0"),
-        },
+        std::io::ErrorKind::AddrInUse => {
+            let owner = port_owner::find(address.port());
+            let owner = owner.unwrap_or_else(|| "another program".into());
+            failure.hint(format!(
+                "{owner} listens there; end it, or take another port: {flag} 127.0.0.1:0"
+            ))
+        }
         std::io::ErrorKind::PermissionDenied => failure.hint("ports below 1024 need root"),
         _ => failure.hint("the address must be one of this machine's own: `ip address`"),
     }

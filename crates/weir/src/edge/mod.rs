@@ -53,7 +53,7 @@ pub(crate) type Reload = Arc<dyn Fn() -> Result<Config, Failure> + Send + Sync>;
 pub(crate) struct Startup {
     reload: Reload,
     /// Whether this is `weir edge`, whose place another one can take.
-    is_edge: bool,
+    pub(crate) is_edge: bool,
     /// Counts rows that are dropped, from the first on.
     pub(crate) meter: Arc<Meter>,
     early: Mutex<Option<Early>>,

@@ -50,7 +50,7 @@ impl PgServer {
             .map(Password::new)
             .transpose()
             .map_err(|why| refused(why).hint("write a login of ASCII to `api.token_file`"))?;
-        let socket = listen(&pg.listen, password.is_some())?;
+        let socket = listen(&pg.listen, password.is_some(), "--pg")?;
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
         let options = Options { password, tls, is_tls_needed: pg.require_tls };
         Ok(Some(Self { socket, address, options }))

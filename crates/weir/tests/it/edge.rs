@@ -231,6 +231,9 @@ fn an_edge_that_cannot_work_says_why_and_what_to_do() {
         said.contains("cannot listen on") && said.contains("another program listens there"),
         "{said}"
     );
+    let args = ["edge", "--page", &address, "--listen", "127.0.0.1:0", "--beacon", "/b", "--data"];
+    let said = text(&weir(&[&args[..], &[&dir.path().display().to_string()]].concat()).stderr);
+    assert!(said.contains("take another port: --page 127.0.0.1:0"), "{said}");
 }
 
 #[test]
