@@ -303,8 +303,13 @@ impl Backend {
     }
 
     /// Catches up with the others, so that it is not given all turns that it missed.
-    pub(crate) fn set_turn(&self, turn: u64) {
-        self.turn.store(turn, Relaxed);
+    pub(crate) fn catch_up(&self, front: u64) {
+        self.turn.fetch_max(front, Relaxed);
+    }
+
+    /// Whether latency keeps requests from it.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.factor.load(Relaxed) > EVEN
     }
 
     /// What another edge knows of its latency, unless it is known here.

@@ -17,6 +17,7 @@ mod check;
 mod conn;
 mod connection;
 mod destination;
+mod difference;
 mod digest;
 mod edge;
 mod error;

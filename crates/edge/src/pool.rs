@@ -74,7 +74,7 @@ impl Pool {
             let new = Backend::new(one);
             if before.is_some() {
                 new.recover(now);
-                new.set_turn(front);
+                new.catch_up(front);
             }
             Arc::new(new)
         });
@@ -259,6 +259,9 @@ impl Pool {
         let is_other_answering = answers.saturating_sub(looked.answers_before(now)) >= 8;
         for backend in &self.backends {
             backend.set_factor(usual);
+            if backend.is_slow() || backend.state(now, &self.settings) != State::Up {
+                backend.catch_up(self.front.load(Relaxed));
+            }
             // Only beside others that answer is silence the backend's own.
             if is_other_answering && self.backends.len() > 1 {
                 backend.look_for_stall(now, &self.settings);
@@ -478,6 +481,21 @@ mod tests {
         }
         pool.look(7 * SECOND, &mut looked);
         assert_eq!(shares(&pool, 7 * SECOND, 1_000, 1)[0], 0);
+    }
+
+    #[test]
+    fn who_comes_back_is_not_given_the_turns_that_it_missed() {
+        let pool = pool(Balance::TwoChoices, &FOUR);
+        let mut looked = Looked::default();
+        let back = &pool.backends[0];
+        (0..3).for_each(|_| _ = back.failed(SECOND, &pool.settings));
+        assert_eq!(shares(&pool, 2 * SECOND, 1_000, 1)[0], 0);
+        // Out, in its slow start, and back.
+        pool.look(2 * SECOND, &mut looked);
+        assert_eq!(shares(&pool, 8 * SECOND, 1_000, 1)[0], 0);
+        pool.look(8 * SECOND, &mut looked);
+        let shares = shares(&pool, 60 * SECOND, 1_000, 1);
+        assert!((200..300).contains(&shares[0]), "{shares:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::acme::settings::AcmeSettings;
 use crate::destination::{BackendSettings, RouteSettings, resolve};
+use crate::difference::differences;
 use crate::error::EdgeError;
 
 /// Everything that an edge is told.
@@ -308,6 +309,17 @@ impl FromStr for Balance {
     }
 }
 
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TwoChoices => "two_choices",
+            Self::LeastConnections => "least_connections",
+            Self::RoundRobin => "round_robin",
+            Self::Hash => "hash",
+        })
+    }
+}
+
 impl Limits {
     /// After how long an idle connection of the listener that was asked to be at `address` is closed.
     pub fn idle_of(&self, address: SocketAddr) -> Duration {
@@ -327,6 +339,16 @@ impl FromStr for ProxyHeader {
             _ => Err(EdgeError::new(format!("cannot send the PROXY header `{text}`: not known"))
                 .hint("off, v1 or v2")),
         }
+    }
+}
+
+impl fmt::Display for ProxyHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        })
     }
 }
 
@@ -400,49 +422,10 @@ impl Settings {
         Ok(())
     }
 
-    /// What changes when these settings are replaced by `new`, one line each; empty when nothing does.
+    /// What changes when these settings are replaced by `new`, one line each, with the keys of the configuration; empty when
+    /// nothing does.
     pub fn differences(&self, new: &Self) -> Vec<String> {
-        let mut lines = Vec::new();
-        let name = |listener: &ListenerSettings| {
-            format!(
-                "listen {} backlog {}{}{}{}",
-                listener.address,
-                listener.backlog,
-                if listener.is_tls { " tls" } else { "" },
-                if listener.is_h2c { " h2c" } else { "" },
-                if listener.has_proxy_header { " proxy-header" } else { "" }
-            )
-        };
-        list(&mut lines, &self.listeners, &new.listeners, name);
-        list(&mut lines, &self.backends, &new.backends, |backend| format!("backend {backend}"));
-        list(&mut lines, &self.routes, &new.routes, |route| format!("route {route}"));
-        list(&mut lines, &self.certificates, &new.certificates, |files| {
-            format!("certificate {}", files.certificate.display())
-        });
-        one(&mut lines, "certificates obtained", &self.acme, &new.acme);
-        one(&mut lines, "tls to backends", &self.backend_tls, &new.backend_tls);
-        one(&mut lines, "balance", &self.balance, &new.balance);
-        one(&mut lines, "zone", &self.zone, &new.zone);
-        one(&mut lines, "beacon", &self.beacon, &new.beacon);
-        one(&mut lines, "check", &self.check, &new.check);
-        one(&mut lines, "one request recorded of", &self.record_one_of, &new.record_one_of);
-        one(&mut lines, "limits", &self.limits, &new.limits);
-        one(&mut lines, "upstream", &self.upstream, &new.upstream);
-        one(&mut lines, "keep-alive of pools", &self.pool_idle, &new.pool_idle);
-        one(&mut lines, "threads (at the next start)", &self.threads, &new.threads);
-        lines
-    }
-}
-
-fn list<T: PartialEq>(lines: &mut Vec<String>, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
-    lines.extend(old.iter().filter(|one| !new.contains(one)).map(|one| format!("- {}", name(one))));
-    lines.extend(new.iter().filter(|one| !old.contains(one)).map(|one| format!("+ {}", name(one))));
-}
-
-fn one<T: PartialEq + fmt::Debug>(lines: &mut Vec<String>, name: &str, old: &T, new: &T) {
-    if old != new {
-        lines.push(format!("- {name} {old:?}"));
-        lines.push(format!("+ {name} {new:?}"));
+        differences(self, new)
     }
 }
 
@@ -464,11 +447,29 @@ mod tests {
         assert!(old.differences(&new).is_empty());
         new.backends = vec![backend("127.0.0.1:1"), backend("127.0.0.1:2*5")];
         new.balance = Balance::Hash;
+        new.upstream.idle = Duration::from_secs(3);
+        new.check = Some(CheckSettings {
+            kind: CheckKind::Connect,
+            every: Duration::from_secs(1),
+            within: Duration::from_secs(1),
+            rise: 2,
+            fall: 3,
+        });
         expect![[r"
             - backend 127.0.0.1:2 weight 1
             + backend 127.0.0.1:2 weight 5
-            - balance TwoChoices
-            + balance Hash"]]
+            - balance two_choices
+            + balance hash
+            - upstream_idle_seconds 4
+            + upstream_idle_seconds 3
+            - check (none)
+            + check connect
+            - check_milliseconds (none)
+            + check_milliseconds 1000
+            - check_rise (none)
+            + check_rise 2
+            - check_fall (none)
+            + check_fall 3"]]
         .assert_eq(&old.differences(&new).join("\n"));
     }
 

@@ -1,0 +1,164 @@
+//! What differs between two settings, in the words of the configuration.
+
+use std::fmt::{Debug, Display};
+use std::time::Duration;
+
+use crate::settings::{
+    CheckKind, CheckSettings, Limits, ListenerSettings, Settings, UpstreamSettings,
+};
+
+/// What changes when `old` is replaced by `new`, one line each, with the keys of the section `[edge]`; empty when nothing does.
+pub(crate) fn differences(old: &Settings, new: &Settings) -> Vec<String> {
+    let mut lines = Vec::new();
+    list(&mut lines, &old.listeners, &new.listeners, listener);
+    list(&mut lines, &old.backends, &new.backends, |backend| format!("backend {backend}"));
+    list(&mut lines, &old.routes, &new.routes, |route| format!("route {route}"));
+    list(&mut lines, &old.certificates, &new.certificates, |files| {
+        format!("certificate {}", files.certificate.display())
+    });
+    list(&mut lines, &old.limits.listener_idle, &new.limits.listener_idle, |(address, idle)| {
+        format!("listener_idle_seconds {address}={}", idle.as_secs())
+    });
+    list(&mut lines, &old.pool_idle, &new.pool_idle, |(pool, idle)| {
+        format!("pool_idle_seconds {pool}={}", idle.as_secs())
+    });
+    for ((key, old), (_, new)) in values(old).into_iter().zip(values(new)) {
+        if old != new {
+            lines.extend([format!("- {key} {old}"), format!("+ {key} {new}")]);
+        }
+    }
+    lines
+}
+
+fn list<T: PartialEq>(lines: &mut Vec<String>, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
+    lines.extend(old.iter().filter(|one| !new.contains(one)).map(|one| format!("- {}", name(one))));
+    lines.extend(new.iter().filter(|one| !old.contains(one)).map(|one| format!("+ {}", name(one))));
+}
+
+fn listener(listener: &ListenerSettings) -> String {
+    let kinds = [
+        (listener.is_tls, " tls"),
+        (listener.is_h2c, " h2c"),
+        (listener.has_proxy_header, " proxy-header"),
+    ];
+    let kinds: String = kinds.iter().filter(|(is_so, _)| *is_so).map(|(_, kind)| *kind).collect();
+    format!("listen {} backlog {}{kinds}", listener.address, listener.backlog)
+}
+
+/// Every key that has one value, always in the same order.
+fn values(settings: &Settings) -> Vec<(&'static str, String)> {
+    let mut all = of_clients(settings);
+    all.extend(of_backends(settings));
+    all.extend(of_checks(settings.check.as_ref()));
+    all.extend([
+        ("acme", told(settings.acme.as_ref())),
+        ("beacon", or_none(settings.beacon.as_ref())),
+        ("record_one_of", settings.record_one_of.to_string()),
+        ("threads (at the next start)", settings.threads.to_string()),
+    ]);
+    all
+}
+
+fn of_clients(settings: &Settings) -> Vec<(&'static str, String)> {
+    // Named one by one, so that a new limit cannot be forgotten here; `listener_idle` is a list.
+    let Limits {
+        connections,
+        address_connections,
+        connection_requests,
+        head_bytes,
+        headers,
+        body_bytes,
+        handshake,
+        head,
+        idle,
+        listener_idle: _,
+        client_pause,
+        half_closed,
+        tunnel_idle,
+    } = &settings.limits;
+    vec![
+        ("connections", connections.to_string()),
+        ("address_connections", address_connections.to_string()),
+        ("connection_requests", connection_requests.to_string()),
+        ("head_bytes", head_bytes.to_string()),
+        ("headers", headers.to_string()),
+        ("body_bytes", body_bytes.to_string()),
+        ("handshake_seconds", seconds(*handshake)),
+        ("head_seconds", seconds(*head)),
+        ("idle_seconds", seconds(*idle)),
+        ("client_pause_seconds", seconds(*client_pause)),
+        ("half_closed_seconds", seconds(*half_closed)),
+        ("tunnel_idle_seconds", seconds(*tunnel_idle)),
+    ]
+}
+
+fn of_backends(settings: &Settings) -> Vec<(&'static str, String)> {
+    let UpstreamSettings {
+        connect,
+        answer,
+        idle,
+        in_flight,
+        queue,
+        queue_wait,
+        retry_percent,
+        failures,
+        ejection,
+        stall,
+        slow_start,
+        panic_percent,
+        proxy_header,
+    } = &settings.upstream;
+    let tls = &settings.backend_tls;
+    vec![
+        ("backend_ca_file", tls.authorities.display().to_string()),
+        (
+            "backend_certificate_file",
+            told(tls.certificate.as_ref().map(|files| &files.certificate)),
+        ),
+        ("backend_key_file", told(tls.certificate.as_ref().map(|files| &files.key))),
+        ("balance", settings.balance.to_string()),
+        ("zone", or_none(settings.zone.as_ref())),
+        ("connect_milliseconds", milliseconds(*connect)),
+        ("answer_seconds", seconds(*answer)),
+        ("upstream_idle_seconds", seconds(*idle)),
+        ("in_flight", in_flight.to_string()),
+        ("queue", queue.to_string()),
+        ("queue_milliseconds", milliseconds(*queue_wait)),
+        ("retry_percent", retry_percent.to_string()),
+        ("failures", failures.to_string()),
+        ("ejection_seconds", seconds(*ejection)),
+        ("stall_milliseconds", milliseconds(*stall)),
+        ("slow_start_seconds", seconds(*slow_start)),
+        ("panic_percent", panic_percent.to_string()),
+        ("send_proxy_header", proxy_header.to_string()),
+    ]
+}
+
+fn of_checks(check: Option<&CheckSettings>) -> Vec<(&'static str, String)> {
+    let kind = |check: &CheckSettings| match &check.kind {
+        CheckKind::Connect => "connect".to_owned(),
+        CheckKind::Ask(path) => path.clone(),
+    };
+    vec![
+        ("check", or_none(check.map(kind).as_ref())),
+        ("check_milliseconds", or_none(check.map(|check| milliseconds(check.every)).as_ref())),
+        ("check_rise", or_none(check.map(|check| check.rise).as_ref())),
+        ("check_fall", or_none(check.map(|check| check.fall).as_ref())),
+    ]
+}
+
+fn seconds(span: Duration) -> String {
+    span.as_secs().to_string()
+}
+
+fn milliseconds(span: Duration) -> String {
+    span.as_millis().to_string()
+}
+
+fn or_none<T: Display>(value: Option<&T>) -> String {
+    value.map_or_else(|| "(none)".into(), T::to_string)
+}
+
+fn told<T: Debug>(value: Option<&T>) -> String {
+    value.map_or_else(|| "(none)".into(), |value| format!("{value:?}"))
+}
