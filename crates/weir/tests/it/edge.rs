@@ -166,7 +166,7 @@ fn the_configuration_is_read_again_at_sighup() {
     std::fs::write(&other, text_of_other).expect("a directory");
     let against = other.display().to_string();
     let output = weir_of(&["edge", "--dry-run", "--config", &config, "--against", &against]);
-    assert_eq!(output, "- balance RoundRobin\n+ balance Hash\n");
+    assert_eq!(output, "- balance round_robin\n+ balance hash\n");
 }
 
 pub(crate) fn weir_of(args: &[&str]) -> String {
