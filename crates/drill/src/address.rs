@@ -15,8 +15,8 @@ static COUNT: AtomicU16 = AtomicU16::new(0);
 
 /// An address of the loopback where nobody listens.
 ///
-/// Its port is none of those that the kernel hands out (`net.ipv4.ip_local_port_range`): no connection and no listener "on any port" takes it
-/// before it is used.
+/// Its port is none of those that the kernel hands out (`net.ipv4.ip_local_port_range`), so no connection and no listener "on any
+/// port" takes it before it is used; where these leave none free from 10,240 on, it is one of them.
 ///
 /// # Errors
 /// When every port is taken.

@@ -1,33 +1,40 @@
 //! What differs between two settings, in the words of the configuration.
 
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 use std::time::Duration;
 
+use crate::acme::settings::AcmeSettings;
 use crate::settings::{
     CheckKind, CheckSettings, Limits, ListenerSettings, Settings, UpstreamSettings,
 };
 
-/// What changes when `old` is replaced by `new`, one line each, with the keys of the section `[edge]`; empty when nothing does.
-pub(crate) fn differences(old: &Settings, new: &Settings) -> Vec<String> {
-    let mut lines = Vec::new();
-    list(&mut lines, &old.listeners, &new.listeners, listener);
-    list(&mut lines, &old.backends, &new.backends, |backend| format!("backend {backend}"));
-    list(&mut lines, &old.routes, &new.routes, |route| format!("route {route}"));
-    list(&mut lines, &old.certificates, &new.certificates, |files| {
-        format!("certificate {}", files.certificate.display())
-    });
-    list(&mut lines, &old.limits.listener_idle, &new.limits.listener_idle, |(address, idle)| {
-        format!("listener_idle_seconds {address}={}", idle.as_secs())
-    });
-    list(&mut lines, &old.pool_idle, &new.pool_idle, |(pool, idle)| {
-        format!("pool_idle_seconds {pool}={}", idle.as_secs())
-    });
-    for ((key, old), (_, new)) in values(old).into_iter().zip(values(new)) {
-        if old != new {
-            lines.extend([format!("- {key} {old}"), format!("+ {key} {new}")]);
+impl Settings {
+    /// What changes when these settings are replaced by `new`, one line each, with the keys of the section `[edge]`; empty when
+    /// nothing does.
+    pub fn differences(&self, new: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        list(&mut lines, &self.listeners, &new.listeners, listener);
+        list(&mut lines, &self.backends, &new.backends, |backend| format!("backend {backend}"));
+        list(&mut lines, &self.routes, &new.routes, |route| format!("route {route}"));
+        list(&mut lines, &self.certificates, &new.certificates, |files| {
+            format!("certificate {}", files.certificate.display())
+        });
+        list(
+            &mut lines,
+            &self.limits.listener_idle,
+            &new.limits.listener_idle,
+            |(address, idle)| format!("listener_idle_seconds {address}={}", idle.as_secs()),
+        );
+        list(&mut lines, &self.pool_idle, &new.pool_idle, |(pool, idle)| {
+            format!("pool_idle_seconds {pool}={}", idle.as_secs())
+        });
+        for ((key, old), (_, new)) in values(self).into_iter().zip(values(new)) {
+            if old != new {
+                lines.extend([format!("- {key} {old}"), format!("+ {key} {new}")]);
+            }
         }
+        lines
     }
-    lines
 }
 
 fn list<T: PartialEq>(lines: &mut Vec<String>, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
@@ -50,8 +57,8 @@ fn values(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut all = of_clients(settings);
     all.extend(of_backends(settings));
     all.extend(of_checks(settings.check.as_ref()));
+    all.extend(of_acme(settings.acme.as_ref()));
     all.extend([
-        ("acme", told(settings.acme.as_ref())),
         ("beacon", or_none(settings.beacon.as_ref())),
         ("record_one_of", settings.record_one_of.to_string()),
         ("threads (at the next start)", settings.threads.to_string()),
@@ -113,9 +120,9 @@ fn of_backends(settings: &Settings) -> Vec<(&'static str, String)> {
         ("backend_ca_file", tls.authorities.display().to_string()),
         (
             "backend_certificate_file",
-            told(tls.certificate.as_ref().map(|files| &files.certificate)),
+            or_none(tls.certificate.as_ref().map(|files| files.certificate.display())),
         ),
-        ("backend_key_file", told(tls.certificate.as_ref().map(|files| &files.key))),
+        ("backend_key_file", or_none(tls.certificate.as_ref().map(|files| files.key.display()))),
         ("balance", settings.balance.to_string()),
         ("zone", or_none(settings.zone.as_ref())),
         ("connect_milliseconds", milliseconds(*connect)),
@@ -140,10 +147,25 @@ fn of_checks(check: Option<&CheckSettings>) -> Vec<(&'static str, String)> {
         CheckKind::Ask(path) => path.clone(),
     };
     vec![
-        ("check", or_none(check.map(kind).as_ref())),
-        ("check_milliseconds", or_none(check.map(|check| milliseconds(check.every)).as_ref())),
-        ("check_rise", or_none(check.map(|check| check.rise).as_ref())),
-        ("check_fall", or_none(check.map(|check| check.fall).as_ref())),
+        ("check", or_none(check.map(kind))),
+        ("check_milliseconds", or_none(check.map(|check| milliseconds(check.every)))),
+        ("check_rise", or_none(check.map(|check| check.rise))),
+        ("check_fall", or_none(check.map(|check| check.fall))),
+    ]
+}
+
+fn of_acme(acme: Option<&AcmeSettings>) -> Vec<(&'static str, String)> {
+    let names = |acme: &AcmeSettings| {
+        let names: Vec<String> = acme.certificates.iter().map(|one| one.0.join(" ")).collect();
+        names.join(", ")
+    };
+    vec![
+        ("acme_names", or_none(acme.map(names))),
+        ("acme_directory", or_none(acme.map(|acme| &acme.directory.url))),
+        ("acme_contact", or_none(acme.map(|acme| acme.contact.join(" ")))),
+        ("acme_dir", or_none(acme.map(|acme| acme.dir.display()))),
+        ("acme_ca_file", or_none(acme.map(|acme| acme.authorities.display()))),
+        ("acme_challenge", or_none(acme.map(|acme| acme.challenge))),
     ]
 }
 
@@ -155,10 +177,6 @@ fn milliseconds(span: Duration) -> String {
     span.as_millis().to_string()
 }
 
-fn or_none<T: Display>(value: Option<&T>) -> String {
-    value.map_or_else(|| "(none)".into(), T::to_string)
-}
-
-fn told<T: Debug>(value: Option<&T>) -> String {
-    value.map_or_else(|| "(none)".into(), |value| format!("{value:?}"))
+fn or_none<T: Display>(value: Option<T>) -> String {
+    value.map_or_else(|| "(none)".into(), |value| value.to_string())
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use crate::acme::settings::AcmeSettings;
 use crate::destination::{BackendSettings, RouteSettings, resolve};
-use crate::difference::differences;
 use crate::error::EdgeError;
 
 /// Everything that an edge is told.
@@ -421,12 +420,6 @@ impl Settings {
         }
         Ok(())
     }
-
-    /// What changes when these settings are replaced by `new`, one line each, with the keys of the configuration; empty when
-    /// nothing does.
-    pub fn differences(&self, new: &Self) -> Vec<String> {
-        differences(self, new)
-    }
 }
 
 #[cfg(test)]
@@ -448,6 +441,7 @@ mod tests {
         new.backends = vec![backend("127.0.0.1:1"), backend("127.0.0.1:2*5")];
         new.balance = Balance::Hash;
         new.upstream.idle = Duration::from_secs(3);
+        new.limits.listener_idle = vec![("127.0.0.1:80".parse().unwrap(), Duration::from_secs(5))];
         new.check = Some(CheckSettings {
             kind: CheckKind::Connect,
             every: Duration::from_secs(1),
@@ -458,6 +452,7 @@ mod tests {
         expect![[r"
             - backend 127.0.0.1:2 weight 1
             + backend 127.0.0.1:2 weight 5
+            + listener_idle_seconds 127.0.0.1:80=5
             - balance two_choices
             + balance hash
             - upstream_idle_seconds 4

@@ -12,14 +12,13 @@ use std::path::Path;
 use weir_tables::{Batch, DeletedFile, DeletedFileRows, Micros};
 
 use super::process::{comm, process_ids};
-use super::run::Stopwatch;
+use super::run::{Pacing, Stopwatch};
 use super::{Collector, View, take};
 use crate::CollectError;
 
 /// Seconds between two looks.
 const EVERY_SECONDS: f64 = 10.0;
-/// Share of one processor that looking may take.
-const COST_RATIO: f64 = 0.0005;
+const PACING: Pacing = Pacing { cost_ratio: 0.0005, pause_seconds: (EVERY_SECONDS - 1.0, 3600.0) };
 /// Smaller files are of no account.
 const SMALLEST_BYTES: u64 = 1 << 20;
 /// Most rows of a look.
@@ -50,7 +49,7 @@ impl Collector for DeletedFileCollector {
     }
 
     fn every_seconds(&self) -> f64 {
-        10.0
+        EVERY_SECONDS
     }
 
     fn collect(
@@ -59,7 +58,7 @@ impl Collector for DeletedFileCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        if !view.is_live || self.next.is_some_and(|next| now < next) {
+        if !view.is_live || !PACING.is_due(self.next, now) {
             return Ok(());
         }
         let stopwatch = Stopwatch::start();
@@ -82,8 +81,7 @@ impl Collector for DeletedFileCollector {
             });
         }
         take(&mut self.rows, out);
-        let pause = (stopwatch.stop().cpu_seconds / COST_RATIO).clamp(EVERY_SECONDS - 1.0, 3600.0);
-        self.next = Some(now + std::time::Duration::from_secs_f64(pause));
+        self.next = Some(PACING.after(stopwatch.stop(), now));
         Ok(())
     }
 }

@@ -14,15 +14,12 @@ use weir_tables::{Batch, IdleClose, IdleCloseRows, Micros};
 use super::listener::{Listening, tier};
 use super::netns::{Netns, entering};
 use super::process::Owner;
-use super::run::Stopwatch;
+use super::run::{Pacing, Stopwatch};
 use super::sock_diag::{Ends, PORT_LIMIT};
 use super::{Collector, View, take};
 use crate::CollectError;
 
-/// Share of one processor that looking may take.
-const COST_RATIO: f64 = 0.0005;
-/// Shortest and longest pause between two looks.
-const PAUSE_SECONDS: (f64, f64) = (0.5, 600.0);
+const PACING: Pacing = Pacing { cost_ratio: 0.0005, pause_seconds: (0.5, 600.0) };
 /// A shorter pause is part of a conversation.
 const IDLE_MILLISECONDS: u32 = 1000;
 /// Most idle connections that are watched.
@@ -67,8 +64,7 @@ impl Collector for IdleCloseCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        let is_due = |next: Micros| now >= next || next.seconds_since(now) > PAUSE_SECONDS.1;
-        if !view.is_live || !self.next.is_none_or(is_due) {
+        if !view.is_live || !PACING.is_due(self.next, now) {
             return Ok(());
         }
         let stopwatch = Stopwatch::start();
@@ -91,9 +87,7 @@ impl Collector for IdleCloseCollector {
             self.push(&view.host, &name, &ends, &resting, closed);
         }
         take(&mut self.rows, out);
-        let pause = stopwatch.stop().cpu_seconds / COST_RATIO;
-        let pause = pause.clamp(PAUSE_SECONDS.0, PAUSE_SECONDS.1);
-        self.next = Some(now + std::time::Duration::from_secs_f64(pause));
+        self.next = Some(PACING.after(stopwatch.stop(), now));
         result
     }
 }

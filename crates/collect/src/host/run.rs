@@ -37,6 +37,29 @@ impl Stopwatch {
     }
 }
 
+/// How often what may become dear is done.
+#[derive(Debug)]
+pub(super) struct Pacing {
+    /// Share of one processor that it may take.
+    pub(super) cost_ratio: f64,
+    /// Shortest and longest pause in seconds.
+    pub(super) pause_seconds: (f64, f64),
+}
+
+impl Pacing {
+    /// Whether it is due that was to be done at `next`. A clock that was set back stops nothing.
+    pub(super) fn is_due(&self, next: Option<Micros>, now: Micros) -> bool {
+        next.is_none_or(|next| now >= next || next.seconds_since(now) > self.pause_seconds.1)
+    }
+
+    /// When it is due again that took `spent` just now.
+    pub(super) fn after(&self, spent: Spent, now: Micros) -> Micros {
+        let (shortest, longest) = self.pause_seconds;
+        let pause = (spent.cpu_seconds / self.cost_ratio).clamp(shortest, longest);
+        now + std::time::Duration::from_secs_f64(pause)
+    }
+}
+
 fn read_clocks() -> Spent {
     use rustix::time::{ClockId, clock_gettime};
     #[expect(clippy::cast_precision_loss, reason = "clock readings stay far below 2^53")]
@@ -185,6 +208,19 @@ mod tests {
         assert!(reported(&mut log, 4, Some("gone")).is_empty());
         assert_eq!(reported(&mut log, 13, Some("gone")), [false]);
         assert_eq!(reported(&mut log, 14, None), [true]);
+    }
+
+    #[test]
+    fn what_is_dear_waits_longer_within_bounds_and_a_clock_step_back_does_not_stop_it() {
+        let pacing = Pacing { cost_ratio: 0.001, pause_seconds: (2.0, 600.0) };
+        let spent = |cpu_seconds| Spent { cpu_seconds, ..Spent::default() };
+        let now = Micros(1_000_000_000);
+        let pause = |cpu_seconds| pacing.after(spent(cpu_seconds), now).seconds_since(now);
+        assert_eq!([pause(0.0), pause(0.1), pause(9.0)], [2.0, 100.0, 600.0]);
+        let next = pacing.after(spent(0.1), now);
+        assert!(pacing.is_due(None, now) && pacing.is_due(Some(next), next));
+        assert!(!pacing.is_due(Some(next), now));
+        assert!(pacing.is_due(Some(next), Micros(0)));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Source: sock_diag(7), `linux/inet_diag.h`, `net/ipv4/inet_diag.c`. The request is the older `TCPDIAG_GETSOCK`,
 //! which dumps IPv4 and IPv6 in one walk over the kernel's hash; `SOCK_DIAG_BY_FAMILY` needs a walk for each.
 //! All in TIME_WAIT or ESTABLISHED are never asked for: the counts of these are in `/proc/net/sockstat` and `snmp`, and
-//! copying them is what makes a dump dear. Those of some ports are, by a filter that the kernel runs. The netlink socket belongs to the namespace in which it was made.
+//! copying them is what makes a dump dear. Those of some ports are, by a filter that the kernel runs. The netlink socket
+//! belongs to the namespace in which it was made.
 //!
 //! ```text
 //! nlmsghdr            inet_diag_msg

@@ -6,15 +6,13 @@
 use weir_tables::{Batch, Micros, SockStat, SockStatRows};
 
 use super::netns::{Netns, entering};
-use super::run::Stopwatch;
+use super::run::{Pacing, Stopwatch};
 use super::sock_diag::StateCounts;
 use super::{Collector, View, take, text};
 use crate::CollectError;
 
-/// Share of one processor that counting states may take.
-const COUNT_COST_RATIO: f64 = 0.0008;
-/// Shortest and longest pause between two counts of states.
-const COUNT_PAUSE_SECONDS: (f64, f64) = (2.0, 600.0);
+/// Of counts of states.
+const PACING: Pacing = Pacing { cost_ratio: 0.0008, pause_seconds: (2.0, 600.0) };
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -34,7 +32,7 @@ impl Collector for SockStatCollector {
         now: Micros,
         out: &mut Vec<Batch>,
     ) -> Result<(), CollectError> {
-        let is_counting = view.is_live && self.is_count_due(now);
+        let is_counting = view.is_live && PACING.is_due(self.next_count, now);
         let stopwatch = Stopwatch::start();
         let mut result = Ok(());
         for netns in view.netns.namespaces.iter_mut().filter(|netns| netns.is_sampled) {
@@ -58,9 +56,7 @@ impl Collector for SockStatCollector {
             self.push(&totals, counts, &view.host, &netns.name, now);
         }
         if is_counting {
-            let pause = stopwatch.stop().cpu_seconds / COUNT_COST_RATIO;
-            let pause = pause.clamp(COUNT_PAUSE_SECONDS.0, COUNT_PAUSE_SECONDS.1);
-            self.next_count = Some(now + std::time::Duration::from_secs_f64(pause));
+            self.next_count = Some(PACING.after(stopwatch.stop(), now));
         }
         take(&mut self.rows, out);
         result
@@ -68,11 +64,6 @@ impl Collector for SockStatCollector {
 }
 
 impl SockStatCollector {
-    fn is_count_due(&self, now: Micros) -> bool {
-        let longest = COUNT_PAUSE_SECONDS.1;
-        self.next_count.is_none_or(|next| now >= next || next.seconds_since(now) > longest)
-    }
-
     fn push(
         &mut self,
         totals: &Totals,

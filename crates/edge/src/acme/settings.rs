@@ -1,5 +1,6 @@
 //! For which names certificates are obtained, where, and how that is proved.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -143,6 +144,16 @@ impl FromStr for AcmeChallenge {
             _ => Err(EdgeError::new(format!("cannot prove names by `{text}`: not known"))
                 .hint("auto, http-01 or tls-alpn-01")),
         }
+    }
+}
+
+impl fmt::Display for AcmeChallenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Http01 => "http-01",
+            Self::TlsAlpn01 => "tls-alpn-01",
+        })
     }
 }
 
