@@ -3,7 +3,7 @@ id = "log.rotated_unfinished"
 title = "A rotated log is not finished: it is not read to its end, or a program still writes to a deleted one"
 tier = "log"
 class = "mail"
-for = "20s"
+for = "8s"
 every = "5s"
 clear = "30s"
 key = ["source", "kind"]
@@ -14,7 +14,7 @@ subject = "{source} on {host}"
 summary = "{text}"
 why = "A rotated file is on its way out: the next rotation or a cleaning job deletes it, and what was not read by then is lost. A deleted file that a program still writes to is worse: nobody but that program and weir sees its lines, and its space comes back only when the program closes it."
 look_at = "`select ts, state, lag_bytes, lag_seconds, deleted_bytes from ship where source = …`. Who has the deleted file open: `lsof +L1`, or `ls -l /proc/*/fd | grep deleted`."
-silent_when = "The rest of the rotated file was read within two minutes; programs that open their log again within half a minute of its deletion."
+silent_when = "The rest of the rotated file was read within two minutes; programs that write no more to the deleted file within 8 s, and those that write to a new one of its name since a quarter of a minute."
 fix = "{fix_text}"
 source = "logrotate(8), postrotate and delaycompress; nginx signal USR1; fault lab F15"
 ---*/
@@ -26,10 +26,13 @@ with rotated as (
   having min(lag_seconds) > 120
 ),
 deleted as (
-  select host, source, 'deleted' as kind, max(deleted_bytes) as size, cast(0 as double) as seconds
-  from ship
-  where deleted_bytes > 0 and ts > $now - interval '6 minutes' and ts <= $now
-  group by host, source
+  select d.host, d.source, 'deleted' as kind, max(d.deleted_bytes) as size, cast(0 as double) as seconds
+  from ship d
+  left join ship n on n.host = d.host and n.source = d.source and n.stream <> d.stream and n.state = 'reading' and n.size_bytes > 0
+    and n.ts > $now - interval '6 minutes' and n.ts <= $now
+  where d.deleted_bytes > 0 and d.ts > $now - interval '6 minutes' and d.ts <= $now
+  group by d.host, d.source
+  having max(n.ts) is null or max(n.ts) < max(d.ts) + interval '15 seconds'
 )
 select host, source, kind, size,
   case when kind = 'unread'

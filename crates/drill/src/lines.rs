@@ -98,7 +98,6 @@ pub(crate) const FAULTS: &[Fault] = &[
                 .append(true)
                 .open(scene.file("app.log"))
                 .and_then(|mut log| log.write_all(line.repeat(bytes / line.len()).as_bytes()))?;
-            scene.patience_seconds = 60;
             Ok(())
         },
         inject: |scene| {

@@ -128,11 +128,7 @@ pub(crate) const MORE: &[Fault] = &[
         rules: &[&["mysql.replica_lag"]],
         parameters: &[of("rows", 10, 1000, "rows that are written meanwhile")],
         tools: &["mariadbd", "mariadb", "mariadb-install-db"],
-        set: |scene| {
-            // What it is behind is a matter of seconds: 30 of them must go by.
-            scene.patience_seconds = 75;
-            mariadb_pair(scene)
-        },
+        set: |scene| mariadb_pair(scene),
         inject: |scene| {
             let rows = scene.draw("rows");
             let (netns, socket) =

@@ -1,11 +1,12 @@
 //! One backend as all threads see it: its load, its latency, its health. Numbers only, changed without locks.
 //!
 //! ```text
-//!   up ── failures in a row, stall, failed checks ──► out ── time over, an answer, good checks ──► slow start ──► up
+//!   up ── failures in a row, stall, failed checks ──► out ── an answer on trial, good checks ──► slow start ──► up
 //! ```
 //! Latency is a running median (Ma, Muthukrishnan, Sandler: *Frugal Streaming*), not the peak-sensitive average that Finagle and
 //! linkerd use: on a busy machine one slow answer in a thousand made that one call an equal backend slow and cost it a third
-//! of its share. What is slow at this moment shows in the requests under way. Outlier ejection is as Envoy describes it.
+//! of its share. What is slow at this moment shows in the requests under way. Outlier ejection is as Envoy describes it, but when
+//! the time is over one request tries the backend (a half-open circuit breaker): who is still ill harms one, and stays out.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -95,6 +96,9 @@ pub(crate) struct Backend {
     ejections: AtomicU32,
     ejected_until: AtomicU64,
     is_stalled: AtomicBool,
+    /// Out until it answers a request after its time, and when one was last sent there to see.
+    is_on_trial: AtomicBool,
+    tried_at: AtomicU64,
     is_check_failed: AtomicBool,
     checks_in_row: AtomicU32,
     recovered_at: AtomicU64,
@@ -123,6 +127,8 @@ impl Backend {
             ejections: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             is_stalled: AtomicBool::new(false),
+            is_on_trial: AtomicBool::new(false),
+            tried_at: AtomicU64::new(0),
             is_check_failed: AtomicBool::new(false),
             checks_in_row: AtomicU32::new(0),
             recovered_at: AtomicU64::new(0),
@@ -143,10 +149,10 @@ impl Backend {
             State::Draining
         } else if self.is_check_failed.load(Relaxed) {
             State::CheckFailed
-        } else if self.ejected_until.load(Relaxed) > now {
+        } else if self.is_on_trial.load(Relaxed) {
             if self.is_stalled.load(Relaxed) { State::Stalled } else { State::Ejected }
-        } else if self.slow_since() > 0
-            && now.saturating_sub(self.slow_since()) < nanos(settings.slow_start)
+        } else if self.recovered_at.load(Relaxed) > 0
+            && now.saturating_sub(self.recovered_at.load(Relaxed)) < nanos(settings.slow_start)
         {
             State::SlowStart
         } else {
@@ -154,18 +160,33 @@ impl Backend {
         }
     }
 
-    /// When it last came back, or will; 0 when it was never out.
-    fn slow_since(&self) -> u64 {
-        self.recovered_at.load(Relaxed).max(self.ejected_until.load(Relaxed))
+    /// Whether it takes requests and answers none: what waits there waits in vain, unless that is the one to see.
+    pub(crate) fn is_silent(&self, now: u64) -> bool {
+        self.is_check_failed.load(Relaxed)
+            || self.is_stalled.load(Relaxed) && self.ejected_until.load(Relaxed) > now
+    }
+
+    /// Whether its time is over and nothing was sent there to see for as long as it would be out at first.
+    pub(crate) fn is_trial_due(&self, now: u64, settings: &UpstreamSettings) -> bool {
+        self.is_on_trial.load(Relaxed)
+            && !self.is_check_failed.load(Relaxed)
+            && self.weight.load(Relaxed) > 0
+            && self.ejected_until.load(Relaxed) <= now
+            && now.saturating_sub(self.tried_at.load(Relaxed)) > nanos(settings.ejection)
+    }
+
+    /// Takes the trial; false when another request was first.
+    pub(crate) fn begin_trial(&self, now: u64) -> bool {
+        let before = self.tried_at.load(Relaxed);
+        before < now && self.tried_at.compare_exchange(before, now, Relaxed, Relaxed).is_ok()
     }
 
     /// Its weight in 256ths, less while it starts slowly: from a tenth to the whole.
     pub(crate) fn effective_weight(&self, now: u64, settings: &UpstreamSettings) -> u64 {
         let whole = u64::from(self.weight.load(Relaxed)) * 256;
-        let (back, span) = (self.slow_since(), nanos(settings.slow_start));
+        let (back, span) = (self.recovered_at.load(Relaxed), nanos(settings.slow_start));
         let age = now.saturating_sub(back);
-        // Who is used before it is back is used because none is believed to be ill: as much as any other.
-        if back == 0 || back > now || span == 0 || age >= span {
+        if back == 0 || span == 0 || age >= span {
             return whole.max(1);
         }
         let share = 10 + 90 * u128::from(age) / u128::from(span);
@@ -219,6 +240,15 @@ impl Backend {
     pub(crate) fn answered(&self, now: u64, latency_ns: u64) {
         self.silent_since.store(now, Relaxed);
         self.failures_in_row.store(0, Relaxed);
+        if self.is_on_trial.load(Relaxed) {
+            // What answers is not stalled, however long it was to be out.
+            let was_stalled = self.is_stalled.swap(false, Relaxed);
+            if was_stalled || self.ejected_until.load(Relaxed) <= now {
+                self.is_on_trial.store(false, Relaxed);
+                self.ejected_until.store(now, Relaxed);
+                self.recovered_at.store(now, Relaxed);
+            }
+        }
         let before = self.latency_ns.load(Relaxed);
         let after = match before {
             0 => latency_ns,
@@ -227,17 +257,15 @@ impl Backend {
             _ => (before - before / 16).max(latency_ns),
         };
         self.latency_ns.store(after.max(1), Relaxed);
-        if self.is_stalled.swap(false, Relaxed) {
-            self.ejected_until.store(now, Relaxed);
-        }
     }
 
     /// A request got no whole answer through the backend's fault; true when that puts the backend out.
     pub(crate) fn failed(&self, now: u64, settings: &UpstreamSettings) -> bool {
         self.totals.failures.fetch_add(1, Relaxed);
         let in_row = self.failures_in_row.fetch_add(1, Relaxed) + 1;
-        let is_too_many = in_row >= settings.failures.max(1);
+        let is_too_many = in_row >= settings.failures.max(1) || self.is_on_trial.load(Relaxed);
         if is_too_many && self.ejected_until.load(Relaxed) <= now {
+            self.is_stalled.store(false, Relaxed);
             self.eject(now, settings);
             return true;
         }
@@ -247,7 +275,8 @@ impl Backend {
     fn eject(&self, now: u64, settings: &UpstreamSettings) {
         // Who was well for ten times as long as it was out begins anew.
         let (until, base) = (self.ejected_until.load(Relaxed), nanos(settings.ejection));
-        let before = if now.saturating_sub(until) > base.saturating_mul(10) {
+        let is_well = !self.is_on_trial.swap(true, Relaxed);
+        let before = if is_well && now.saturating_sub(until) > base.saturating_mul(10) {
             0
         } else {
             self.ejections.load(Relaxed)
@@ -261,8 +290,18 @@ impl Backend {
     pub(crate) fn look_for_stall(&self, now: u64, settings: &UpstreamSettings) -> bool {
         let usual = self.latency_ns.load(Relaxed).saturating_mul(8);
         let limit = nanos(settings.stall).max(usual);
-        let is_silent = self.waiting.load(Relaxed) >= STALLED_MIN
-            && now.saturating_sub(self.silent_since.load(Relaxed)) > limit;
+        let silent_since = self.silent_since.load(Relaxed);
+        let (least, since) = if self.is_on_trial.load(Relaxed) {
+            // What was sent there to see is enough, and nothing older.
+            let tried_at = self.tried_at.load(Relaxed);
+            if tried_at < self.ejected_until.load(Relaxed) {
+                return false;
+            }
+            (1, silent_since.max(tried_at))
+        } else {
+            (STALLED_MIN, silent_since)
+        };
+        let is_silent = self.waiting.load(Relaxed) >= least && now.saturating_sub(since) > limit;
         if !is_silent || self.ejected_until.load(Relaxed) > now {
             return false;
         }

@@ -175,8 +175,13 @@ impl Haproxy {
         error.hint("`weir haproxy show` tells how its servers are")
     }
 
+    /// Whether a socket is named by its path, and not as HOST:PORT.
+    pub fn is_path(socket: &str) -> bool {
+        socket.contains('/') || !socket.contains(':')
+    }
+
     fn ask(&self, command: &str) -> Result<String, EdgeError> {
-        let answer = if self.socket.contains('/') {
+        let answer = if Self::is_path(&self.socket) {
             UnixStream::connect(&self.socket).and_then(|stream| {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
@@ -288,6 +293,13 @@ mod tests {
         for wrong in ["", "Unknown command", "# pxname,svname\napp,one\n"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_has_no_port_is_a_path() {
+        let are_paths = ["/run/haproxy/admin.sock", "admin.sock", "127.0.0.1:9999", "[::1]:9999"]
+            .map(Haproxy::is_path);
+        assert_eq!(are_paths, [true, true, false, false]);
     }
 
     #[test]

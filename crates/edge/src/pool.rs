@@ -34,6 +34,8 @@ pub(crate) struct Pool {
     /// The furthest that any backend's turns have come.
     front: AtomicU64,
     is_panicking: AtomicBool,
+    /// Whether one of them waits for a request that tries it.
+    has_trial: AtomicBool,
     /// Retries that are left, in hundredths.
     budget: AtomicI64,
     queued: AtomicU32,
@@ -92,6 +94,7 @@ impl Pool {
             is_zone_whole: AtomicBool::new(true),
             front: AtomicU64::new(front),
             is_panicking: AtomicBool::new(false),
+            has_trial: AtomicBool::new(false),
             budget: AtomicI64::new(RETRIES_SAVED),
             queued: AtomicU32::new(0),
             room: Notify::new(),
@@ -107,6 +110,9 @@ impl Pool {
         client: std::net::IpAddr,
         tried: &[Arc<Backend>],
     ) -> Result<Place, NoBackend> {
+        if let Some(on_trial) = self.trial(now, client, tried) {
+            return Ok(self.place(now, on_trial));
+        }
         let fits = |backend: &Backend| {
             let is_tried = tried.iter().any(|other| std::ptr::eq(other.as_ref(), backend));
             if is_tried {
@@ -135,9 +141,36 @@ impl Pool {
                 near.or_else(|_| self.choose_among(now, random, client, &fits))
             }
         }?;
+        Ok(self.place(now, chosen))
+    }
+
+    fn place(self: &Arc<Self>, now: u64, chosen: &Arc<Backend>) -> Place {
         chosen.take(chosen.effective_weight(now, &self.settings), &self.front);
         self.earn();
-        Ok(Place { backend: Arc::clone(chosen), pool: Arc::clone(self) })
+        Place { backend: Arc::clone(chosen), pool: Arc::clone(self) }
+    }
+
+    /// A backend whose time out is over, for one request that tries it. With `hash` only a client who belongs there goes.
+    fn trial(
+        &self,
+        now: u64,
+        client: std::net::IpAddr,
+        tried: &[Arc<Backend>],
+    ) -> Option<&Arc<Backend>> {
+        if !self.has_trial.load(Relaxed) || !tried.is_empty() {
+            return None;
+        }
+        let is_own = |one: &Backend| {
+            let better = |other: &&Arc<Backend>| draw(other, client) < draw(one, client);
+            self.balance != Balance::Hash
+                || !self
+                    .backends
+                    .iter()
+                    .filter(better)
+                    .any(|other| other.state(now, &self.settings).is_up())
+        };
+        let mut due = self.backends.iter().filter(|one| one.is_trial_due(now, &self.settings));
+        due.find(|one| is_own(one) && one.begin_trial(now))
     }
 
     fn choose_among<F>(
@@ -267,6 +300,8 @@ impl Pool {
                 backend.look_for_stall(now, &self.settings);
             }
         }
+        let has_trial = self.backends.iter().any(|one| one.is_trial_due(now, &self.settings));
+        self.has_trial.store(has_trial, Relaxed);
         looked.note(now, answers);
         let used = self.backends.iter().filter(|one| one.weight.load(Relaxed) > 0);
         let (all, ill) = used.fold((0, 0), |(all, ill), one| {
@@ -492,8 +527,10 @@ mod tests {
         assert_eq!(shares(&pool, 2 * SECOND, 1_000, 1)[0], 0);
         // Out, in its slow start, and back.
         pool.look(2 * SECOND, &mut looked);
-        assert_eq!(shares(&pool, 8 * SECOND, 1_000, 1)[0], 0);
+        back.answered(8 * SECOND, 1_000);
         pool.look(8 * SECOND, &mut looked);
+        assert_eq!(shares(&pool, 8 * SECOND, 1_000, 1)[0], 0);
+        pool.look(9 * SECOND, &mut looked);
         let shares = shares(&pool, 60 * SECOND, 1_000, 1);
         assert!((200..300).contains(&shares[0]), "{shares:?}");
     }
@@ -502,21 +539,81 @@ mod tests {
     fn a_backend_that_fails_is_out_longer_each_time_and_comes_back_slowly() {
         let pool = pool(Balance::TwoChoices, &FOUR);
         let (bad, settings) = (Arc::clone(&pool.backends[0]), &pool.settings);
+        let mut looked = Looked::default();
         for _ in 0..2 {
             assert!(!bad.failed(SECOND, settings));
         }
         assert!(bad.failed(SECOND, settings));
         assert_eq!(bad.state(SECOND, settings), State::Ejected);
         assert_eq!(shares(&pool, SECOND, 3_000, 8)[0], 0);
-        let back = 7 * SECOND;
-        assert_eq!(bad.state(back, settings), State::SlowStart);
-        let slow = shares(&pool, back, 10_000, 16)[0];
-        assert!((200..1_500).contains(&slow), "{slow}");
-        assert_eq!(bad.state(20 * SECOND, settings), State::Up);
-        for _ in 0..3 {
-            bad.failed(20 * SECOND, settings);
+        // Its time is over: one request tries it, and fails, and so does one much later.
+        for at in [7 * SECOND, 90 * SECOND] {
+            pool.look(at, &mut looked);
+            assert_eq!(shares(&pool, at, 3_000, 8)[0], 1);
+            assert_eq!(bad.state(at, settings), State::Ejected);
+            assert!(bad.failed(at, settings));
         }
-        assert_eq!(bad.state(29 * SECOND, settings), State::Ejected);
+        // Now it is out four times as long.
+        pool.look(109 * SECOND, &mut looked);
+        assert_eq!(shares(&pool, 109 * SECOND, 3_000, 8)[0], 0);
+        let back = 111 * SECOND;
+        pool.look(back, &mut looked);
+        assert_eq!(shares(&pool, back, 3_000, 8)[0], 1);
+        bad.answered(back, 1_000);
+        assert_eq!(bad.state(back, settings), State::SlowStart);
+        let slow = shares(&pool, back + SECOND, 10_000, 16)[0];
+        assert!((200..1_500).contains(&slow), "{slow}");
+        assert_eq!(bad.state(125 * SECOND, settings), State::Up);
+        // Who was well for long begins anew.
+        (0..3).for_each(|_| _ = bad.failed(180 * SECOND, settings));
+        pool.look(186 * SECOND, &mut looked);
+        assert_eq!(shares(&pool, 186 * SECOND, 3_000, 8)[0], 1);
+    }
+
+    #[test]
+    fn with_hash_only_its_own_clients_try_a_backend() {
+        let pool = pool(Balance::Hash, &FOUR);
+        let mut looked = Looked::default();
+        let bad = &pool.backends[0];
+        (0..3).for_each(|_| _ = bad.failed(SECOND, &pool.settings));
+        pool.look(8 * SECOND, &mut looked);
+        let others = (0..250).map(|last| IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, last)));
+        let (own, foreign): (Vec<_>, Vec<_>) = others.partition(|client| {
+            let least = pool.backends.iter().min_by_key(|one| draw(one, *client));
+            least.is_some_and(|one| Arc::ptr_eq(one, bad))
+        });
+        let chosen = |client| pool.choose(8 * SECOND, 1, client, &[]).unwrap().backend.address;
+        assert!(foreign.iter().all(|client| chosen(*client) != bad.address));
+        assert_eq!(chosen(own[0]), bad.address);
+        assert_ne!(chosen(own[0]), bad.address);
+    }
+
+    #[test]
+    fn a_stalled_backend_is_tried_by_one_request_and_not_judged_by_older_ones() {
+        let pool = pool(Balance::TwoChoices, &FOUR);
+        let (hung, settings) = (Arc::clone(&pool.backends[2]), &pool.settings);
+        let mut looked = Looked::default();
+        let mut look = |at: u64| {
+            pool.look(at, &mut looked);
+            (0..20).for_each(|_| pool.answered());
+            pool.look(at + 1, &mut looked);
+            hung.state(at + 1, settings)
+        };
+        (0..2).for_each(|_| hung.begin_waiting(SECOND));
+        assert_eq!(look(3 * SECOND), State::Stalled);
+        assert!(hung.is_silent(3 * SECOND + 1));
+        // Its time is over; the two still wait, and nothing was sent to see.
+        assert_eq!(look(9 * SECOND), State::Stalled);
+        assert!(hung.is_trial_due(9 * SECOND, settings));
+        assert!(hung.begin_trial(9 * SECOND) && !hung.begin_trial(9 * SECOND));
+        hung.begin_waiting(9 * SECOND);
+        assert_eq!(look(9 * SECOND + 1_000), State::Stalled);
+        assert!(!hung.is_silent(9 * SECOND + 1_000), "what is there to see waits on");
+        assert_eq!(look(11 * SECOND), State::Stalled);
+        assert!(hung.is_silent(11 * SECOND + 1), "it is out once more");
+        assert!(!hung.is_trial_due(19 * SECOND, settings));
+        hung.answered(20 * SECOND, 1_000);
+        assert_eq!(hung.state(20 * SECOND, settings), State::SlowStart);
     }
 
     #[test]

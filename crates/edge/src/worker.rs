@@ -301,8 +301,7 @@ impl Worker {
             }
             let is_stalled = |address| {
                 let backend = live.backends().find(|(_, one)| one.address == address);
-                let state = backend.map(|(_, backend)| backend.state(now, upstream));
-                state.is_some_and(|state| matches!(state, State::Stalled | State::CheckFailed))
+                backend.is_some_and(|(_, backend)| backend.is_silent(now))
             };
             self.waits.sweep(now, nanos(upstream.answer), is_stalled);
             for (_, backend) in live.backends() {

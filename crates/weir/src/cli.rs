@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Haproxy(HaproxyArgs),
     Doctor(DoctorArgs),
     Parse(ParseArgs),
+    #[command(alias = "sql")]
     Query(QueryArgs),
     Compare(CompareArgs),
     Audit(AuditArgs),

@@ -24,7 +24,7 @@ use crate::config::outputs::{NamedOutput, To};
 use crate::failure::{EXIT_CONFIG, Failure, read_failure};
 
 /// How often figures become rows of `output_run`.
-const REPORT: Duration = Duration::from_secs(10);
+const REPORT: Duration = Duration::from_secs(5);
 /// How long the threads may take to end; what they were sending is sent again at the next start.
 const END: Duration = Duration::from_secs(5);
 /// Bytes of JSON in one request to a partition of Kafka, below its usual `message.max.bytes` of 1 MiB.

@@ -22,4 +22,5 @@ table! {
     14 heartbeat_seconds: OptFloat = "Age of the newest heartbeat row that arrived (`heartbeat` in `[[databases]]`); NULL without one.";
     15 source_position: OptInt = "Where the primary's log stands, in bytes: it stays the same while nothing is written. NULL when it cannot be seen from here.";
     16 error: OptText = "The last error of replication; NULL when there is none.";
+    17 applier: OptText = "What the replica's applying does, in the server's words (`Replica_SQL_Running_State`), such as `Waiting for table metadata lock`; NULL elsewhere.";
 }

@@ -3,10 +3,10 @@
 table! {
     /// How each output fared that copies rows to another system: what was taken, refused and given up, and how far it is behind.
     OutputRun, OutputRunRows = "output_run";
-    grain: "one row per output every 10 s";
+    grain: "one row per output every 5 s";
     source: "weir";
     sort: [host, output, ts];
-    1 ts: Time = "When the 10 s ended.";
+    1 ts: Time = "When the 5 s ended.";
     2 host: Text = "The host of the hub that copies.";
     3 output: Text = "The output's name.";
     4 target: Text = "What kind of system: `elasticsearch`, `kafka`, `http` or `s3`.";

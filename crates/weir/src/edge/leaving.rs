@@ -318,7 +318,7 @@ fn as_text(
         Verdict::NotFalling => format!("{host} cannot be ended yet, and it does not get less"),
         Verdict::TooSoon => {
             format!(
-                "{host} cannot be ended yet; when cannot be told before {}",
+                "{host} cannot be ended yet; from {} on it can be told when",
                 told(3.0 * seconds)
             )
         }

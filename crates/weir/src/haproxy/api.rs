@@ -39,7 +39,7 @@ pub(crate) async fn state(State(app): State<Shared>) -> Answer {
     let (sockets, may_change) = (app.haproxy.clone(), app.token.is_some());
     apart(move || {
         // The default is where Debian has it: that none is there is nothing to complain of.
-        let is_there = |socket: &&String| !socket.contains('/') || Path::new(socket).exists();
+        let is_there = |socket: &&String| !Haproxy::is_path(socket) || Path::new(socket).exists();
         let asked =
             sockets.iter().filter(is_there).map(|socket| match Haproxy::new(socket).servers() {
                 Ok(servers) => {

@@ -30,6 +30,8 @@ pub(super) struct ShipLog {
     streams: BTreeMap<StatusKey, Stream>,
     lost: HashMap<Arc<str>, u64>,
     deleted: HashMap<Arc<str>, u64>,
+    /// Whether the last rows told of a writer on a deleted file: the first of them are told at once.
+    had_deleted: bool,
     next: Micros,
 }
 
@@ -64,9 +66,11 @@ impl ShipLog {
             stream.status.clone_from(status);
             stream.mark(now);
         }
-        if now < self.next {
+        let is_news = !self.deleted.is_empty() && !self.had_deleted;
+        if now < self.next && !is_news {
             return None;
         }
+        self.had_deleted = !self.deleted.is_empty();
         self.next = now + EVERY;
         let mut rows = ShipRows::default();
         for stream in self.streams.values_mut() {
@@ -227,6 +231,22 @@ mod tests {
         log.note(&lost);
         assert_eq!(row(&mut log, status(0, 0), 100), Some((0.0, 0, 80)));
         assert_eq!(row(&mut log, status(5, 5), 110), Some((0.0, 0, 0)));
+    }
+
+    #[test]
+    fn a_writer_on_a_deleted_file_is_told_at_once_and_then_in_time() {
+        let mut log = ShipLog::default();
+        let path: Arc<str> = "/srv/app.log".into();
+        let told: Vec<i64> = (100..125)
+            .filter(|second| {
+                log.note(&TailEvent::WriterOnDeleted { path: Arc::clone(&path), size: 7 });
+                row(&mut log, status(7, 7), *second).is_some()
+            })
+            .collect();
+        assert_eq!(told, [100, 110, 120]);
+        assert!(row(&mut log, status(7, 8), 130).is_some());
+        log.note(&TailEvent::WriterOnDeleted { path, size: 9 });
+        assert!(row(&mut log, status(7, 9), 133).is_some());
     }
 
     #[test]

@@ -312,4 +312,18 @@ fn mariadb_replica_that_was_stopped_is_found() {
     assert!(summary.contains("receiving is Yes, applying is No"), "{found}");
     run(&mut sql("second", "start slave sql_thread"));
     holds(&weir, "select state = 'Yes/Yes' from db_replica order by ts desc limit 1");
+    // A backup on the replica that locks what its source writes.
+    let _backup = start(&mut sql("second", "lock tables hb.beat read; select sleep(60)"));
+    wait_for("the lock", LONG, || {
+        let asked =
+            "select count(*) from information_schema.processlist where state = 'User sleep'";
+        let output = sql("second", asked).output().expect("it is installed");
+        String::from_utf8_lossy(&output.stdout).contains('1').then_some(())
+    });
+    run(&mut sql("first", "update hb.beat set at = utc_timestamp(6)"));
+    let words = "its applying says `Waiting for table metadata lock`";
+    wait_for("a finding that says what it waits for", LONG, || {
+        let mut found = weir.findings("mysql.replica_lag").into_iter();
+        found.find(|found| found["summary"].as_str().is_some_and(|text| text.contains(words)))
+    });
 }

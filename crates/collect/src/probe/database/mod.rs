@@ -140,6 +140,7 @@ struct Link {
     heartbeat_seconds: Option<f64>,
     source_position: Option<i64>,
     error: Option<String>,
+    applier: Option<String>,
 }
 
 /// The answer to a question: names of columns, and rows of texts.
@@ -249,6 +250,7 @@ impl Server {
                 heartbeat_seconds: link.heartbeat_seconds,
                 source_position: link.source_position,
                 error: link.error.as_deref(),
+                applier: link.applier.as_deref(),
             });
         }
     }

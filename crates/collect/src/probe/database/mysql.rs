@@ -173,6 +173,7 @@ fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> Link {
         == get("Relay_Source_Log_File", "Relay_Master_Log_File");
     let read = number("Read_Source_Log_Pos").or_else(|| number("Read_Master_Log_Pos"));
     let applied = number("Exec_Source_Log_Pos").or_else(|| number("Exec_Master_Log_Pos"));
+    let applier = get("Replica_SQL_Running_State", "Slave_SQL_Running_State");
     let behind = get("Seconds_Behind_Source", "Seconds_Behind_Master");
     Link {
         role: "source",
@@ -187,6 +188,7 @@ fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> Link {
         lag_seconds: behind.parse().ok(),
         heartbeat_seconds,
         error: (!error.is_empty()).then(|| error.join("; ")),
+        applier: (!applier.is_empty()).then(|| applier.to_owned()),
         ..Link::default()
     }
 }
@@ -287,6 +289,7 @@ mod tests {
             ("Slave_IO_Running", "Connecting"),
             ("Slave_SQL_Running", "Yes"),
             ("Last_IO_Error", "error reconnecting"),
+            ("Slave_SQL_Running_State", "Waiting for table metadata lock"),
             ("Master_Log_File", "bin.000002"),
             ("Relay_Master_Log_File", "bin.000002"),
             ("Read_Master_Log_Pos", "900"),
@@ -302,6 +305,7 @@ mod tests {
             lag_seconds: Some(0.0),
             heartbeat_seconds: Some(7.5),
             error: Some("error reconnecting".to_owned()),
+            applier: Some("Waiting for table metadata lock".to_owned()),
             ..Link::default()
         };
         assert_eq!(link(&old, Some(7.5)), expected);
