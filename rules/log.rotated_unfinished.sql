@@ -14,7 +14,7 @@ subject = "{source} on {host}"
 summary = "{text}"
 why = "A rotated file is on its way out: the next rotation or a cleaning job deletes it, and what was not read by then is lost. A deleted file that a program still writes to is worse: nobody but that program and weir sees its lines, and its space comes back only when the program closes it."
 look_at = "`select ts, state, lag_bytes, lag_seconds, deleted_bytes from ship where source = …`. Who has the deleted file open: `lsof +L1`, or `ls -l /proc/*/fd | grep deleted`."
-silent_when = "The rest of the rotated file was read within two minutes; programs that write no more to the deleted file within 8 s, and those that write to a new one of its name since a quarter of a minute."
+silent_when = "The rest of the rotated file was read within two minutes; programs that write no more to the deleted file within 8 s, and those that have written to a new one of its name since then."
 fix = "{fix_text}"
 source = "logrotate(8), postrotate and delaycompress; nginx signal USR1; fault lab F15"
 ---*/

@@ -14,7 +14,7 @@ subject = "receivers in netns {netns} of {host}"
 summary = "processes in netns {netns} of {host} read too slowly: in the last minute peers were told {zero_windows} times to stop sending (told to go on {reopened} times), and {dropped} segments were thrown away at full buffers{stuck_text}; {past_text}"
 why = "The receive buffer of a connection is full because its process does not read. The kernel tells the peer that the window is zero; the peer waits and asks again. On the peer it looks like a slow network, but the network has room: this process is late."
 look_at = "Which process: `ss -tnp | awk '$2 > 0'` (Recv-Q that stays above 0). What it waits for: its processor, a disk that it writes to, a lock, another connection. On the peer: `ss -tno` shows timer:(persist)."
-silent_when = "Fewer than 60 zero windows within a minute or all in fewer than 20 samples, or less than 5 times those of 10 and 60 minutes ago, and no segment was thrown away at 3 samples. A receiver that reads nothing at all stops its peer once: it counts when more peers were stopped than told to go on, the last of them 8 s ago, and the peers ask again and again (where they are on this host), or there are three. Receivers that write to disk (backups, uploads) reach a zero window in bursts: this is only a note."
+silent_when = "Fewer than 60 zero windows within a minute or all in fewer than 15 samples, or less than 5 times those of 10 and 60 minutes ago, and no segment was thrown away at 3 samples. A receiver that reads nothing at all stops its peer once: it counts when more peers were stopped than told to go on, the last of them 8 s ago, and the peers ask again and again (where they are on this host), or there are three. Receivers that write to disk (backups, uploads) reach a zero window in bursts: this is only a note."
 fix = "Make the reader faster: take work out of the thread that reads, more workers, or mend what it waits for. Larger buffers (net.ipv4.tcp_rmem, third number) only delay it, unless peers are far away. If the program sets SO_RCVBUF itself, let it not: that turns the kernel's own growth off. Check: TCPToZeroWindowAdv rises no faster than an hour ago."
 source = "fault lab F39 (the sender was limited by the receive window 97.8 % of the time); kernel Documentation/networking/snmp_counter.rst, TCPToZeroWindowAdv"
 [chart]
@@ -65,5 +65,5 @@ select r.host, r.netns, r.zero_windows, r.samples, r.reopened, r.dropped, p.past
 from recent r
 left join probes b on b.host = r.host
 left join past p on p.host = r.host and p.netns = r.netns
-where (r.zero_windows >= 60 and r.samples >= 20) or r.drop_samples >= 3
+where (r.zero_windows >= 60 and r.samples >= 15) or r.drop_samples >= 3
   or (r.since_seconds >= 8 and (r.zero_windows - r.reopened >= 3 or (r.zero_windows > r.reopened and b.probe_samples >= 2)))
