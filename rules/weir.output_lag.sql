@@ -8,12 +8,12 @@ every = "5s"
 clear = "20s"
 key = ["output"]
 needs = ["output_run"]
-when = "select 1 from output_run where (lag_seconds > 5 or rows_lost > 0 or rows_refused > 0) and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+when = "select 1 from output_run where (lag_seconds - coalesce(batch_seconds, 0) > 5 or rows_lost > 0 or rows_refused > 0) and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 subject = "output {output} on {host}"
 summary = "{output} ({target}): {what}; {why_text}"
 why = "Who searches or computes over there does not see what weir has. Up to `keep_bytes` of the log waits on this hub's disk; beyond that the oldest rows are given up and never come."
 look_at = "`select ts, rows, failures, rows_lost, rows_refused, lag_seconds, error, refusals from output_run where output = …`. Is the target up, and may this login write there? With no failures it is too slow: look at its own figures (Elasticsearch: rejected bulk requests; Kafka: the brokers' disks)."
-silent_when = "No row waited longer than 15 s at one of the last three looks, nor longer than 5 s at the last two while attempts failed and nothing was taken, and none was given up or refused in the last 10 minutes. It is a note while rows wait shorter than a minute at one of them, or attempts succeed: a target that restarts, or one that is sent to once a minute. Ingest goes on in any case."
+silent_when = "Rows waited no longer than 60 s at one of the last three looks, and rows were taken at one of them or none waited longer than 12 s; or, while attempts fail, none longer than 5 s at the last two; and none was given up or refused in the last 10 minutes. Time in which an output gathers rows for a batch (`batch_seconds`, 60 s for a bucket) does not count. It is a note while rows wait shorter than a minute at one look, such as for a target that restarts. Ingest goes on in any case."
 fix = "{fix_text} Check: lag_seconds of {output} falls below 60, rows_lost and rows_refused stay 0."
 source = "own: an output that stops is seen by nobody until somebody misses the rows"
 [chart]
@@ -24,7 +24,7 @@ select ts, lag_seconds from output_run
 where output = {output} and host = {host} and ts > $now - interval '1 hour' and ts <= $now order by ts"""
 ---*/
 with runs as (
-  select *, row_number() over (partition by host, output order by ts desc) as place
+  select *, lag_seconds - coalesce(batch_seconds, 0) as over_seconds, row_number() over (partition by host, output order by ts desc) as place
   from output_run
   where ts > $now - interval '10 minutes' and ts <= $now
 ),
@@ -36,20 +36,21 @@ looks as (
     sum(rows_refused) as rows_refused,
     max(refusals) as refusals,
     count(*) filter (where place <= 3 and ts > $now - interval '60 seconds') as looks,
-    min(lag_seconds) filter (where place <= 3) as least_seconds,
+    min(over_seconds) filter (where place <= 3) as least_over_seconds,
+    max(over_seconds) filter (where place = 1) as over_seconds,
     max(lag_seconds) filter (where place <= 3) as lag_seconds,
     max(lag_bytes) filter (where place <= 3) as lag_bytes,
     sum(failures) filter (where place <= 3) as failures,
     max(error) filter (where place <= 3) as error,
-    count(*) filter (where place <= 2 and ts > $now - interval '30 seconds' and not is_success and rows = 0 and lag_seconds > 5) as failed_looks
+    count(*) filter (where place <= 2 and ts > $now - interval '30 seconds' and not is_success and rows = 0 and over_seconds > 5) as failed_looks
   from runs
   group by host, output
 ),
 judged as (
-  select *, coalesce(looks >= 3 and (least_seconds > 60 or (least_seconds > 15 and rows = 0)) or failed_looks = 2, false) as is_late from looks
+  select *, coalesce(looks >= 3 and (least_over_seconds > 60 or (over_seconds > 12 and rows = 0)) or failed_looks = 2, false) as is_late from looks
 )
 select host, output, target, rows_lost, rows_refused,
-  case when rows_lost > 0 or rows_refused > 0 or (looks >= 3 and least_seconds > 60) then 'mail' else 'note' end as class,
+  case when rows_lost > 0 or rows_refused > 0 or (looks >= 3 and least_over_seconds > 60) then 'mail' else 'note' end as class,
   concat_ws(', ',
     case when rows_lost > 0 then concat(rows_lost, ' rows were given up in the last 10 minutes') end,
     case when rows_refused > 0 then concat(rows_refused, ' rows were refused in the last 10 minutes (', coalesce(refusals, 'no reason'), ')') end,

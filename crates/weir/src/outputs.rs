@@ -42,6 +42,7 @@ struct Shown {
     name: String,
     target: &'static str,
     table: &'static str,
+    batch_seconds: f64,
     status: Arc<Status>,
     /// What was reported of it last.
     reported: Mutex<Figures>,
@@ -63,6 +64,7 @@ pub(crate) fn prepare(values: &Values) -> Result<Prepared, Failure> {
             name: output.name.clone(),
             target: target.kind(),
             table: output.table.name,
+            batch_seconds: output.limits.wait.as_secs_f64(),
             status: Arc::default(),
             reported: Mutex::default(),
         });
@@ -361,6 +363,7 @@ impl Outputs {
                 lag_seconds: figures.lag_seconds,
                 error: figures.error.as_deref(),
                 refusals: Some(refusals.as_str()).filter(|text| !text.is_empty()),
+                batch_seconds: Some(output.batch_seconds),
             });
             *reported = figures;
         }

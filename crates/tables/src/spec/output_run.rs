@@ -23,4 +23,5 @@ table! {
     15 lag_seconds: Float = "How long the oldest of them have been waiting; 0 when none do.";
     16 error: OptText = "Why the last attempt failed; NULL after one that succeeded.";
     17 refusals: OptText = "Reasons of refusals since the row before, with counts; NULL when there were none.";
+    18 batch_seconds: OptFloat = "How long rows are gathered before they are sent (`batch_seconds` of the output): they wait so long where all is well.";
 }
