@@ -14,7 +14,7 @@ subject = "{shown_name} on port {server_port}"
 summary = "the {what} that {program} on {host} shows for {shown_name} on port {server_port} {ends_text} (served: {served_subject}, issued by {served_issuer}; file {path})"
 why = "From that moment every browser shows a warning instead of the site, and programs refuse the connection. Nothing else fails before, so nobody sees it coming."
 look_at = "`openssl s_client -connect {server_address}:{server_port} -servername NAME </dev/null | openssl x509 -noout -dates -issuer`: is it what the file says? If the file is newer, it was not reloaded (tls.cert_not_reloaded). Else the renewal: `systemctl list-timers | grep -i -e certbot -e acme`, its last log."
-silent_when = "It ends in more than 21 days (note), 7 days (mail), 2 days (page); these bounds are defaults. A certificate that is issued for 6 to 7.5 days at a time, as some authorities do, is told only in its last third (mail) and its last tenth (page). Only addresses that nginx' `ssl_certificate` and HAProxy's `crt` FILE name are asked; a certificate that a balancer in front shows is not seen from here."
+silent_when = "It ends in more than 21 days (note), 7 days (mail), 2 days (page); these bounds are defaults. A certificate that an authority issues for 6 to 7.5 days at a time, as some do, is told only in its last third (mail) and its last tenth (page). Only addresses that nginx' `ssl_certificate` and HAProxy's `crt` FILE name are asked; a certificate that a balancer in front shows is not seen from here."
 fix = "Renew it: `certbot renew --cert-name NAME` (or the ACME client in use; `--force-renewal` when it thinks that it is not due), so that {path} ({config_file}:{config_line}) is new, then `{reload}`. It is safe: connections that exist go on. So that it stays so, let the renewal reload by itself (certbot: a script in /etc/letsencrypt/renewal-hooks/deploy). Check: served_not_after of the table certificate is later."
 source = "fault lab F19; RFC 5280 §4.1.2.5; RFC 6066 §3"
 ---*/
@@ -31,7 +31,7 @@ timed as (
   from newest where place = 1
 ),
 judged as (
-  select *, life_seconds between 518400 and 648000 as is_short_lived, left_seconds / 86400 as left_days
+  select *, life_seconds between 518400 and 648000 and not coalesce(served_issuer = served_subject, false) as is_short_lived, left_seconds / 86400 as left_days
   from timed
 )
 select host, server_address, server_port, server_name, program, served_not_after, served_subject, served_issuer, path,
