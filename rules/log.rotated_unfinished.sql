@@ -3,7 +3,7 @@ id = "log.rotated_unfinished"
 title = "A rotated log is not finished: it is not read to its end, or a program still writes to a deleted one"
 tier = "log"
 class = "mail"
-for = "8s"
+for = "12s"
 every = "5s"
 clear = "30s"
 key = ["source", "kind"]
@@ -14,7 +14,7 @@ subject = "{source} on {host}"
 summary = "{text}"
 why = "A rotated file is on its way out: the next rotation or a cleaning job deletes it, and what was not read by then is lost. A deleted file that a program still writes to is worse: nobody but that program and weir sees its lines, and its space comes back only when the program closes it."
 look_at = "`select ts, state, lag_bytes, lag_seconds, deleted_bytes from ship where source = …`. Who has the deleted file open: `lsof +L1`, or `ls -l /proc/*/fd | grep deleted`."
-silent_when = "The rest of the rotated file was read within two minutes; programs that write no more to the deleted file within 8 s, and those that have written to a new one of its name since then."
+silent_when = "The rest of the rotated file was read within two minutes; a program that writes to a new file of that name within 12 s, and no more to the deleted one."
 fix = "{fix_text}"
 source = "logrotate(8), postrotate and delaycompress; nginx signal USR1; fault lab F15"
 ---*/
@@ -32,7 +32,7 @@ deleted as (
     and n.ts > $now - interval '6 minutes' and n.ts <= $now
   where d.deleted_bytes > 0 and d.ts > $now - interval '6 minutes' and d.ts <= $now
   group by d.host, d.source
-  having max(n.ts) is null or max(n.ts) < max(d.ts) + interval '15 seconds'
+  having max(n.ts) is null or max(n.ts) <= max(d.ts)
 )
 select host, source, kind, size,
   case when kind = 'unread'

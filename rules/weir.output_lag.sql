@@ -14,7 +14,7 @@ summary = "{output} ({target}): {what}; {why_text}"
 why = "Who searches or computes over there does not see what weir has. Up to `keep_bytes` of the log waits on this hub's disk; beyond that the oldest rows are given up and never come."
 look_at = "`select ts, rows, failures, rows_lost, rows_refused, lag_seconds, error, refusals from output_run where output = …`. Is the target up, and may this login write there? With no failures it is too slow: look at its own figures (Elasticsearch: rejected bulk requests; Kafka: the brokers' disks)."
 silent_when = "Rows waited no longer than 60 s at one of the last three looks, and rows were taken at one of them or none waited longer than 12 s; or, while attempts fail, none longer than 5 s at the last two; and none was given up or refused in the last 10 minutes. Time in which an output gathers rows for a batch (`batch_seconds`, 60 s for a bucket) does not count. It is a note while rows wait shorter than a minute at one look, such as for a target that restarts. Ingest goes on in any case."
-fix = "{fix_text} Check: lag_seconds of {output} falls below 60, rows_lost and rows_refused stay 0."
+fix = "{fix_text} Check: lag_seconds of {output} falls to less than a minute above its batch_seconds, rows_lost and rows_refused stay 0."
 source = "own: an output that stops is seen by nobody until somebody misses the rows"
 [chart]
 title = "Seconds that rows wait"

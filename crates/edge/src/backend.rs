@@ -160,7 +160,7 @@ impl Backend {
         }
     }
 
-    /// Whether it takes requests and answers none: what waits there waits in vain, unless that is the one to see.
+    /// Whether what waits there waits in vain: it fails its checks, or takes requests and answers none and is not being tried.
     pub(crate) fn is_silent(&self, now: u64) -> bool {
         self.is_check_failed.load(Relaxed)
             || self.is_stalled.load(Relaxed) && self.ejected_until.load(Relaxed) > now
