@@ -1,3 +1,5 @@
+//! Tests of the choice of backends: shares, health, trials, zones, retries.
+
 use super::*;
 use crate::destination::BackendSettings;
 use std::net::IpAddr;
