@@ -9,7 +9,7 @@ clear = "20s"
 key = ["source"]
 needs = ["ship"]
 when = "select 1 from ship where lag_seconds > 30 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
-explained_by = ["weir.agent_silent"]
+explained_by = ["weir.agent_silent", "log.unreadable"]
 subject = "{source} on {host}"
 summary = "{source} on {host} is {lag_seconds} s behind: {lag_mebibytes} MiB wait, {acknowledged_rate} KiB/s arrive while {written_rate} KiB/s are written, so {outlook}; {held_by}"
 why = "What waits on the host is not searched and no rule sees it: findings about this log come late. If it is rotated and deleted before it was read, the lines are lost for good."

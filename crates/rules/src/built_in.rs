@@ -105,6 +105,7 @@ built_in! {
     "lb.canary_oscillation",
     "beacon.gap",
     "weir.agent_silent",
+    "log.unreadable",
     "log.ship_lag",
     "app.throughput_drop",
     "client.slow_reader",

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::config::Values;
+use crate::config::buckets::NamedBucket;
 use crate::config::place::is_root;
 use crate::judge::Judge;
 use crate::watch::{WatchStatus, format_name};
@@ -44,6 +45,11 @@ pub(crate) fn text(
     }
     let Some(watch) = watch else { return out };
     out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");
+    if !values.buckets.is_empty() {
+        let every =
+            |one: &NamedBucket| format!("{}  (every {} s)", one.url(), one.interval.as_secs());
+        out += &listed("buckets", values.buckets.iter().map(every).collect(), "");
+    }
     out += &listed("listen", listeners(watch), "nobody listens, or nobody could be seen");
     out += &format!("\n  kernel  {}", kernel());
     if !is_root() {

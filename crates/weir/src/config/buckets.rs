@@ -75,6 +75,13 @@ pub(crate) struct NamedBucket {
     pub(crate) past: Duration,
 }
 
+impl NamedBucket {
+    /// As it is written, and as rows have it for their source.
+    pub(crate) fn url(&self) -> String {
+        format!("s3://{}/{}", self.bucket, self.prefix)
+    }
+}
+
 /// Reads one entry.
 pub(super) fn of(entry: &Entry) -> Result<NamedBucket, Failure> {
     const EXAMPLE: &str = "s3://logs/AWSLogs";

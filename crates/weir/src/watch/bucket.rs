@@ -41,6 +41,7 @@ pub(super) struct Followed {
 /// The bucket's end.
 pub(super) struct Fetcher {
     bucket: Bucket,
+    url: String,
     prefix: String,
     interval: Duration,
     past: Duration,
@@ -73,6 +74,7 @@ pub(super) fn prepare(
     let log = ObjectLog::new(&named.bucket, &named.prefix, chunk_bytes);
     let fetcher = Fetcher {
         bucket,
+        url: named.url(),
         prefix: named.prefix.clone(),
         interval: named.interval,
         past: named.past,
@@ -118,15 +120,14 @@ impl Fetcher {
             return;
         };
         let mut next = Instant::now();
+        let mut is_failing = false;
         while !context.stop.is_set() {
             if next <= Instant::now() {
                 next = Instant::now() + self.interval;
                 let listed = runtime.block_on(self.list(context.clock.now()));
-                if self
-                    .answers
-                    .send(listed.unwrap_or_else(|why| Answer::Failed(None, why)))
-                    .is_err()
-                {
+                self.tell(&listed, &mut is_failing);
+                let answer = listed.unwrap_or_else(|why| Answer::Failed(None, why));
+                if self.answers.send(answer).is_err() {
                     return;
                 }
             }
@@ -150,6 +151,16 @@ impl Fetcher {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Says once that the bucket cannot be listed, and once that it can again.
+    fn tell(&self, listed: &Result<Answer, String>, is_failing: &mut bool) {
+        match listed {
+            Err(why) if !*is_failing => tracing::warn!("cannot read {}: {why}", self.url),
+            Ok(_) if *is_failing => tracing::info!("{} can be read again", self.url),
+            _ => {}
+        }
+        *is_failing = listed.is_err();
     }
 
     async fn list(&self, now: Micros) -> Result<Answer, String> {

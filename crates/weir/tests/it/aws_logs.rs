@@ -133,7 +133,12 @@ fn lines_of_a_bucket_come_once_over_kills_and_while_objects_come() {
     // What was read is known after a restart without being fetched: nothing comes again.
     assert_eq!(weir.terminate(), Some(0));
     let weir = start(&data, &config);
-    pause(Duration::from_secs(3));
+    let finding = wait_for("a finding about the bucket that is not there", PATIENCE, || {
+        weir.findings("log.unreadable").pop()
+    });
+    assert_eq!(finding["class"], "mail", "{finding}");
+    assert!(finding["summary"].to_string().contains("NoSuchBucket"), "{finding}");
+    assert_eq!(weir.findings("log.unreadable").len(), 1);
     assert_eq!(weir.number(count), expected);
 }
 
