@@ -74,6 +74,10 @@ impl Edge {
         settings.check()?;
         let count = thread_count(&settings);
         let Inherited { mut sockets, learnt } = inherited;
+        // Who takes another's place may listen beside it for a moment, nobody else.
+        if sockets.is_empty() {
+            settings.listeners.iter().try_for_each(|one| listen::check_free(one.address))?;
+        }
         let bound = settings.listeners.iter().map(|one| {
             let sockets = listen::take(&mut sockets, one.address);
             listen::bind(one, count, Some(Found { sockets, totals: Arc::default() }))

@@ -75,11 +75,23 @@ pub(crate) fn bind(
     Ok(Bound { listener, sockets })
 }
 
-fn socket(settings: &ListenerSettings, address: SocketAddr) -> std::io::Result<TcpListener> {
+/// Refuses an address that somebody listens on. Binding it would not: with `SO_REUSEPORT` a program of the same user that
+/// asked for it too, such as a second edge, would silently get half of the connections.
+pub(crate) fn check_free(address: SocketAddr) -> Result<(), EdgeError> {
+    let bound = open(address).and_then(|socket| Ok(rustix::net::bind(&socket, &address)?));
+    bound.map_err(|error| cannot_listen(address, &error))
+}
+
+fn open(address: SocketAddr) -> std::io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket: OwnedFd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(socket)
+}
+
+fn socket(settings: &ListenerSettings, address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = open(address)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
     let socket = socket.into();

@@ -108,8 +108,10 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error, flag: &str) -> Fai
         std::io::ErrorKind::AddrInUse => {
             let owner = port_owner::find(address.port());
             let owner = owner.unwrap_or_else(|| "another program".into());
+            let place =
+                if flag == "--page" { ", or take the place of an edge: --replace" } else { "" };
             failure.hint(format!(
-                "{owner} listens there; end it, or take another port: {flag} 127.0.0.1:0"
+                "{owner} listens there; end it, or take another port: {flag} 127.0.0.1:0{place}"
             ))
         }
         std::io::ErrorKind::PermissionDenied => failure.hint("ports below 1024 need root"),

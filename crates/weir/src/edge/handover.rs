@@ -83,7 +83,8 @@ pub(crate) fn take_over(startup: &Startup, values: &Values) -> Result<(), Failur
     stream.write_all(HELLO).map_err(failed)?;
     let (head, sockets) = receive(&mut stream)?;
     let (config, learnt) = export::import(&head["export"])?;
-    let count = sockets.len();
+    let is_used = |asked: &SocketAddr| new.listeners.iter().any(|one| one.address == *asked);
+    let count = sockets.iter().filter(|(asked, _)| is_used(asked)).count();
     warn_of_differences(&config, values, &new);
     let clock: std::sync::Arc<dyn Clock> = std::sync::Arc::new(SystemClock);
     startup.begin(values, &clock, Inherited { sockets, learnt })?;

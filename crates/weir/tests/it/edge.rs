@@ -234,6 +234,16 @@ fn an_edge_that_cannot_work_says_why_and_what_to_do() {
     let args = ["edge", "--page", &address, "--listen", "127.0.0.1:0", "--beacon", "/b", "--data"];
     let said = text(&weir(&[&args[..], &[&dir.path().display().to_string()]].concat()).stderr);
     assert!(said.contains("take another port: --page 127.0.0.1:0"), "{said}");
+    // Two edges on one address would each get half of the connections.
+    let first = Weir::start(edge(
+        &dir.path().join("first"),
+        &["--listen", "127.0.0.1:0", "--beacon", "/b"],
+    ));
+    let second =
+        edge(&dir.path().join("second"), &["--listen", &address_of(&first), "--beacon", "/b"])
+            .output();
+    let said = text(&second.expect("it starts").stderr);
+    assert!(said.contains("another program listens there") && said.contains("--replace"), "{said}");
 }
 
 #[test]
