@@ -1,9 +1,12 @@
 //! `weir rules replay`: when would a rule have fired, with what evidence, on the rows that a running weir holds.
 //!
 //! The rule's own queries are asked with other times for `$now`, and the engine that finds things in earnest takes in the
-//! answers. Looking at every moment of a month would take hours, so the time is walked in wide steps, and only around
-//! an answer at the rule's own pace: what is shorter than a step and lies between two looks is missed, and the report says
-//! how wide the steps were.
+//! answers. Looking at every moment of a month would take hours, so it is asked first when a condition on single rows
+//! (`when`) was true at all, a day at a time. What is left is walked at the rule's own pace when it is short, else in wide
+//! steps, and only around an answer at the rule's own pace: what is shorter than a step and lies between two looks is
+//! missed, and the report says how wide the steps were.
+
+mod spans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +22,7 @@ use crate::client::Client;
 use crate::clock::SystemClock;
 use crate::failure::Failure;
 use crate::rules_command;
+use crate::span;
 use crate::terminal::{Paint, say};
 
 /// Looks that the wide steps are made for; each costs some milliseconds at the hub.
@@ -33,17 +37,8 @@ pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
     let rule = rules_command::find(rules, &args.id, "replay")?;
     let client = args.weir.client()?;
     let now = SystemClock.now();
-    let mut walk = Walk {
-        rule: Arc::clone(rule),
-        engine: Engine::new(&RuleSet::default()),
-        ask: |sql: &str| ask(&client, sql),
-        wide_looks: 0,
-        close_looks: 0,
-        fired: Vec::new(),
-    };
-    let step = args.step.unwrap_or_else(|| step_of(rule.every_seconds, args.since.as_secs()));
-    let whole = walk.between(now - args.since, now, step.max(rule.every_seconds))?;
-    let report = Report { rule, from: now - args.since, to: now, step, whole, walk: &walk };
+    let mut walk = Walk::new(rule, |sql: &str| ask(&client, sql));
+    let report = walk.report(now - args.since, now, args.step)?;
     match args.format {
         ReplayFormat::Text => say(&report.text(Paint::for_stdout())),
         ReplayFormat::Json => say(&report.json().to_string()),
@@ -58,17 +53,7 @@ pub(crate) fn replayed(
     since: Duration,
     ask: impl FnMut(&str) -> Result<Vec<RecordBatch>, Failure>,
 ) -> Result<Value, Failure> {
-    let mut walk = Walk {
-        rule: Arc::clone(rule),
-        engine: Engine::new(&RuleSet::default()),
-        ask,
-        wide_looks: 0,
-        close_looks: 0,
-        fired: Vec::new(),
-    };
-    let step = step_of(rule.every_seconds, since.as_secs());
-    let whole = walk.between(now - since, now, step)?;
-    Ok(Report { rule, from: now - since, to: now, step, whole, walk: &walk }.json())
+    Ok(Walk::new(rule, ask).report(now - since, now, None)?.json())
 }
 
 /// The narrowest multiple of the rule's own pace that needs no more than [`WIDE_LOOKS`].
@@ -88,6 +73,37 @@ struct Walk<A> {
 }
 
 impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
+    fn new(rule: &Arc<Rule>, ask: A) -> Self {
+        Self {
+            rule: Arc::clone(rule),
+            engine: Engine::new(&RuleSet::default()),
+            ask,
+            wide_looks: 0,
+            close_looks: 0,
+            fired: Vec::new(),
+        }
+    }
+
+    /// Walks through all spans in which the rule may have something to say.
+    fn report(
+        &mut self,
+        from: Micros,
+        to: Micros,
+        step: Option<u64>,
+    ) -> Result<Report<'_, A>, Failure> {
+        let spans = spans::find(&self.rule, from, to, &mut self.ask)?;
+        let looked = spans::seconds(&spans);
+        let every = self.rule.every_seconds;
+        let step = step.unwrap_or_else(|| step_of(every, looked)).max(every);
+        let mut whole = true;
+        for (begin, end) in spans {
+            whole = whole && self.between(begin, end, step)?;
+        }
+        let open: Vec<OpenFinding> = self.engine.open().cloned().collect();
+        self.fired.extend(open.into_iter().filter(|finding| finding.state == State::Firing));
+        Ok(Report { from, to, looked, step, whole, walk: self })
+    }
+
     /// Walks from one moment to another; false when the looks did not suffice for all of it.
     fn between(&mut self, from: Micros, to: Micros, step: u64) -> Result<bool, Failure> {
         let every = self.rule.every_seconds;
@@ -110,8 +126,6 @@ impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
             }
             at = at + Duration::from_secs(step);
         }
-        let open: Vec<OpenFinding> = self.engine.open().cloned().collect();
-        self.fired.extend(open.into_iter().filter(|finding| finding.state == State::Firing));
         Ok(true)
     }
 
@@ -207,9 +221,10 @@ fn text(cell: &Value) -> Option<String> {
 
 /// What is told at the end.
 struct Report<'a, A> {
-    rule: &'a Rule,
     from: Micros,
     to: Micros,
+    /// Of all this time, the seconds in which the rule could have something to say.
+    looked: u64,
     step: u64,
     whole: bool,
     walk: &'a Walk<A>,
@@ -234,20 +249,29 @@ impl<A> Report<'_, A> {
         }
         let counts = [Class::Page, Class::Mail, Class::Note]
             .map(|class| format!("{} as {}", self.count(class), class.as_str()));
+        let rule = &self.walk.rule;
         out += &format!(
             "{} would have fired {} times from {} to {}: {}\n",
-            self.rule.id,
+            rule.id,
             self.walk.fired.len(),
             self.from,
             self.to,
             counts.join(", ")
         );
-        out += &format!(
-            "looked every {} s ({} times), and every {} s where there was something ({} times)",
-            self.step, self.walk.wide_looks, self.rule.every_seconds, self.walk.close_looks
-        );
-        if self.step > self.rule.every_seconds {
-            out += "; what came and went between two looks is not in it (--step looks closer)";
+        if self.looked == 0 {
+            out += "in all of this time there was nothing at which it could fire";
+            return out;
+        }
+        let all = self.to.seconds_since(self.from);
+        if Duration::from_secs(self.looked + 1).as_secs_f64() < all {
+            out += &format!("it could fire in {} of this time; there it ", span::text(self.looked));
+        }
+        out += &format!("looked every {} s ({} times)", self.step, self.walk.wide_looks);
+        if self.step > rule.every_seconds {
+            out += &format!(
+                ", and every {} s where there was something ({} times); what came and went between two looks is not in it (--step looks closer)",
+                rule.every_seconds, self.walk.close_looks
+            );
         }
         if !self.whole {
             out += &format!(
@@ -271,9 +295,10 @@ impl<A> Report<'_, A> {
             })
         };
         json!({
-            "rule": self.rule.id,
+            "rule": self.walk.rule.id,
             "from_ts": self.from.to_string(),
             "to_ts": self.to.to_string(),
+            "looked_seconds": self.looked,
             "step_seconds": self.step,
             "is_whole": self.whole,
             "findings": self.walk.fired.iter().map(finding).collect::<Vec<_>>(),
@@ -283,7 +308,7 @@ impl<A> Report<'_, A> {
 
 /// `30d`, `12h`, `90m` or `45s`, at most 400 days.
 pub(crate) fn parse_since(text: &str) -> Result<Duration, String> {
-    let span = crate::span::parse(text).ok_or("write it as 30d, 12h, 90m or 45s")?;
+    let span = span::parse(text).ok_or("write it as 30d, 12h, 90m or 45s")?;
     if (1..=400 * 86_400).contains(&span.as_secs()) {
         Ok(span)
     } else {
@@ -316,16 +341,9 @@ mod tests {
                 {"name": "n", "kind": "integer"}]);
             Ok(batch(&json!({"columns": columns, "rows": rows})).unwrap().into_iter().collect())
         };
-        let mut walk = Walk {
-            rule: Arc::new(rule),
-            engine: Engine::new(&RuleSet::default()),
-            ask: answer,
-            wide_looks: 0,
-            close_looks: 0,
-            fired: Vec::new(),
-        };
+        let mut walk = Walk::new(&Arc::new(rule), answer);
         let end = begin + Duration::from_secs(3598);
-        assert!(walk.between(begin, end, step).unwrap());
+        assert!(walk.report(begin, end, Some(step)).unwrap().whole);
         let times = walk.fired.iter().map(|finding| {
             assert_eq!(finding.summary(), "3 of x");
             let since = |at: Option<Micros>| at.map_or(-1, |at| (at.0 - begin.0) / 1_000_000);
