@@ -10,15 +10,17 @@ export const IN_APP = 'upstream_header_seconds - coalesce(upstream_connect_secon
 /** A percentile. @param {number} share @param {string} expression */
 export const p = (share, expression) => `approx_percentile_cont(${expression}, ${share})`;
 
-/** Rise per second of counters by 15 s, summed over `keys`; a counter that went backwards (a reset) counts for nothing. */
+/** Rise per second of counters by 15 s, summed over `keys`; a counter that went backwards (a reset) counts for nothing, and after a
+ * gap without samples it is the mean of the gap. */
 export const rise = (table, keys, columns, extra = '') => `with sample as (
-  select ${BIN} as bin, host, ${keys}, ${columns.map(([c]) => `max(${c}) as ${c}`).join(', ')}
+  select ${BIN} as bin, host, ${keys}, ${columns.map(([c, name]) => `max(${c}) as ${name}`).join(', ')}
   from ${table} where ${LAST_QUARTER}${extra}
   group by bin, host, ${keys}
 ), step as (
-  select bin, ${columns.map(([c]) => `${c} - lag(${c}) over (partition by host, ${keys} order by bin) as ${c}`).join(', ')} from sample
+  select bin, extract(epoch from bin) - lag(extract(epoch from bin)) over (partition by host, ${keys} order by bin) as seconds,
+    ${columns.map(([, name]) => `${name} - lag(${name}) over (partition by host, ${keys} order by bin) as ${name}`).join(', ')} from sample
 )
-select bin as ts, ${columns.map(([c, name]) => `sum(case when ${c} >= 0 then ${c} end) / 15.0 as ${name}`).join(', ')}
+select bin as ts, ${columns.map(([, name]) => `sum(case when ${name} >= 0 then ${name} / seconds end) as ${name}`).join(', ')}
 from step group by bin order by bin`;
 
 /** A text in SQL. @param {string} text */

@@ -58,14 +58,7 @@ select * from share cross join memory cross join stall`,
     figures: [{ column: 'busy_ratio', label: 'processor busy' }, { column: 'steal_ratio', label: 'stolen by the hypervisor' }, { column: 'iowait_ratio', label: 'waiting for I/O' },
       { column: 'runnable_max', label: 'most runnable threads' }, { column: 'processors', label: 'processors' }, { column: 'available_bytes', label: 'memory available' },
       { column: 'cpu_stall_ratio', label: 'stalled on processor' }, { column: 'memory_stall_ratio', label: 'stalled on memory' }, { column: 'io_stall_ratio', label: 'stalled on I/O' }],
-    spark: { label: 'busy and stolen processors', sql: `with sample as (
-  select ${BIN} as bin, host, max(user_seconds_total + system_seconds_total) as busy, max(steal_seconds_total) as steal
-  from cpu_stat where cpu = 'all' and ${LAST_QUARTER} group by bin, host
-), step as (
-  select bin, busy - lag(busy) over (partition by host order by bin) as busy, steal - lag(steal) over (partition by host order by bin) as steal from sample
-)
-select bin as ts, sum(case when busy >= 0 then busy end) / 15.0 as busy_processors, sum(case when steal >= 0 then steal end) / 15.0 as stolen_processors
-from step group by bin order by bin` },
+    spark: { label: 'busy and stolen processors', sql: rise('cpu_stat', 'cpu', [['user_seconds_total + system_seconds_total', 'busy_processors'], ['steal_seconds_total', 'stolen_processors']], " and cpu = 'all'") },
     empty: 'No processor sample in the last minute.',
   },
   {
