@@ -21,7 +21,8 @@ pub(crate) struct CompareArgs {
     /// Two conditions in SQL on `request`: A, and B.
     #[arg(value_name = "CONDITION", num_args = 0..=2)]
     pub(crate) sides: Vec<String>,
-    /// A is the time before this instant, B the time from it on; in UTC unless it says otherwise.
+    /// A is the time before this instant, B the time from it on: 2026-11-21T14:00:00Z, in UTC unless it says otherwise; or so
+    /// long ago: 20m.
     #[arg(long, value_name = "TIME")]
     pub(crate) around: Option<String>,
     /// How much before and after: 90s, 30m, 1h, 7d.

@@ -54,7 +54,11 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
             let Some(span) = span::parse(&args.r#for).map(|span| span.as_secs()) else {
                 return usage(&format!("`{}` is no span of time, such as 30m", args.r#for));
             };
-            let time = format!("timestamp '{}'", time.replace('\'', "''"));
+            let Some(time) = instant(time) else {
+                return usage(&format!(
+                    "`{time}` is no time: write it as 2026-11-21T14:00:00Z, or as 20m for so long ago"
+                ));
+            };
             both(
                 format!("ts >= {time} - interval '{span} seconds' and ts < {time}"),
                 format!("ts >= {time} and ts < {time} + interval '{span} seconds'"),
@@ -64,6 +68,16 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
         (Some(_), _) => usage("--around takes the place of A and B"),
         (None, _) => usage("two conditions are needed, or --around TIME"),
     }
+}
+
+/// An instant in SQL: of a time as people write it, or of a span for so long ago.
+fn instant(text: &str) -> Option<String> {
+    if let Some(span) = span::parse(text) {
+        return Some(format!("(now() - interval '{} seconds')", span.as_secs()));
+    }
+    let utc = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+    let zoned = text.parse().ok().or_else(|| utc().map(|zoned| zoned.timestamp()));
+    zoned.map(|time: jiff::Timestamp| format!("timestamp '{time}'"))
 }
 
 fn list<'a>(answer: &'a Value, name: &str) -> &'a [Value] {

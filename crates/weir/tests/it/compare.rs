@@ -146,6 +146,22 @@ fn a_comparison_that_makes_no_sense_is_told() {
         (&["tier = 'edge'"][..], 64, "two conditions are needed"),
         (&["--around", "2026-11-21T14:00:00Z", "true", "false"], 64, "takes the place of A and B"),
         (&["--around", "2026-11-21T14:00:00Z", "--for", "soon"], 64, "`soon` is no span of time"),
+        (&["--around", "yesterday"], 64, "`yesterday` is no time"),
+        (
+            &["--around", "20m", "--for", "5m"],
+            1,
+            "A has no request (`ts >= (now() - interval '1200 seconds')",
+        ),
+        (
+            &["--around", "2026-11-21 14:00+02:00"],
+            1,
+            "A has no request (`ts >= timestamp '2026-11-21T12:00:00Z'",
+        ),
+        (
+            &["--around", "2026-11-21 14:00"],
+            1,
+            "A has no request (`ts >= timestamp '2026-11-21T14:00:00Z'",
+        ),
         (&["true", "true"], 1, "A has no request (`true`)"),
         (&["tier = edge", "true"], 1, "edge"),
         (&["true", "true", "--measure", "duration"], 1, "`duration` is no time of `request`"),
