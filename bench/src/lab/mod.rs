@@ -3,6 +3,7 @@
 //! The runs are those of the command that users have (`crates/drill`); here is the counting. A score of all takes hours: its runs are
 //! written down as they end ([`results`]), and `--resume` goes on.
 
+mod healthy;
 mod page;
 mod results;
 #[cfg(test)]
@@ -49,6 +50,9 @@ pub(crate) struct LabArgs {
     /// Without these, written as for --only.
     #[arg(long, num_args = 1.., value_name = "NAME")]
     skip: Vec<String>,
+    /// Looks for so long whether a loaded, healthy host stays silent, as one more piece of `healthy.jsonl` in the build directory.
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["resume", "minutes", "runs", "only", "skip"])]
+    healthy: Option<u64>,
     /// Where the runs are written, instead of `lab.jsonl` in the build directory.
     #[arg(long)]
     results: Option<PathBuf>,
@@ -91,12 +95,16 @@ impl Kind {
 
 /// Runs the faults, prints a line for each run and a table at the end.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
+    if let Some(minutes) = args.healthy {
+        return healthy::run(args, minutes);
+    }
     let mut page = report::Report::new("lab");
     let chosen = chosen(args)?;
     let wanted = Wanted { runs: args.runs, seed: args.seed };
     let this = Part::now()?;
     let is_kept = args.score || args.resume;
-    let mut results = if is_kept { Results::open(&path(args)?)? } else { Results::default() };
+    let mut results =
+        if is_kept { Results::open(&path(args, "lab")?)? } else { Results::default() };
     let other = results.runs.iter().filter(|run| run.part.code != this.code).count();
     if args.resume && !args.any_commit && other > 0 {
         report::say(&format!("{other} runs of other code do not count; --any-commit counts them"));
@@ -116,7 +124,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         if limit.is_some_and(|limit| began.elapsed().as_secs() >= limit) {
             break;
         }
-        match one(fault, number, args.seed, &this) {
+        match one(fault, number, args.seed, &this, &[]) {
             Ok(run) => results.add(run)?,
             // The others go on: what was measured by then is not thrown away.
             Err(error) => {
@@ -161,13 +169,13 @@ fn fits(fault: &Fault, part: &str) -> bool {
 }
 
 /// Where the runs are written: beside the programs, so each profile has its own.
-fn path(args: &LabArgs) -> anyhow::Result<PathBuf> {
+fn path(args: &LabArgs, name: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.results {
         return Ok(path.clone());
     }
     let program = program()?;
     let dir = program.parent().context("the program is in a directory")?;
-    Ok(dir.join("lab.jsonl"))
+    Ok(dir.join(format!("{name}.jsonl")))
 }
 
 /// The seed of a run: its fault's name is a part of it, so it stays as it is when other faults come and go.
@@ -177,12 +185,12 @@ fn seed(fault: &str, number: u32, seed: u64) -> u64 {
     Random::new(mixed ^ u64::from(number) << 8).draw() >> 32
 }
 
-/// One run, by the command that users have.
-fn one(fault: &Fault, number: u32, base: u64, part: &Part) -> anyhow::Result<Run> {
+/// One run, by the command that users have, with `more` after it.
+fn one(fault: &Fault, number: u32, base: u64, part: &Part, more: &[&str]) -> anyhow::Result<Run> {
     let (program, seed) = (program()?, seed(fault.name, number, base).to_string());
-    let args = ["drill", "run", fault.name, "--seed", &seed, "--format", "json"];
+    let args = [&["drill", "run", fault.name, "--seed", &seed, "--format", "json"], more].concat();
     let (load, began, watch) = (report::load(), report::now(), Instant::now());
-    let output = Command::new(program).args(args).env_remove("WEIR_URL").output()?;
+    let output = Command::new(program).args(&args).env_remove("WEIR_URL").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let answer: Value = serde_json::from_str(&text).with_context(|| {
         format!("weir {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr))
@@ -234,6 +242,7 @@ mod tests {
             seed: 1,
             only: only.iter().map(|part| (*part).to_owned()).collect(),
             skip: skip.iter().map(|part| (*part).to_owned()).collect(),
+            healthy: None,
             results: None,
         };
         let names = |only: &[&str], skip: &[&str]| -> Vec<&str> {
