@@ -15,7 +15,7 @@ pub(super) type Spans = Vec<(Micros, Micros)>;
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// So exactly is it asked when a condition was true. A day has fewer bins than an answer may have rows.
-const BIN: Duration = Duration::from_secs(10);
+pub(super) const BIN: Duration = Duration::from_secs(10);
 
 /// The spans between two moments: by that of the rule's conditions on single rows that was true for the shortest time, or from the
 /// first row on of what it needs.
