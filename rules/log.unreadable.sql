@@ -25,8 +25,9 @@ where source = {source} and host = {host} and ts > $now - interval '15 minutes' 
 ---*/
 with looks as (
   select host, source, error, position_bytes,
-    row_number() over (partition by host, source order by ts desc) as place,
-    count(error) over (partition by host, source) as failed
+    -- The file that was renamed may be read to its end while the new one cannot be read.
+    rank() over (partition by host, source order by ts desc) as place,
+    count(error) over (partition by host, source, stream) as failed
   from ship
   where ts > $now - interval '65 seconds' and ts <= $now
 )

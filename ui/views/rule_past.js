@@ -81,6 +81,6 @@ function Fired({ report }) {
   const { findings } = report;
   const counts = ['page', 'mail', 'note'].map(name => `${findings.filter(f => f.class === name).length} as ${name}`).join(', ');
   return html`
-    <p role="status" data-fired>It would have fired ${findings.length} times since ${time(report.from_ts, { digits: 0, isLong: true })}: ${counts}. Looked every ${duration(report.step_seconds)} of the ${duration(report.looked_seconds)} in which it could${report.is_whole ? '' : ', and stopped before the end'}.</p>
+    <p role="status" data-fired>It would have fired ${findings.length} times since ${time(report.from_ts, { digits: 0, isLong: true })}: ${counts}. ${report.looked_seconds === 0 ? 'There was nothing at which it could fire' : `Looked every ${duration(report.step_seconds)} of the ${duration(report.looked_seconds)} in which it could`}${report.is_whole ? '' : ', and stopped before the end'}.</p>
     <ul aria-label="fired">${findings.slice(-EVENTS_AT_MOST).reverse().map(f => html`<li key=${`${f.fired_ts} ${JSON.stringify(f.key)}`}><time datetime=${f.fired_ts}>${time(f.fired_ts, { digits: 0, isLong: true })}</time> ${f.class}: ${f.summary}</li>`)}</ul>`;
 }

@@ -116,7 +116,8 @@ fn bytes(value: f64) -> String {
     format!("{value:.1} PiB")
 }
 
-fn duration(seconds: f64) -> String {
+/// A length of time for a person: `250 ms`, `1.5 s`, `12 min`.
+pub fn duration(seconds: f64) -> String {
     let mut out = String::new();
     let written = match seconds.abs() {
         s if s < 0.001 => write!(out, "{:.0} µs", seconds * 1e6),

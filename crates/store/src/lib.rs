@@ -81,7 +81,7 @@ pub use options::{
 pub use parquet_file::{ParquetFile, write_parquet};
 pub use postgres::Described;
 pub use query::QueryResult;
-pub use recent::Recent;
+pub use recent::{Recent, RowCondition, row_conditions};
 pub use repair::{Mended, repair, repair_cluster};
 pub use slow::RangeReader;
 pub use stats::{BucketStats, StoreStats};

@@ -45,7 +45,7 @@ impl Recent {
 /// Rows of one table that fit.
 #[derive(Debug)]
 struct Watched {
-    shape: Shape,
+    shape: RowCondition,
     condition: Condition,
     /// The newest `ts` of a row that fits, µs since 1970.
     newest: AtomicI64,
@@ -55,13 +55,24 @@ struct Watched {
     asked: AtomicI64,
 }
 
-/// `select … from table where row and ts > $now - window and ts <= $now`
+/// `select … from table where row and ts > $now - window and ts <= $now`: it can have an answer only when a row of the time
+/// before fits.
 #[derive(Debug)]
-struct Shape {
-    table: &'static TableSpec,
-    row: String,
+pub struct RowCondition {
+    /// Whose rows.
+    pub table: &'static TableSpec,
+    /// What a row must be, in SQL.
+    pub row: String,
+    /// µs.
     window: i64,
     has_groups: bool,
+}
+
+impl RowCondition {
+    /// How far back the query looks.
+    pub fn window(&self) -> Duration {
+        Duration::from_micros(u64::try_from(self.window).unwrap_or_default())
+    }
 }
 
 /// All conditions that are watched, by table.
@@ -150,9 +161,9 @@ impl Store {
             // Rows of other hubs are not seen here.
             return None;
         }
-        let shapes = shapes(sql)?;
+        let shapes = row_conditions(sql)?;
         let has_groups = shapes.iter().any(|shape| shape.has_groups);
-        let compile = |shape: Shape| {
+        let compile = |shape: RowCondition| {
             let condition = self.engine.condition(shape.table, &shape.row).ok()?;
             let (newest, asked) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
             Some(Watched { shape, condition, newest, spent: Default::default(), asked })
@@ -184,7 +195,7 @@ impl Store {
     }
 
     async fn look_back(&self, watched: &Watched, now: Micros) -> Result<(), StoreError> {
-        let Shape { table, row, window, .. } = &watched.shape;
+        let RowCondition { table, row, window, .. } = &watched.shape;
         let (name, start) = (table.name, Micros(now.0.saturating_sub(*window)));
         let sql = format!(
             "select max(cast(ts as bigint)) from {name} where ({row}) and ts > timestamp '{start}'"
@@ -200,8 +211,9 @@ impl Store {
     }
 }
 
-/// The selects of `sql`, when it is made of nothing but them.
-fn shapes(sql: &str) -> Option<Vec<Shape>> {
+/// The selects of `sql`, in which `now` is written `$now`, when it is made of nothing but them: it has an answer only when one of
+/// them has. `None` when it depends on more than single rows and their age.
+pub fn row_conditions(sql: &str) -> Option<Vec<RowCondition>> {
     let [Statement::Query(query)] = &Parser::parse_sql(&GenericDialect {}, sql).ok()?[..] else {
         return None;
     };
@@ -213,7 +225,7 @@ fn shapes(sql: &str) -> Option<Vec<Shape>> {
 }
 
 /// Adds the selects below `body`, and gives its text as far as it was understood.
-fn walk(body: &SetExpr, found: &mut Vec<Shape>) -> Option<String> {
+fn walk(body: &SetExpr, found: &mut Vec<RowCondition>) -> Option<String> {
     match body {
         SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } => {
             let (left, right) = (walk(left, found)?, walk(right, found)?);
@@ -233,7 +245,7 @@ fn walk(body: &SetExpr, found: &mut Vec<Shape>) -> Option<String> {
 }
 
 /// Without `group by`, an aggregate would have a row even when no row fits; with it, there is a group only when one does.
-fn shape(select: &Select) -> Option<(Shape, String)> {
+fn shape(select: &Select) -> Option<(RowCondition, String)> {
     let [from] = &select.from[..] else { return None };
     let name = from.to_string();
     let table = TABLES.iter().find(|table| table.name == name)?;
@@ -262,7 +274,7 @@ fn shape(select: &Select) -> Option<(Shape, String)> {
     if row.is_empty() {
         row.push("true".to_owned());
     }
-    Some((Shape { table, row: row.join(" AND "), window: window?, has_groups }, text))
+    Some((RowCondition { table, row: row.join(" AND "), window: window?, has_groups }, text))
 }
 
 /// What `and` joins.
@@ -294,7 +306,7 @@ mod tests {
     use super::*;
 
     fn told(sql: &str) -> Option<Vec<(&'static str, String, i64)>> {
-        let shapes = shapes(sql)?;
+        let shapes = row_conditions(sql)?;
         Some(
             shapes
                 .into_iter()

@@ -25,6 +25,7 @@ mod fleet;
 mod greeting;
 mod haproxy;
 mod idle_io;
+mod instant;
 mod intake;
 mod judge;
 mod local;

@@ -16,25 +16,9 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     number.checked_mul(seconds).map(Duration::from_secs)
 }
 
-/// A span as [`parse`] takes it, in the largest unit of which it has two or more, rounded.
-pub(crate) fn text(seconds: u64) -> String {
-    let units = [(86_400, 'd'), (3600, 'h'), (60, 'm')];
-    let unit = units.into_iter().find(|(size, _)| seconds >= 2 * size).unwrap_or((1, 's'));
-    format!("{}{}", (seconds + unit.0 / 2) / unit.0, unit.1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_span_is_told_in_a_unit_that_suits_it() {
-        for (seconds, expected) in
-            [(0, "0s"), (119, "119s"), (120, "2m"), (5400, "90m"), (200_000, "2d"), (7200, "2h")]
-        {
-            assert_eq!(text(seconds), expected);
-        }
-    }
 
     #[test]
     fn a_number_and_a_unit_are_a_span() {

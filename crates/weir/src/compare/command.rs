@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::failure::{EXIT_USAGE, Failure};
+use crate::instant;
 use crate::show::aligned;
 use crate::span;
 use crate::terminal::{Paint, say};
@@ -54,7 +55,7 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
             let Some(span) = span::parse(&args.r#for).map(|span| span.as_secs()) else {
                 return usage(&format!("`{}` is no span of time, such as 30m", args.r#for));
             };
-            let Some(time) = instant(time) else {
+            let Some(time) = sql_instant(time) else {
                 return usage(&format!(
                     "`{time}` is no time: write it as 2026-11-21T14:00:00Z, or as 20m for so long ago"
                 ));
@@ -71,13 +72,11 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
 }
 
 /// An instant in SQL: of a time as people write it, or of a span for so long ago.
-fn instant(text: &str) -> Option<String> {
+fn sql_instant(text: &str) -> Option<String> {
     if let Some(span) = span::parse(text) {
         return Some(format!("(now() - interval '{} seconds')", span.as_secs()));
     }
-    let utc = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
-    let zoned = text.parse().ok().or_else(|| utc().map(|zoned| zoned.timestamp()));
-    zoned.map(|time: jiff::Timestamp| format!("timestamp '{time}'"))
+    instant::parse(text).map(|time| format!("timestamp '{time}'"))
 }
 
 fn list<'a>(answer: &'a Value, name: &str) -> &'a [Value] {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use serde_json::{Value, json};
-use weir_rules::{Class, Engine, OpenFinding, Rule, RuleSet, State};
+use weir_rules::{Class, Engine, OpenFinding, Rule, RuleSet, State, duration};
 use weir_tables::{Clock, Micros};
 
 use crate::ask::unreachable_weir;
@@ -92,9 +92,9 @@ impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
         step: Option<u64>,
     ) -> Result<Report<'_, A>, Failure> {
         let spans = spans::find(&self.rule, from, to, &mut self.ask)?;
-        let looked = spans::seconds(&spans);
+        let looked = spans::length(&spans);
         let every = self.rule.every_seconds;
-        let step = step.unwrap_or_else(|| step_of(every, looked)).max(every);
+        let step = step.unwrap_or_else(|| step_of(every, looked.as_secs())).max(every);
         let mut whole = true;
         for (begin, end) in spans {
             whole = whole && self.between(begin, end, step)?;
@@ -224,8 +224,8 @@ fn text(cell: &Value) -> Option<String> {
 struct Report<'a, A> {
     from: Micros,
     to: Micros,
-    /// Of all this time, the seconds in which the rule could have something to say.
-    looked: u64,
+    /// Of all this time, that in which the rule could have something to say.
+    looked: Duration,
     step: u64,
     whole: bool,
     walk: &'a Walk<A>,
@@ -259,13 +259,14 @@ impl<A> Report<'_, A> {
             self.to,
             counts.join(", ")
         );
-        if self.looked == 0 {
+        if self.looked.is_zero() {
             out += "in all of this time there was nothing at which it could fire";
             return out;
         }
         let all = self.to.seconds_since(self.from);
-        if Duration::from_secs(self.looked + 1).as_secs_f64() < all {
-            out += &format!("it could fire in {} of this time; there it ", span::text(self.looked));
+        let looked = self.looked.as_secs_f64();
+        if looked + 1.0 < all {
+            out += &format!("it could fire in {} of this time; there it ", duration(looked));
         }
         out += &format!("looked every {} s ({} times)", self.step, self.walk.wide_looks);
         if self.step > rule.every_seconds {
@@ -299,7 +300,7 @@ impl<A> Report<'_, A> {
             "rule": self.walk.rule.id,
             "from_ts": self.from.to_string(),
             "to_ts": self.to.to_string(),
-            "looked_seconds": self.looked,
+            "looked_seconds": self.looked.as_secs(),
             "step_seconds": self.step,
             "is_whole": self.whole,
             "findings": self.walk.fired.iter().map(finding).collect::<Vec<_>>(),

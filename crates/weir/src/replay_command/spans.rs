@@ -5,7 +5,8 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use weir_rules::{Gate, Rule};
+use weir_rules::Rule;
+use weir_store::{RowCondition, row_conditions};
 use weir_tables::Micros;
 
 use crate::failure::Failure;
@@ -17,8 +18,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// So exactly is it asked when a condition was true. A day has fewer bins than an answer may have rows.
 pub(super) const BIN: Duration = Duration::from_secs(10);
 
-/// The spans between two moments: by that of the rule's conditions on single rows that was true for the shortest time, or from the
-/// first row on of what it needs.
+/// The spans between two moments: by that of the rule's cheap conditions that held for the shortest time, or from the first row on
+/// of what it needs.
 pub(super) fn find(
     rule: &Rule,
     from: Micros,
@@ -27,9 +28,9 @@ pub(super) fn find(
 ) -> Result<Spans, Failure> {
     let Some(first) = first_row(rule, from, to, ask)? else { return Ok(Vec::new()) };
     let mut shortest = vec![(first, to)];
-    for gate in rule.gates() {
-        let found = true_spans(rule, &gate, (first, to), ask);
-        if seconds(&found) < seconds(&shortest) {
+    for conditions in rule.when.iter().filter_map(|sql| row_conditions(sql)) {
+        let found = true_spans(rule, &conditions, (first, to), ask);
+        if length(&found) < length(&shortest) {
             shortest = found;
         }
     }
@@ -37,9 +38,9 @@ pub(super) fn find(
 }
 
 /// Of all of them together.
-pub(super) fn seconds(spans: &Spans) -> u64 {
+pub(super) fn length(spans: &Spans) -> Duration {
     let each = spans.iter().map(|(from, to)| to.seconds_since(*from));
-    Duration::try_from_secs_f64(each.sum()).unwrap_or_default().as_secs()
+    Duration::try_from_secs_f64(each.sum()).unwrap_or_default()
 }
 
 /// When the first row came of the tables that the rule needs; `None` without any.
@@ -63,38 +64,50 @@ fn first_row(
     Ok(first.map(|first| first.max(from)))
 }
 
-/// When a condition was true, with the time that a finding needs to fire and to end. What cannot be asked in time counts as true.
+/// When rows came of which one is enough, with the time that a finding needs to fire and to end. What cannot be asked in time counts
+/// as true.
 fn true_spans(
     rule: &Rule,
-    gate: &Gate,
+    conditions: &[RowCondition],
     (from, to): (Micros, Micros),
     ask: &mut impl FnMut(&str) -> Result<Vec<RecordBatch>, Failure>,
 ) -> Spans {
-    let after = gate.window
-        + Duration::from_secs(rule.for_seconds + rule.clear_seconds + 3 * rule.every_seconds);
+    let to_end =
+        Duration::from_secs(rule.for_seconds + rule.clear_seconds + 3 * rule.every_seconds);
+    let mut found = Spans::new();
+    for condition in conditions {
+        let seen = condition.window();
+        // A look at the begin sees what was before it.
+        let mut day = from - seen;
+        while day < to {
+            let end = (day + DAY).min(to);
+            let Ok(answer) = ask(&bins_sql(condition, day, end)) else {
+                found.push((day.max(from), to));
+                break;
+            };
+            let bins = numbers(&answer).into_iter().map(|begin| Micros(begin * 1_000_000));
+            found.extend(bins.map(|bin| (bin.max(from), (bin + BIN + seen + to_end).min(to))));
+            day = end;
+        }
+    }
+    found.sort_unstable();
     let mut spans = Spans::new();
-    let mut add = |begin: Micros, end: Micros| {
-        let (begin, end) = (begin.max(from), (end + after).min(to));
+    for (begin, end) in found {
         match spans.last_mut() {
             Some((_, last)) if *last >= begin => *last = end.max(*last),
             _ => spans.push((begin, end)),
         }
-    };
-    // A look at the begin sees what was before it.
-    let mut day = from - gate.window;
-    while day < to {
-        let end = (day + DAY).min(to);
-        let Ok(answer) = ask(&gate.bins_sql(day, end, BIN)) else {
-            add(day, to);
-            break;
-        };
-        for begin in numbers(&answer) {
-            let begin = Micros(begin * 1_000_000);
-            add(begin, begin + BIN);
-        }
-        day = end;
     }
     spans
+}
+
+/// The begins, in seconds since 1970, of those [`BIN`]s after `from` and until `to` that have such a row.
+fn bins_sql(condition: &RowCondition, from: Micros, to: Micros) -> String {
+    let (table, row, bin) = (condition.table.name, &condition.row, BIN.as_secs());
+    format!(
+        "select distinct cast(extract(epoch from date_bin(interval '{bin} seconds', ts)) as bigint) as bin from {table} \
+         where ({row}) and ts > timestamp '{from}' and ts <= timestamp '{to}' order by 1"
+    )
 }
 
 /// The first column of an answer.
@@ -142,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_can_be_asked_of_single_rows_leaves_the_time_around_them() {
-        let when = "when = \"select 1 from request where x and ts > $now - interval '20 seconds' and ts <= $now limit 1\"\n";
+        let when = "when = \"select 1 from request where duration_seconds > 1 and ts > $now - interval '20 seconds' and ts <= $now limit 1\"\n";
         assert_eq!(spans(when, &[], true), []);
         // A bin of 10 s, 20 s that a look goes back, 4 to fire, 10 to end, and three looks.
         assert_eq!(spans(when, &[100, 110, 500], true), [(100, 160), (500, 550)]);

@@ -1,5 +1,7 @@
 //! Times on the command line: widths such as `100ms`, instants such as `2026-11-21T10:00:00Z`.
 
+use crate::instant;
+
 /// The narrowest slice: a packet's own time is not more exact.
 const WIDTH_MIN_NS: i64 = 1_000_000;
 const WIDTH_MAX_NS: i64 = 86_400_000_000_000;
@@ -34,7 +36,7 @@ pub(crate) fn parse_span(text: &str) -> Result<i64, String> {
     }
 }
 
-/// An instant in nanoseconds since 1970: RFC 3339 in UTC, or seconds.
+/// An instant in nanoseconds since 1970: RFC 3339, in UTC unless it says otherwise, or seconds.
 pub(super) fn parse_instant(text: &str) -> Result<i64, String> {
     let wrong = || "write it as 2026-11-21T10:00:00Z, or as seconds since 1970".to_owned();
     if let Ok(seconds) = text.parse::<f64>()
@@ -43,36 +45,9 @@ pub(super) fn parse_instant(text: &str) -> Result<i64, String> {
         #[expect(clippy::cast_possible_truncation, reason = "it was found to be small")]
         return Ok((seconds * 1e9).round() as i64);
     }
-    let (date, time) = text.split_once(['T', ' ']).ok_or_else(wrong)?;
-    let time = time.trim_end_matches(['Z', 'z']);
-    let numbers = |text: &str, separator: char| -> Option<[i64; 3]> {
-        let parts: Option<Vec<i64>> =
-            text.split(separator).map(|part| part.parse().ok().filter(|n| *n >= 0)).collect();
-        parts?.try_into().ok()
-    };
-    let (whole, fraction) = time.split_once('.').unwrap_or((time, ""));
-    let [year, month, day] = numbers(date, '-').ok_or_else(wrong)?;
-    let [hour, minute, second] = numbers(whole, ':').ok_or_else(wrong)?;
-    let is_real = (1970..2200).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !is_real || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let ns: i64 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
-    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    Ok(seconds * 1_000_000_000 + ns)
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar; years begin in March here, so that the leap day is last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
+    // A date alone would be a midnight that nobody meant.
+    let time = instant::parse(text).filter(|_| text.contains(':')).ok_or_else(wrong)?;
+    i64::try_from(time.as_nanosecond()).ok().filter(|ns| *ns >= 0).ok_or_else(wrong)
 }
 
 #[cfg(test)]
