@@ -10,7 +10,7 @@ use super::servers::Server;
 pub(crate) const BEACON: &str = "/ping?h=example.org&p=%2Fnews%2Fstory-about-something&v=abcdef0123456789&n=12&k=ping&s=15000\
     &d=12&c=34&b=120&r=240&o=400&l=800&fp=300&lp=500&ls=0.02&ix=48&x0=value0000&x1=value0001&x2=value0002\
     &x3=value0003&x4=value0004&x5=value0005&x6=value0006&x7=value0007&x8=value0008&x9=value0009";
-const FILE: &str = "/1k";
+pub(crate) const FILE: &str = "/1k";
 /// What browsers send: 700 bytes.
 const HEADERS: &[&str] = &[
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36",
@@ -87,7 +87,8 @@ impl Load {
     }
 }
 
-fn on_processor_1(program: &str, args: &[&str], url: &str) -> anyhow::Result<String> {
+/// What a program says that loads `url` with the header fields of a browser.
+pub(crate) fn on_processor_1(program: &str, args: &[&str], url: &str) -> anyhow::Result<String> {
     let mut command = Command::new("taskset");
     command.args(["-c", "1", program]).args(args);
     for header in HEADERS {

@@ -6,6 +6,7 @@
 pub(crate) mod alone;
 mod faults;
 mod idle;
+mod latency;
 mod loads;
 mod servers;
 
@@ -34,12 +35,13 @@ pub(crate) fn run(seconds: u64, runs: u32) -> anyhow::Result<()> {
     let servers = stage.servers()?;
     costs(&mut page, &servers, seconds, runs)?;
     shares(&mut page, &servers[0])?;
+    latency::measure(&mut page, &servers, stage.dir.path())?;
     drop(servers);
     idle::measure(&mut page, &stage.fresh()?)?;
     faults::measure(&mut page, &stage)?;
     page.text(
         "Bars: beacon no more than nginx with its log (7.9 µs on a quiet machine), proxied no more than nginx with its log (15.4); \
-         TLS and HTTP/2 no more than nginx; idle ≤ 6,000 bytes; shares within 2 %; a killed backend costs no request, a hung one at most one a connection.",
+         p99 at the same load, TLS and HTTP/2 no more than nginx; idle ≤ 6,000 bytes; shares within 2 %; a killed backend costs no request, a hung one at most one a connection.",
     );
     page.write()
 }

@@ -51,7 +51,9 @@ pub(crate) fn run(
     let values = &memory_cap::within(&config.values);
     own_limits::raise_open_files();
     // Visitors wait for an edge: it gives way to nobody.
-    if !edge::is_wanted(values) {
+    if edge::is_wanted(values) {
+        own_limits::let_edge_run();
+    } else {
         own_limits::lower(values.agent.nice, values.agent.idle_io);
     }
     match values.agent.hubs.as_slice() {

@@ -1,6 +1,6 @@
-//! What an agent may cost its host: priority of its threads, of its disk requests, and processor time.
+//! What weir may cost its host, and its own edge: priority of threads, of disk requests, and processor time.
 //!
-//! Source: setpriority(2), getrlimit(2). Both hold for the calling thread and those that it starts, so they are set
+//! Source: setpriority(2), getrlimit(2), sched(7). Both hold for the calling thread and those that it starts, so they are set
 //! before the first thread. Priorities only count when others want the processor or the disk; the share of processor
 //! time counts always, and needs no cgroup and no right.
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Resource;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::idle_io;
+use crate::scheduling::{self, Waking};
 
 /// Lowers the priority of this thread and of those that it will start; a word in the log where the system refuses.
 pub(crate) fn lower(nice: u64, is_idle_io: bool) {
@@ -17,8 +17,27 @@ pub(crate) fn lower(nice: u64, is_idle_io: bool) {
     if let Err(error) = rustix::process::nice(nice) {
         tracing::warn!("cannot lower the agent's priority by {nice}: {error}");
     }
-    if is_idle_io && let Err(error) = idle_io::set() {
+    if is_idle_io && let Err(error) = scheduling::set_idle_io() {
         tracing::warn!("cannot make the agent's disk requests wait for others: {error}");
+    }
+}
+
+/// Lets this thread, and those that it will start, wait when they wake while a thread of the edge runs: visitors wait for that one.
+pub(crate) fn let_edge_run() {
+    wake(Waking::Waits);
+}
+
+/// Starts threads of the edge, which wait for nobody.
+pub(crate) fn as_edge<T>(start: impl FnOnce() -> T) -> T {
+    wake(Waking::Interrupts);
+    let started = start();
+    let_edge_run();
+    started
+}
+
+fn wake(waking: Waking) {
+    if let Err(error) = scheduling::set_waking(waking) {
+        tracing::warn!("threads beside the edge may delay its answers: {error}");
     }
 }
 

@@ -22,6 +22,7 @@ use crate::fleet::{Fleet, Listening, Serving, link_dir};
 use crate::judge::{Judge, judge_always, read_rule_files};
 use crate::local::Local;
 use crate::meter::Meter;
+use crate::own_limits;
 use crate::server::{self, App, Callers, PgServer};
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
@@ -41,7 +42,10 @@ pub(crate) fn run(
     startup: &edge::Startup,
 ) -> Result<(), Failure> {
     let values = &config.values;
-    crate::own_limits::raise_open_files();
+    own_limits::raise_open_files();
+    if edge::is_wanted(values) {
+        own_limits::let_edge_run();
+    }
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
     let flag = if startup.is_edge { "--page" } else { "--listen" };
     let socket = listen(&values.api.listen, token.is_some(), flag)?;

@@ -31,6 +31,7 @@ use crate::cli::EdgeArgs;
 use crate::config::{Config, Values};
 use crate::failure::Failure;
 use crate::meter::Meter;
+use crate::own_limits;
 use crate::terminal::say;
 use crate::watch::deliver::Destination;
 pub(crate) use command::run as command;
@@ -100,7 +101,8 @@ impl Early {
             }
         });
         let inherited = inherited.unwrap_or_default();
-        let edge = Edge::start_with(settings, Arc::clone(clock), sink, inherited)?;
+        let start = || Edge::start_with(settings, Arc::clone(clock), sink, inherited);
+        let edge = own_limits::as_edge(start)?;
         Ok(Self { edge, batches })
     }
 }

@@ -68,6 +68,27 @@ pub(crate) fn edge(data: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// Visitors wait for the threads that serve and for no others: those wait when they wake (`SCHED_BATCH`).
+pub(crate) fn assert_only_serving_threads_interrupt(weir: &Weir) {
+    const OTHER: &str = "0";
+    const BATCH: &str = "3";
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", weir.id())).expect("it runs");
+    let lines = tasks.flatten().filter_map(|one| {
+        let line = std::fs::read_to_string(one.path().join("stat")).ok()?;
+        let (start, rest) = line.rsplit_once(") ")?;
+        let name = start.split_once('(')?.1.to_owned();
+        // proc_pid_stat(5): `policy` is field 41, `rest` begins with the third.
+        Some((name, rest.split(' ').nth(38)?.to_owned()))
+    });
+    let threads: Vec<(String, String)> = lines.collect();
+    let is_serving = |name: &str| name.starts_with("weir-edge-") && name != "weir-edge-rows";
+    for (name, policy) in &threads {
+        let wanted = if is_serving(name) { OTHER } else { BATCH };
+        assert_eq!(policy, wanted, "{name} of {threads:?}");
+    }
+    assert!(threads.iter().any(|(name, _)| is_serving(name)), "{threads:?}");
+}
+
 #[test]
 fn every_request_of_a_load_is_a_row_and_the_backends_share_it() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -112,6 +133,7 @@ fn every_request_of_a_load_is_a_row_and_the_backends_share_it() {
     let failed =
         format!("select count(*) {of_load} and failure is not null and failure <> 'client_closed'");
     assert_eq!(weir.number(&failed), 0);
+    assert_only_serving_threads_interrupt(&weir);
     wait_for("rows about backends and listeners", PATIENCE, || {
         let sql = "select count(distinct backend) from edge_backend where state = 'up'";
         let is_there =
@@ -193,6 +215,7 @@ fn rows_of_an_edge_reach_its_hub() {
         let sql = "select count(distinct sequence) from beacon where site = 'a' and host = 'edge1'";
         (hub.number(sql) == 50).then_some(())
     });
+    assert_only_serving_threads_interrupt(&edge);
     // The last rows come with the end.
     let _ = request(&url, "GET", "/ping?h=b", &[], "");
     assert_eq!(edge.terminate(), Some(0));

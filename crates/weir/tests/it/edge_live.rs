@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::edge::{Backends, address_of, edge, weir_of};
+use crate::edge::{Backends, address_of, assert_only_serving_threads_interrupt, edge, weir_of};
 use crate::harness::{Weir, can_run, free_address, pause, request, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,6 +44,7 @@ fn another_weir_takes_the_place_under_load_and_nothing_is_refused() {
         let old = std::mem::replace(&mut weir, next);
         assert_eq!(old.wait(), Some(0), "the old one ends by itself");
     }
+    assert_only_serving_threads_interrupt(&weir);
     for (load, path) in loads.into_iter().zip(["/kept", "/new"]) {
         let said = text(&load.wait_with_output().expect("it ends").stdout);
         assert_unbroken(&said);
