@@ -1,7 +1,9 @@
 //! Hours on a host that is loaded and healthy, in pieces that add up: whether nobody is woken for nothing.
 //!
 //! A day has few hours in which a machine does nothing else, so each piece is written down as it ends, and the page is
-//! made of all of them.
+//! made of all of them. Fleets at once are a host each, and share the machine: what one of them does is load for the others.
+
+use std::thread;
 
 use anyhow::Context;
 use serde_json::json;
@@ -15,20 +17,35 @@ use crate::report;
 const DRILL: &str = "none: healthy and busy";
 const NAME: &str = "healthy";
 
-/// One piece of so many minutes, then the page of all pieces.
+/// Pieces of so many minutes, then the page of all pieces.
 pub(super) fn run(args: &LabArgs, minutes: u64) -> anyhow::Result<()> {
     let mut page = report::Report::new(NAME);
     let fault = named(DRILL).context("the drill is there")?;
     let mut results = Results::open(&path(args, NAME)?)?;
-    let number = results.runs.iter().map(|run| run.number + 1).max().unwrap_or(0);
-    let span = format!("{minutes}m");
-    let mut run = one(fault, number, args.seed, &Part::now()?, &["--for", &span])?;
-    run.parameters["minutes"] = json!(minutes);
-    results.add(run)?;
+    let first = results.runs.iter().map(|run| run.number + 1).max().unwrap_or(0);
+    let (span, part) = (format!("{minutes}m"), Part::now()?);
+    let piece = |number| one(fault, number, args.seed, &part, &["--for", &span]);
+    let ended: Vec<anyhow::Result<Run>> = thread::scope(|scope| {
+        let fleets = (first..first + args.fleets).map(|number| scope.spawn(move || piece(number)));
+        let fleets: Vec<_> = fleets.collect();
+        let panicked = |_| Err(anyhow::anyhow!("the thread of a fleet panicked"));
+        fleets.into_iter().map(|fleet| fleet.join().unwrap_or_else(panicked)).collect()
+    });
+    // What one fleet's failure ends is its own piece.
+    let (pieces, failures): (Vec<_>, Vec<_>) = ended.into_iter().partition(Result::is_ok);
+    for mut run in pieces.into_iter().flatten() {
+        run.parameters["minutes"] = json!(minutes);
+        run.parameters["at_once"] = json!(args.fleets);
+        results.add(run)?;
+    }
+    if let Some(failure) = failures.into_iter().find_map(Result::err) {
+        return Err(failure.context("a fleet has no piece, the others are written down"));
+    }
     let pieces: Vec<&Run> = results.runs.iter().collect();
     page.text(
         "A fleet in namespaces of its own, loaded and healthy (`weir drill run none healthy-and-busy --for …`), in pieces: findings about it and about \
-         the host are looked at four times a second. *Paged*: rules that paged at any look; *mailed*: roots that mail.",
+         the host are looked at four times a second. Fleets at once share the machine; each has a hub, an agent and visitors of its own. *Paged*: rules \
+         that paged at any look; *mailed*: roots that mail.",
     );
     page.table(&table(&pieces));
     page.text(&sum(&pieces));
@@ -43,6 +60,11 @@ fn minutes(run: &Run) -> u64 {
     run.parameters["minutes"].as_u64().unwrap_or_default()
 }
 
+/// How many fleets there were with this one.
+fn at_once(run: &Run) -> u64 {
+    run.parameters["at_once"].as_u64().unwrap_or(1)
+}
+
 /// Names of the rules that mailed only.
 fn mails(run: &Run) -> Vec<&str> {
     run.outcome.others.difference(&run.outcome.paged).map(String::as_str).collect()
@@ -50,12 +72,21 @@ fn mails(run: &Run) -> Vec<&str> {
 
 /// A row for each piece; the first row holds the heads.
 fn table(pieces: &[&Run]) -> Vec<Vec<String>> {
-    let heads =
-        ["begun (UTC)", "minutes", "visitors", "paged", "mailed", "commit", "load average before"];
+    let heads = [
+        "begun (UTC)",
+        "minutes",
+        "at once",
+        "visitors",
+        "paged",
+        "mailed",
+        "commit",
+        "load average before",
+    ];
     let rows = pieces.iter().map(|run| {
         vec![
             run.began.to_string()[..16].to_owned(),
             minutes(run).to_string(),
+            at_once(run).to_string(),
             run.parameters["visitors"].to_string(),
             run.outcome.paged.iter().cloned().collect::<Vec<_>>().join(", "),
             mails(run).join(", "),
@@ -70,7 +101,7 @@ fn sum(pieces: &[&Run]) -> String {
     let total: u64 = pieces.iter().map(|run| minutes(run)).sum();
     let paged: usize = pieces.iter().map(|run| run.outcome.paged.len()).sum();
     let mailed: usize = pieces.iter().map(|run| mails(run).len()).sum();
-    format!("In all {} h {} min: {paged} paged, {mailed} mailed.", total / 60, total % 60)
+    format!("In all {} h {} min of fleets: {paged} paged, {mailed} mailed.", total / 60, total % 60)
 }
 
 #[cfg(test)]
@@ -93,7 +124,7 @@ mod tests {
         let pieces =
             [piece(0, 50, &[], &[]), piece(1, 40, &["app.slow", "disk.full"], &["app.slow"])];
         let pieces: Vec<&Run> = pieces.iter().collect();
-        assert_eq!(sum(&pieces), "In all 1 h 30 min: 1 paged, 1 mailed.");
-        assert_eq!(table(&pieces)[2][1..5], ["40", "7", "app.slow", "disk.full"]);
+        assert_eq!(sum(&pieces), "In all 1 h 30 min of fleets: 1 paged, 1 mailed.");
+        assert_eq!(table(&pieces)[2][1..6], ["40", "1", "7", "app.slow", "disk.full"]);
     }
 }

@@ -53,6 +53,9 @@ pub(crate) struct LabArgs {
     /// Looks for so long whether a loaded, healthy host stays silent, as one more piece of `healthy.jsonl` in the build directory.
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["resume", "minutes", "runs", "only", "skip"])]
     healthy: Option<u64>,
+    /// With --healthy: so many fleets at once, each with visitors of its own; one piece each.
+    #[arg(long, default_value_t = 1, requires = "healthy", value_parser = clap::value_parser!(u32).range(1..=8))]
+    fleets: u32,
     /// Where the runs are written, instead of `lab.jsonl` in the build directory.
     #[arg(long)]
     results: Option<PathBuf>,
@@ -243,6 +246,7 @@ mod tests {
             only: only.iter().map(|part| (*part).to_owned()).collect(),
             skip: skip.iter().map(|part| (*part).to_owned()).collect(),
             healthy: None,
+            fleets: 1,
             results: None,
         };
         let names = |only: &[&str], skip: &[&str]| -> Vec<&str> {
