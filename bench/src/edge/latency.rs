@@ -10,6 +10,7 @@ use anyhow::{Context, ensure};
 
 use super::loads::{BEACON, FILE, on_processor_1};
 use super::servers::Server;
+use super::sorted;
 use crate::report::Report;
 
 const LOADS: [(&str, &str, u32); 2] = [("beacon", BEACON, 10_000), ("proxied 1 KiB", FILE, 5_000)];
@@ -30,12 +31,7 @@ pub(crate) fn measure(page: &mut Report, servers: &[Server], dir: &Path) -> anyh
             }
         }
         for (server, seen) in servers.iter().zip(&seen) {
-            let sorted = |at: usize| {
-                let mut values: Vec<f64> = seen.iter().map(|round| round[at]).collect();
-                values.sort_by(f64::total_cmp);
-                values
-            };
-            let (p50, p99) = (sorted(0), sorted(1));
+            let [p50, p99] = [0, 1].map(|at| sorted(seen.iter().map(|round| round[at])));
             let figures = [p50[ROUNDS / 2], p99[ROUNDS / 2], p99[0], p99[ROUNDS - 1]];
             let mut row = vec![format!("{name}, {rate}/s"), server.name.to_owned()];
             row.extend(figures.map(|ms| format!("{ms:.2}")));
@@ -64,7 +60,7 @@ fn round(server: &Server, path: &str, rate: u32, log: &Path) -> anyhow::Result<[
     let said =
         on_processor_1("h2load", &["--h1", "-t1", &connections, &seconds, &each, &to], &url)?;
     let text = fs::read_to_string(log).with_context(|| format!("h2load said {said}"))?;
-    let mut micros = Vec::new();
+    let mut micros: Vec<f64> = Vec::new();
     for line in text.lines() {
         let mut fields = line.split('\t').skip(1);
         let (status, took) = (fields.next(), fields.next().and_then(|took| took.parse().ok()));
@@ -78,6 +74,6 @@ fn round(server: &Server, path: &str, rate: u32, log: &Path) -> anyhow::Result<[
         server.name,
         micros.len()
     );
-    micros.sort_by(f64::total_cmp);
+    let micros = sorted(micros.into_iter());
     Ok([50, 99].map(|percent| micros[micros.len() * percent / 100] / 1000.0))
 }

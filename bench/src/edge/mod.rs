@@ -58,11 +58,7 @@ fn costs(page: &mut Report, servers: &[Server], seconds: u64, runs: u32) -> anyh
             }
         }
         for (server, figures) in servers.iter().zip(&figures) {
-            let median = |of: fn(&Figure) -> f64| {
-                let mut values: Vec<f64> = figures.iter().map(of).collect();
-                values.sort_by(f64::total_cmp);
-                values[values.len() / 2]
-            };
+            let median = |of: fn(&Figure) -> f64| sorted(figures.iter().map(of))[figures.len() / 2];
             rows.push(vec![
                 load.name.to_owned(),
                 server.name.to_owned(),
@@ -78,6 +74,12 @@ fn costs(page: &mut Report, servers: &[Server], seconds: u64, runs: u32) -> anyh
     }
     page.table(&rows);
     Ok(())
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
 }
 
 /// One run.

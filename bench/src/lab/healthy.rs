@@ -32,14 +32,19 @@ pub(super) fn run(args: &LabArgs, minutes: u64) -> anyhow::Result<()> {
         fleets.into_iter().map(|fleet| fleet.join().unwrap_or_else(panicked)).collect()
     });
     // What one fleet's failure ends is its own piece.
-    let (pieces, failures): (Vec<_>, Vec<_>) = ended.into_iter().partition(Result::is_ok);
-    for mut run in pieces.into_iter().flatten() {
-        run.parameters["minutes"] = json!(minutes);
-        run.parameters["at_once"] = json!(args.fleets);
-        results.add(run)?;
+    let mut failure = None;
+    for piece in ended {
+        match piece {
+            Ok(mut run) => {
+                run.parameters["minutes"] = json!(minutes);
+                run.parameters["at_once"] = json!(args.fleets);
+                results.add(run)?;
+            }
+            Err(error) => failure = Some(error),
+        }
     }
-    if let Some(failure) = failures.into_iter().find_map(Result::err) {
-        return Err(failure.context("a fleet has no piece, the others are written down"));
+    if let Some(error) = failure {
+        return Err(error.context("a fleet has no piece; those of the others are written down"));
     }
     let pieces: Vec<&Run> = results.runs.iter().collect();
     page.text(

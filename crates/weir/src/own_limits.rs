@@ -1,8 +1,8 @@
 //! What weir may cost its host, and its own edge: priority of threads, of disk requests, and processor time.
 //!
-//! Source: setpriority(2), getrlimit(2), sched(7). Both hold for the calling thread and those that it starts, so they are set
-//! before the first thread. Priorities only count when others want the processor or the disk; the share of processor
-//! time counts always, and needs no cgroup and no right.
+//! Source: setpriority(2), getrlimit(2), sched(7). Priorities hold for the calling thread and those that it starts, so
+//! they are set before the first thread, and only count when others want the processor or the disk; the share of
+//! processor time counts always, and needs no cgroup and no right.
 
 use std::time::{Duration, Instant};
 
@@ -22,22 +22,24 @@ pub(crate) fn lower(nice: u64, is_idle_io: bool) {
     }
 }
 
-/// Lets this thread, and those that it will start, wait when they wake while a thread of the edge runs: visitors wait for that one.
+/// Beside an edge: this thread, and those that it will start, wait when they wake while a thread that serves runs.
 pub(crate) fn let_edge_run() {
-    wake(Waking::Waits);
+    set_waking(Waking::Waits);
 }
 
-/// Starts threads of the edge, which wait for nobody.
+/// Runs `start`, whose threads serve visitors and wait for nobody. This thread waits again afterwards, as [`let_edge_run`] says.
 pub(crate) fn as_edge<T>(start: impl FnOnce() -> T) -> T {
-    wake(Waking::Interrupts);
+    set_waking(Waking::Interrupts);
     let started = start();
     let_edge_run();
     started
 }
 
-fn wake(waking: Waking) {
+fn set_waking(waking: Waking) {
     if let Err(error) = scheduling::set_waking(waking) {
-        tracing::warn!("threads beside the edge may delay its answers: {error}");
+        tracing::warn!(
+            "cannot set how threads beside the edge are scheduled: {error}; answers may wait for them"
+        );
     }
 }
 
