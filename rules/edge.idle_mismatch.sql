@@ -8,24 +8,27 @@ every = "5s"
 clear = "10m"
 key = ["backend"]
 needs = ["edge_backend"]
-when = "select 1 from edge_backend where idle_closed_total > 0 and ts > $now - interval '5 minutes' and ts <= $now limit 1"
+when = "select 1 from edge_backend where idle_repeated_total > 0 and ts > $now - interval '5 minutes' and ts <= $now limit 1"
 subject = "keep-alive between {host} and {backend}"
 summary = "{backend} closed {closed} idle connections of {host} in 5 minutes before the edge did; the edge now closes them after {idle:duration}{before_text}"
 why = "A connection that the backend closes while a request is on its way answers with nothing: the visitor gets an error, or the edge has to ask twice, which it may not do with a POST. The side that sends requests must be the one that closes."
-look_at = "The backend's own time-out: nginx `keepalive_timeout`, Apache `KeepAliveTimeout`, Node.js `server.keepAliveTimeout`, gunicorn `--keep-alive`. Has the backend been restarted (that closes all of them once)? Empty answers: `select count(*) from request where tier = 'edge' and failure = 'empty_answer' and upstream_address = '{backend}'`."
-silent_when = "Fewer than 5 idle connections closed by the backend in 5 minutes; 2 are enough, for a note, when the edge has learnt the backend's time-out from them in that time. A restart of a backend closes what is idle and may count once. The edge goes below the time-out that it has learnt, so the finding ends by itself; the pair stays wrong for every other balancer."
+look_at = "The backend's own time-out: nginx `keepalive_timeout`, Apache `KeepAliveTimeout`, Node.js `server.keepAliveTimeout`, gunicorn `--keep-alive`. Empty answers: `select count(*) from request where tier = 'edge' and failure = 'empty_answer' and upstream_address = '{backend}'`."
+silent_when = "No two idle connections closed at the same age, a second or more apart: a restart closes them at one moment, whatever their age. Fewer than 5 in 5 minutes are a note. The edge goes below the time-out that it has learnt, so the finding ends by itself; the pair stays wrong for every other balancer."
 fix = "Raise the backend's time-out above the edge's (75 s there against the default of 4 s here), or lower `edge.upstream_idle_seconds` below it. Check: idle_closed_total of edge_backend stays where it is."
 source = "field notes A (75 s at the server, 60 s at the balancer, and empty answers when it was the other way round)"
 ---*/
 with ordered as (
-  select host, backend, ts, idle_closed_total, idle_timeout_seconds,
+  select host, backend, idle_timeout_seconds,
+    -- Fewer than before: the edge began anew.
+    greatest(idle_closed_total - lag(idle_closed_total) over (partition by host, backend order by ts), 0) as closed,
+    greatest(idle_repeated_total - lag(idle_repeated_total) over (partition by host, backend order by ts), 0) as repeated,
     row_number() over (partition by host, backend order by ts desc) as place,
     row_number() over (partition by host, backend order by ts) as first_place
   from edge_backend
   where ts > $now - interval '5 minutes' and ts <= $now
 ),
 compared as (
-  select host, backend, max(idle_closed_total) - min(idle_closed_total) as closed,
+  select host, backend, sum(closed) as closed, sum(repeated) as repeated,
     max(case when place = 1 then idle_timeout_seconds end) as idle,
     max(case when first_place = 1 then idle_timeout_seconds end) as idle_before
   from ordered
@@ -35,4 +38,4 @@ select host, backend, closed, idle,
   case when idle < idle_before then concat(' (before: ', cast(round(idle_before * 10) / 10 as varchar), ' s)') else '' end as before_text,
   case when closed >= 5 then 'mail' else 'note' end as class
 from compared
-where closed >= 5 or (closed >= 2 and idle < idle_before)
+where closed >= 2 and repeated > 0

@@ -24,6 +24,12 @@ const TURN: u64 = 1 << 20;
 const TURNS_BEHIND: u64 = 256;
 /// For how long the latency of a backend is remembered that gets no requests, in nanoseconds.
 const REMEMBERED: u64 = 5_000_000_000;
+/// Idle connections that the backend closes within that time, in nanoseconds, are closed for one reason: its end, mostly.
+const MOMENT: u64 = 1_000_000_000;
+/// For how long a closing is remembered, to compare the next one with.
+const CLOSING_REMEMBERED: u64 = 300_000_000_000;
+/// A backend that closes earlier is full; that teaches nothing.
+const LEARNT_MIN: u64 = 500_000_000;
 /// Requests that must be unanswered before silence is a stall.
 const STALLED_MIN: u32 = 2;
 
@@ -64,6 +70,7 @@ pub(crate) struct Totals {
     pub(crate) failures: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) idle_closed: AtomicU64,
+    pub(crate) idle_repeated: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
     pub(crate) sent_bytes: AtomicU64,
 }
@@ -104,6 +111,9 @@ pub(crate) struct Backend {
     recovered_at: AtomicU64,
     /// How long the backend keeps idle connections, as it said or showed; `u64::MAX` when not known.
     learnt_idle_ns: AtomicU64,
+    /// When it last closed an idle connection, 0 before the first time, and of what age that was.
+    closed_at: AtomicU64,
+    closed_age: AtomicU64,
 }
 
 impl Backend {
@@ -133,6 +143,8 @@ impl Backend {
             checks_in_row: AtomicU32::new(0),
             recovered_at: AtomicU64::new(0),
             learnt_idle_ns: AtomicU64::new(u64::MAX),
+            closed_at: AtomicU64::new(0),
+            closed_age: AtomicU64::new(0),
         }
     }
 
@@ -262,6 +274,7 @@ impl Backend {
     /// A request got no whole answer through the backend's fault; true when that puts the backend out.
     pub(crate) fn failed(&self, now: u64, settings: &UpstreamSettings) -> bool {
         self.totals.failures.fetch_add(1, Relaxed);
+        self.forget_closing();
         let in_row = self.failures_in_row.fetch_add(1, Relaxed) + 1;
         let is_too_many = in_row >= settings.failures.max(1) || self.is_on_trial.load(Relaxed);
         if is_too_many && self.ejected_until.load(Relaxed) <= now {
@@ -322,6 +335,7 @@ impl Backend {
         }
         self.checks_in_row.store(0, Relaxed);
         self.is_check_failed.store(!is_well, Relaxed);
+        self.forget_closing();
         if is_well {
             self.recover(now);
         }
@@ -396,6 +410,30 @@ impl Backend {
     /// How long the backend keeps idle connections, if that is known.
     pub(crate) fn learnt_idle_ns(&self) -> Option<u64> {
         Some(self.learnt_idle_ns.load(Relaxed)).filter(|ns| *ns < u64::MAX)
+    }
+
+    /// The backend was the first to close an idle connection, `age` after its last answer. A time-out does that again at the same
+    /// age; a restart closes many at one moment, whatever their age.
+    pub(crate) fn closed_idle(&self, now: u64, age: u64) {
+        self.totals.idle_closed.fetch_add(1, Relaxed);
+        let (at, age_before) = (self.closed_at.load(Relaxed), self.closed_age.load(Relaxed));
+        let since = now.saturating_sub(at);
+        if at > 0 && since < MOMENT {
+            return;
+        }
+        self.closed_at.store(now, Relaxed);
+        self.closed_age.store(age, Relaxed);
+        if at > 0 && since < CLOSING_REMEMBERED && age_before.abs_diff(age) < age / 5 {
+            self.totals.idle_repeated.fetch_add(1, Relaxed);
+            if age >= LEARNT_MIN {
+                self.learn_idle(age.min(age_before));
+            }
+        }
+    }
+
+    /// It was ill: what it closed was closed by its end.
+    fn forget_closing(&self) {
+        self.closed_at.store(0, Relaxed);
     }
 
     /// The backend closes idle connections after `idle_ns`.

@@ -2,13 +2,12 @@
 //!
 //! A backend that closes an idle connection while a request is on its way to it answers with nothing. So a connection
 //! rests less long than the backend keeps it: as configured, as the backend says (`Keep-Alive: timeout=5`), or as it has
-//! shown by closing two connections in a row at the same age.
+//! shown by closing two connections at the same age, not at the same moment.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
@@ -20,8 +19,6 @@ use crate::worker::Live;
 
 /// Connections at rest to one backend; more are closed.
 const IDLE_MAX: usize = 512;
-/// A backend that closes earlier has restarted, or is full; that teaches nothing.
-const LEARNT_MIN_NS: u64 = 500_000_000;
 
 /// Connections at rest by backend.
 #[derive(Default)]
@@ -32,8 +29,6 @@ pub(crate) struct IdlePool {
     shared: FxHashMap<SocketAddr, Vec<Rc<Shared>>>,
     /// Who waits for one of them to be made.
     awaited: FxHashMap<SocketAddr, Rc<Awaited>>,
-    /// The age at which a backend last closed one.
-    closed_at_age: Cell<(Option<SocketAddr>, u64)>,
 }
 
 /// A connection that is being made and that others wait for.
@@ -69,7 +64,7 @@ impl IdlePool {
             if upstream.is_usable() {
                 return Some(upstream);
             }
-            note_closed(&self.closed_at_age, backend, age);
+            backend.closed_idle(now, age);
         }
         None
     }
@@ -116,7 +111,6 @@ impl IdlePool {
     /// Closes what rested long enough, and lets go of what the backend has closed.
     pub(crate) fn sweep(&mut self, now: u64, live: &Live) {
         let pool_of = |address| live.backends().find(|(_, backend)| backend.address == address);
-        let closed_at_age = &self.closed_at_age;
         for (address, idle) in &mut self.by_backend {
             // Who is in no pool any more gets no requests.
             let Some((pool, _)) = pool_of(*address) else {
@@ -131,7 +125,7 @@ impl IdlePool {
                 }
                 let is_usable = upstream.is_usable();
                 if !is_usable {
-                    note_closed(closed_at_age, &upstream.backend, age);
+                    upstream.backend.closed_idle(now, age);
                 }
                 is_usable
             });
@@ -142,7 +136,7 @@ impl IdlePool {
             all.retain(|one| {
                 let Some(age) = one.idle_ns(now) else { return !one.is_closed() };
                 if one.is_closed() {
-                    note_closed(closed_at_age, &one.backend, age);
+                    one.backend.closed_idle(now, age);
                 }
                 let limit = pool.map_or(0, |pool| one.backend.idle_ns(&pool.settings));
                 !one.is_closed() && age < limit
@@ -155,15 +149,5 @@ impl IdlePool {
     pub(crate) fn close(&mut self, backend: SocketAddr) {
         self.by_backend.remove(&backend);
         self.shared.remove(&backend);
-    }
-}
-
-/// The backend closed first.
-fn note_closed(last: &Cell<(Option<SocketAddr>, u64)>, backend: &Backend, age: u64) {
-    backend.totals.idle_closed.fetch_add(1, Relaxed);
-    let (address, before) = last.replace((Some(backend.address), age));
-    let is_alike = before.abs_diff(age) < age / 5;
-    if address == Some(backend.address) && is_alike && age >= LEARNT_MIN_NS {
-        backend.learn_idle(age.min(before));
     }
 }

@@ -1,4 +1,4 @@
-//! Rows about backends and listeners: every ten seconds, and a backend's at each change of its state.
+//! Rows about backends and listeners: every ten seconds, and a backend's when its state changes or its time-out is learnt.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ const EVERY_NS: u64 = 10_000_000_000;
 /// What was last reported.
 #[derive(Default)]
 pub(crate) struct Reporter {
-    states: FxHashMap<SocketAddr, State>,
+    /// The state, and after how long the backend closes idle connections, as far as that was known.
+    known: FxHashMap<SocketAddr, (State, Option<u64>)>,
     next: u64,
 }
 
@@ -39,11 +40,13 @@ impl Reporter {
         let mut backends = EdgeBackendRows::default();
         for (pool, backend) in live.backends() {
             let state = backend.state(now, &pool.settings);
-            let before = self.states.insert(backend.address, state);
-            if before != Some(state) {
-                tell(backend, before, state);
+            let now_known = (state, backend.learnt_idle_ns());
+            let before = self.known.insert(backend.address, now_known);
+            let state_before = before.map(|(state, _)| state);
+            if state_before != Some(state) {
+                tell(backend, state_before, state);
             }
-            if is_time || before != Some(state) {
+            if is_time || before != Some(now_known) {
                 push(&mut backends, ts, &live.settings.host, backend, state, pool);
             }
         }
@@ -102,6 +105,7 @@ fn push(
         failures_total: int(totals.failures.load(Relaxed)),
         retries_total: int(totals.retries.load(Relaxed)),
         idle_closed_total: int(totals.idle_closed.load(Relaxed)),
+        idle_repeated_total: Some(int(totals.idle_repeated.load(Relaxed))),
         latency_seconds: Some(backend.latency_ns()).filter(|ns| *ns > 0).map(|ns| seconds(0, ns)),
         idle_timeout_seconds: seconds(0, backend.idle_ns(&pool.settings)),
         received_bytes_total: int(totals.received_bytes.load(Relaxed)),

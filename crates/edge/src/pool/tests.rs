@@ -307,3 +307,28 @@ fn idle_connections_go_before_the_backend_closes_them() {
     backend.learn_idle(SECOND);
     assert_eq!(backend.idle_ns(&settings), 800_000_000);
 }
+
+#[test]
+fn a_restart_teaches_no_time_out_and_closings_at_the_same_age_do() {
+    let backend = Backend::new(&BackendSettings::parse(FOUR[0]).unwrap());
+    // All that rest since one burst, and again an hour later.
+    for restart in [SECOND, 3600 * SECOND] {
+        (0..8).for_each(|at| backend.closed_idle(restart + at * SECOND / 10, 2 * SECOND));
+    }
+    assert_eq!((backend.learnt_idle_ns(), backend.totals.idle_closed.load(Relaxed)), (None, 16));
+    // It crashes, comes back and crashes again, with connections of one age, and its checks see that.
+    for crash in [7200, 7203] {
+        backend.closed_idle(crash * SECOND, 2 * SECOND);
+        backend.checked(crash * SECOND + 1, crash != 7200, 1, 1);
+    }
+    assert_eq!(backend.learnt_idle_ns(), None);
+    // Another age.
+    backend.closed_idle(10_800 * SECOND, 3 * SECOND);
+    assert_eq!(backend.learnt_idle_ns(), None);
+    // Again and again within a second, each three seconds old.
+    for at in 1..4 {
+        backend.closed_idle(10_800 * SECOND + at * SECOND / 2, 3 * SECOND);
+    }
+    assert_eq!(backend.learnt_idle_ns(), Some(3 * SECOND));
+    assert_eq!(backend.totals.idle_repeated.load(Relaxed), 1);
+}

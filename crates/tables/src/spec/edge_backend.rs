@@ -3,7 +3,7 @@
 table! {
     /// A backend as `weir edge` sees it: whether it gets requests and why not, its share, its latency.
     EdgeBackend, EdgeBackendRows = "edge_backend";
-    grain: "one row per backend every ten seconds, and one at each change of its state";
+    grain: "one row per backend every ten seconds, and one when its state changes or its time-out is learnt";
     source: "`weir edge`";
     sort: [backend, ts];
     1 ts: Time = "When it was looked at.";
@@ -24,4 +24,5 @@ table! {
     16 received_bytes_total: Int = "Bytes received from it.";
     17 sent_bytes_total: Int = "Bytes sent to it.";
     18 pool: OptText = "The pool that it is in; NULL for the one that takes what no route names.";
+    19 idle_repeated_total: OptInt = "Closings of idle connections at the same age as one that was a second to five minutes before: that is a time-out, not a restart. NULL in rows of weir before this column.";
 }
