@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { chromium } from 'playwright-core';
 import { CHROMIUM, FLAGS, cannotRun, shot, withPage } from './browser.mjs';
-import { noWeir, weirEdge } from './fixtures.mjs';
+import { noWeir, ownWeir, weirEdge } from './fixtures.mjs';
 import { parts } from '../views/edge_request.js';
 
 const skip = cannotRun() || (process.env.WEIR_BIN ? false : noWeir() || 'no weir to start: set WEIR_BIN');
@@ -128,6 +128,29 @@ test('who_visits_is_there_within_seconds_and_his_request_goes_from_the_browser_d
     await page.locator('.visitors').waitFor({ state: 'detached', ...PATIENT });
     await page.getByText('no beacon came in the last 15 s').waitFor(PATIENT);
   }, { login: LOGIN, allows: /401/ });
+});
+
+test('overview_shows_the_outermost_tiers_time_and_mixes_no_proxys_into_it', { skip }, async () => {
+  const hub = await ownWeir();
+  const sender = await weirEdge(['--hub', hub.url, '--backend', `127.0.0.1:${portOf(shops[0])}`], { WEIR_AGENT_DIR: join(dir, 'agent') });
+  try {
+    // Lines of an nginx behind the edge whose application took 50 s.
+    const line = JSON.stringify({ time: new Date().toISOString(), request_method: 'GET', request_uri: '/slow', status: 200, request_time: 50, upstream_connect_time: 0, upstream_header_time: 50, upstream_response_time: 50 });
+    await appendFile(join(hub.logs, 'nginx.log'), `${line}\n`.repeat(20));
+    await withPage(hub.url, async page => {
+      await page.goto('/#/overview');
+      await page.getByText('last minute, measured at the proxy').waitFor(PATIENT);
+      const app = page.locator('.timekeys div', { hasText: 'application' }).locator('dd');
+      assert.match(await app.innerText(), /^50\D*s/);
+      await (await fetch(`${sender.url}/load`)).text();
+      await page.getByText('last minute, measured at the edge').waitFor(PATIENT);
+      assert.match(await app.innerText(), /^[\d.]+\s*ms/, 'the edge waited 40 ms; a mean of both would be seconds');
+      await shot(page, 'edge-overview');
+    });
+  } finally {
+    await sender.stop();
+    await hub.stop();
+  }
 });
 
 test('the_parts_of_a_tiers_time_are_its_whole_time', () => {

@@ -65,15 +65,16 @@ const weight = f => rank(f) + (f.state === 'firing' ? 0 : 10);
 const titleOf = tier => [...TIERS, ...TIERS_BELOW].find(t => t.tiers.includes(tier))?.title ?? tier;
 const rank = f => ['page', 'mail', 'note'].indexOf(f.class);
 
-const PARTS = [['client', 'to the client'], ['queue', 'proxy queue'], ['connect', 'connecting'], ['app', 'application'], ['body', 'rest of the answer']];
+const PARTS = [['client', 'to the client'], ['queue', 'own queue'], ['connect', 'connecting'], ['app', 'application'], ['body', 'rest of the answer']];
 
 /** Where requests' time went: one bar whose parts are the tiers. */
 function TimeBar({ host }) {
   const sql = scoped(TIME_SQL, host);
   const loaded = useSql(sql, { every: EVERY });
+  const place = loaded.data?.rows.length ? `, measured at the ${objects(loaded.data)[0].tier}` : '';
   return html`
-    <${Panel} title="Where a request's time goes" sql=${sql} aside=${html`<span class="aside">mean per request, last minute, measured at the proxy</span>`}>
-      <${States} loaded=${loaded} lines=${1} isEmpty=${d => !d.rows.length} empty="No request was logged in the last minute. Requests appear as soon as nginx, HAProxy or Apache write one.">
+    <${Panel} title="Where a request's time goes" sql=${sql} aside=${html`<span class="aside">mean per request, last minute${place}</span>`}>
+      <${States} loaded=${loaded} lines=${1} isEmpty=${d => !d.rows.length} empty="No request was logged in the last minute. Requests appear as soon as nginx, HAProxy or Apache write one, or weir edge answers one.">
         ${answer => {
           const row = objects(answer)[0];
           const parts = PARTS.filter(([name]) => row[`${name}_seconds`] > 0);

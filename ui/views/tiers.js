@@ -100,14 +100,17 @@ from device cross join space where span > 0 order by busy desc limit 1`,
 
 /** Where the proxies' request time went, by subtraction. */
 export const TIME_SQL = `with part as (
-  select greatest(${TO_CLIENT}, 0) as client, queue_seconds as queue,
+  select tier, greatest(${TO_CLIENT}, 0) as client, queue_seconds as queue,
     upstream_connect_seconds as connect, greatest(${IN_APP}, 0) as app,
     greatest(upstream_response_seconds - upstream_header_seconds, 0) as body
   from request where tier in ('edge', 'proxy') and duration_seconds is not null and ${LAST_MINUTE}
 )
-select count(*) as requests,
+select tier, count(*) as requests,
 ${['client', 'queue', 'connect', 'app', 'body'].map(c => `  avg(coalesce(${c}, 0)) as ${c}_seconds, ${p(0.95, c)} as ${c}_seconds_p95`).join(',\n')}
-from part having count(*) > 0`;
+from part
+-- Never two clocks in one mean: the edge's where there is one, for it sees all that the proxies behind it do.
+where tier = (select min(tier) from part)
+group by tier`;
 
 /** The newest state of every listener. A socket's first sample may not know its process yet, so the newest name that is known holds. */
 export const LISTENER_SQL = `with listener_now as (
