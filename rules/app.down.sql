@@ -12,7 +12,7 @@ when = """
 select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
-explained_by = ["mem.oom_kill", "app.crash_loop", "app.segfault"]
+explained_by = ["mem.oom_kill", "app.crash_loop", "app.segfault", "proxy.down"]
 subject = "{upstream}"
 summary = "connections of {program} on {host} to {upstream} are refused ({refusals_text}){listen_text}; {errors} requests were answered with 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is gone): the host is up and the way to it is free, but no process listens there. It has crashed, was stopped, was started on another port, or waits before it listens."
@@ -104,7 +104,7 @@ select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as error
   case when c.file is not null then concat(c.file, ':', c.line, ' (', c.arguments, ')') else concat('the address in the configuration of ', r.program) end as place,
   case when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then 'note'
        when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class,
-  case when l.process_name is not null then concat('app.crash_loop',
+  case when l.process_name is not null then concat('app.crash_loop, proxy.down',
     case when e.kills > 0 and k.process_name is null then '' else ', mem.oom_kill' end,
     case when e.crashes > 0 and s.process_name is null then '' else ', app.segfault' end) end as explained_by
 from refused r

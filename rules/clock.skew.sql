@@ -11,18 +11,21 @@ explained_by = ["log.ship_lag"]
 needs = ["request", "log", "ship"]
 when = """
 select 1 from request where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds'
-union all select 1 from log where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds' limit 1"""
+union all select 1 from log where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds'
+union all select 1 from ship where least_age_seconds > 2 and timed_lines >= 20 and ts > $now - interval '1 minute' and ts <= $now limit 1"""
 subject = "{source} on {host}"
 summary = "the lines of {source} on {host} are {skew_seconds:duration} {direction} the host's clock (median of {lines} lines of the last {window_seconds} s){zone_text}"
 why = "weir compares the time in each line with the clock of the same host when it reads the line. Lines from the future are in no window of \"now\", lines from the past come too late for it: searches miss them, rules see gaps and bursts that were not there, and the order of events across tiers is wrong."
 look_at = "A whole number of quarter hours is a time zone: the program writes local time without saying so. Other differences: `timedatectl` and `chronyc tracking` on the host that wrote the line (with central logs that is another one: see its name in the line), or a container with a faked or frozen clock."
-silent_when = "At most 2 s, fewer than 20 lines, or a log that weir is behind with (`ship`). Lines that are only late are no skew: a log is called late when even its quickest line is, so buffered logs (nginx `buffer=… flush=1m`) stay silent, and only when its lines were read over 40 s and more: what was there before weir came is old and not late. Clocks more than 5 minutes behind are not seen, those ahead up to 15 hours are. Whether the host's own clock is right cannot be told from this."
+silent_when = "At most 2 s, fewer than 20 lines, or a log that weir is behind with (`ship`). Lines that are only late are no skew: a log is called late when even its quickest line is, so buffered logs (nginx `buffer=… flush=1m`) stay silent, and only when its lines were read over 40 s and more: what was there before weir came is old and not late. Lines of files are also told by their pace (`ship`): 20 or more that were written as far apart as their times are, for 4 s and more, and all are late by the same, within 2 s; so hours are seen as well as seconds. Logs in buckets, which come late as a whole, are not looked at so. Clocks ahead are seen up to 15 hours. Whether the host's own clock is right cannot be told from this."
 fix = "Time zone: let the program write the offset or UTC (nginx `$time_iso8601` or `$msec`, Java `XXX`, Python `%z`; containers: `TZ=UTC`), or set the host to UTC. Clock: `systemctl enable --now chrony`, then `chronyc makestep` once; inside of containers there is no clock of their own to set. Check: the next lines are within 2 s. Do not step the clock of a database's host while it runs: `chronyc` slews it."
 source = "fault lab F20 (89.98 s); field notes A (lines from the future poison search)"
 ---*/
 with lines as (
   select host, source, observed_ts, observed_ts > $now - interval '15 seconds' as is_last,
-    date_part('epoch', observed_ts) - date_part('epoch', ts) as delay
+    -- Some proxies log the time at which a request began, when it is over: what it took makes no line late.
+    case when observed_ts > ts then greatest(date_part('epoch', observed_ts) - date_part('epoch', ts) - coalesce(duration_seconds, 0), 0)
+      else date_part('epoch', observed_ts) - date_part('epoch', ts) end as delay
   from request
   where ts > $now - interval '6 minutes' and ts <= $now + interval '15 hours'
     and observed_ts > $now - interval '60 seconds' and observed_ts <= $now
@@ -51,6 +54,26 @@ sources as (
   from counted
   where case when is_quick then last_median_delay else median_delay end < -2 or (least_delay > 2 and span_seconds >= 40)
 ),
+-- What the agent says of lines that are written at the pace of their times.
+paced as (
+  select host, source, timed_lines, least_age_seconds, greatest_age_seconds, timed_span_seconds,
+    row_number() over (partition by host, source order by ts desc) as place
+  from ship
+  where ts > $now - interval '1 minute' and ts <= $now and least_age_seconds is not null and source not like 's3://%'
+),
+late as (
+  select host, source, least_age_seconds as least_delay, timed_lines as lines, cast(round(timed_span_seconds) as bigint) as window_seconds
+  from paced
+  where place = 1 and timed_lines >= 20 and timed_span_seconds >= 4 and least_age_seconds > 2
+    and greatest_age_seconds - least_age_seconds <= 2
+),
+all_sources as (
+  select host, source, lines, window_seconds, median_delay, least_delay from sources
+  union all
+  select l.host, l.source, l.lines, l.window_seconds, l.least_delay as median_delay, l.least_delay
+  from late l left join sources s on s.host = l.host and s.source = l.source
+  where s.source is null
+),
 behind as (
   select host, source, max(lag_seconds) as lag_seconds
   from ship
@@ -62,7 +85,7 @@ judged as (
   select s.host, s.source, s.lines, s.window_seconds, s.median_delay, s.least_delay,
     case when s.median_delay < 0 then -s.median_delay else s.least_delay end as skew_seconds,
     case when s.median_delay < 0 then 'ahead of' else 'behind' end as direction
-  from sources s
+  from all_sources s
   left join behind b on b.host = s.host and b.source = s.source
   where b.source is null
 )

@@ -7,6 +7,7 @@ for = "30s"
 every = "5s"
 clear = "0s"
 key = []
+explained_by = ["clock.hub_skew"]
 needs = ["collector_run", "host_info"]
 subject = "agent of {host}"
 summary = "nothing has come from {host} for more than half a minute (last: {last_text}); {missing} of {hosts} hosts are silent"

@@ -61,6 +61,7 @@ const FOR_TESTS: &[Package] = &[
     package("zstd", &["zstd"], "packs rotated logs, as logrotate does"),
     package("util-linux", &["setpriv"], "programs of another user with one capability"),
     package("tcpdump", &["tcpdump"], "captures of real traffic, and text of every style"),
+    package("faketime", &["faketime"], "a host whose clock is off"),
     package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
     package("clang", &["clang"], "compiles what counts sockets in the kernel"),
     package("tshark", &["tshark"], "another reader of the same captures, to agree with"),

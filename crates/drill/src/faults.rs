@@ -58,6 +58,24 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "proxy ended",
+        rules: &[&["proxy.down"]],
+        parameters: &[of("visitors", 5, 30, "visitors")],
+        tools: &["nginx"],
+        set: |scene| {
+            let visitors = scene.draw("visitors");
+            scene.usual(256, visitors)?;
+            // Who has only just come is not missed.
+            scene.calm_seconds = 25;
+            Ok(())
+        },
+        inject: |scene| {
+            // With its workers, as a service manager ends it.
+            scene.signal("nginx", Signal::TERM)?;
+            Ok(None)
+        },
+    },
+    Fault {
         name: "application starts again and again",
         rules: &[&["app.crash_loop"]],
         parameters: &[

@@ -66,6 +66,27 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "application fails",
+        rules: &[&["app.errors"]],
+        parameters: &[
+            of("percent", 15, 100, "per cent of the answers that are errors"),
+            of("members", 1, 4, "members of the pool, which all do the same"),
+        ],
+        tools: &["nginx"],
+        set: |scene| {
+            let (_percent, count) = (scene.draw("percent"), scene.draw("members"));
+            members(scene, count, "")?;
+            scene.visitors(24, &["--pause-millis", "25"])
+        },
+        inject: |scene| {
+            let (percent, count) = (scene.drawn("percent"), scene.drawn("members"));
+            for member in 1..=count {
+                scene.put(&format!("failing{member}"), &percent.to_string())?;
+            }
+            Ok(None)
+        },
+    },
+    Fault {
         name: "visitors read slowly",
         rules: &[&["client.slow_reader"]],
         parameters: &[of("visitors", 20, 40, "visitors"), of("millis", 60, 140, "milliseconds")],

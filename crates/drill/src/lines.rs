@@ -56,6 +56,19 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "clock behind",
+        rules: &[&["clock.skew"]],
+        parameters: &[of("minutes", 1, 720, "minutes that the lines' clock is behind")],
+        tools: &["awk"],
+        set: sound,
+        inject: |scene| {
+            let minutes = scene.draw("minutes");
+            scene.signal("sound", Signal::TERM)?;
+            write_lines_at(scene, "behind", &format!("systime() - {minutes} * 60"), STAMPED)?;
+            Ok(None)
+        },
+    },
+    Fault {
         name: "log cut before it is read",
         rules: &[&["log.truncated"]],
         parameters: &[of(

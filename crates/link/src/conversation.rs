@@ -218,7 +218,10 @@ impl<'a> Conversation<'a> {
                 self.courier.shared.status().trouble = None;
                 self.go_on().await?;
             }
-            Message::Ping { nonce } => self.say(&Message::Pong { nonce }).await?,
+            Message::Ping { nonce } => {
+                let now_micros = Some(self.courier.options.clock.now().0);
+                self.say(&Message::Pong { nonce, now_micros }).await?;
+            }
             Message::Pong { .. } => {}
             Message::Enrolled { certificate, .. } => self.renewed(&certificate),
             other => return Err(unexpected(&self.address, other)),

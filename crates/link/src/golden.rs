@@ -137,7 +137,7 @@ fn the_recording_means_what_it_meant() {
         Pause { text: "the disk is full" }
         Refused { sequence: 3, reason: Full, expected: 0, text: "the disk is full", hint: "free some space" }
         Refused { sequence: 4, reason: Bad, expected: 0, text: "no parcel", hint: "" }
-        Pong { nonce: 77 }
+        Pong { nonce: 77, now_micros: None }
     "#]].assert_eq(&text);
 }
 

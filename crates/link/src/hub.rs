@@ -122,6 +122,19 @@ pub struct Connected {
     pub since: Micros,
     /// Its program.
     pub program: String,
+    /// Its clock; `None` until it has told it, and for agents of before it was asked.
+    pub clock: Option<ClockOffset>,
+}
+
+/// How far an agent's clock is from the hub's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// When the agent was asked, by the hub's clock.
+    pub at: Micros,
+    /// The agent's clock minus the hub's, in microseconds.
+    pub offset_micros: i64,
+    /// From question to answer; the offset may be wrong by half of it.
+    pub round_trip: Duration,
 }
 
 struct Live {
@@ -208,6 +221,12 @@ impl Hub {
         all.into_iter().for_each(|live| drop(live.cut.send(ending.clone())));
         let all_ended = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN, all_ended).await;
+    }
+
+    pub(crate) fn note_clock(&self, id: u64, clock: ClockOffset) {
+        if let Some(live) = self.live().get_mut(&id) {
+            live.connected.clock = Some(clock);
+        }
     }
 
     fn cut_revoked(&self) {
@@ -329,7 +348,7 @@ impl Hub {
             return Err(Denial::new(Code::TooMany, text, "raise `link.connections`, or add a hub"));
         };
         let (id, cut) = self.enter(&agent, hello, address);
-        let session = Session::new(Arc::clone(self), agent, inbox, outbox, cut);
+        let session = Session::new((Arc::clone(self), id), agent, inbox, outbox, cut);
         let outcome = session.run(version, hello).await;
         self.live().remove(&id);
         outcome
@@ -360,6 +379,7 @@ impl Hub {
             address,
             since: self.clock.now(),
             program: hello.program.clone(),
+            clock: None,
         };
         let live = Live { agent: agent.clone(), connected, cut };
         self.live().insert(id, live);

@@ -32,7 +32,7 @@ pub use error::{Kind, LinkError};
 pub use frame::{
     BODY_BYTES_MAX, Decoder, Frame, HEADER_BYTES, Limits, MAY_BE_SKIPPED, STRANGER_BYTES_MAX,
 };
-pub use hub::{Append, Appended, Claim, Connected, Hub, HubOptions, Intake, Refusal};
+pub use hub::{Append, Appended, Claim, ClockOffset, Connected, Hub, HubOptions, Intake, Refusal};
 pub use identity::{CERTIFICATE_LIFETIME, Identity};
 pub use message::{
     CAPABILITIES, Code, Hello, Message, Position, Reason, STREAMS_A_FRAME, VERSION_MAX,

@@ -43,8 +43,10 @@ pub(crate) const CAN_PAUSE: u64 = 2;
 pub(crate) const CAN_RENEW: u64 = 4;
 /// The hub reads parcels of version 2.
 pub(crate) const CAN_PARCEL_2: u64 = 8;
+/// The agent tells its clock when it is asked ([`Message::Pong`]).
+pub(crate) const CAN_TELL_CLOCK: u64 = 16;
 /// All that this program can.
-pub const CAPABILITIES: u64 = CAN_COMMIT | CAN_PAUSE | CAN_RENEW | CAN_PARCEL_2;
+pub const CAPABILITIES: u64 = CAN_COMMIT | CAN_PAUSE | CAN_RENEW | CAN_PARCEL_2 | CAN_TELL_CLOCK;
 
 /// The agent's first word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,6 +236,8 @@ pub enum Message {
     Pong {
         /// That of the question.
         nonce: u64,
+        /// The agent's clock, microseconds since 1970; hubs and older agents do not tell theirs.
+        now_micros: Option<i64>,
     },
     /// Stranger: make me an agent.
     Enrol {
@@ -339,7 +343,13 @@ impl Message {
             Self::Credit { bytes } => _ = out.u64(*bytes),
             Self::Pause { text } => _ = out.text(text),
             Self::Resume => {}
-            Self::Ping { nonce } | Self::Pong { nonce } => _ = out.u64(*nonce),
+            Self::Ping { nonce } => _ = out.u64(*nonce),
+            Self::Pong { nonce, now_micros } => {
+                out.u64(*nonce);
+                if let Some(now) = now_micros {
+                    out.u64(now.cast_unsigned());
+                }
+            }
             Self::Enrol { invite, secret, name, request } => {
                 out.bytes(invite);
                 out.bytes(secret);
@@ -388,7 +398,10 @@ impl Message {
             PAUSE => Self::Pause { text: body.text()? },
             RESUME => Self::Resume,
             PING => Self::Ping { nonce: body.u64()? },
-            PONG => Self::Pong { nonce: body.u64()? },
+            PONG => {
+                let nonce = body.u64()?;
+                Self::Pong { nonce, now_micros: body.u64().ok().map(u64::cast_signed) }
+            }
             ENROL => {
                 let (invite, secret) = (body.array()?, body.array()?);
                 Self::Enrol { invite, secret, name: body.text()?, request: body.blob()? }

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
-use weir_tables::StreamId;
+use weir_tables::{Micros, StreamId};
 
 use crate::error::LinkError;
 use crate::frame::{BODY_BYTES_MAX, Limits};
-use crate::hub::{Append, Appended, Hub, Refusal};
+use crate::hub::{Append, Appended, ClockOffset, Hub, Refusal};
 use crate::message::{
-    CAPABILITIES, Code, Hello, Message, Position, Reason, STREAMS_A_FRAME, Welcome,
+    CAN_TELL_CLOCK, CAPABILITIES, Code, Hello, Message, Position, Reason, STREAMS_A_FRAME, Welcome,
 };
 use crate::registry::{Agent, Denial};
 use crate::wire::{Inbox, Outbox};
@@ -33,6 +33,10 @@ const WATCHED: usize = 16_384;
 const TICK: Duration = Duration::from_secs(1);
 /// Clocks that differ by more are worth a word.
 const CLOCK_MICROS: i64 = 30_000_000;
+/// How often an agent is asked for its clock.
+const CLOCK_EVERY: Duration = Duration::from_secs(10);
+/// Set in the numbers of these questions; those of heartbeats count bytes and never have it.
+const CLOCK_NONCE: u64 = 1 << 63;
 
 struct Flying {
     sequence: u64,
@@ -44,6 +48,8 @@ type Settled = (u64, u64, Result<Appended, Refusal>);
 
 pub(crate) struct Session<'a, S> {
     hub: Arc<Hub>,
+    /// Of this connection, at the hub.
+    id: u64,
     agent: Agent,
     inbox: Inbox<S>,
     outbox: &'a Outbox,
@@ -57,6 +63,9 @@ pub(crate) struct Session<'a, S> {
     watched: HashMap<StreamId, Option<u64>>,
     is_paused: bool,
     spoken: Instant,
+    tells_clock: bool,
+    /// The last question for the agent's clock: its number and when it was asked.
+    clock_asked: Option<(u64, Instant, Micros)>,
 }
 
 impl<'a, S> Session<'a, S>
@@ -64,7 +73,7 @@ where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     pub(crate) fn new(
-        hub: Arc<Hub>,
+        (hub, id): (Arc<Hub>, u64),
         agent: Agent,
         inbox: Inbox<S>,
         outbox: &'a Outbox,
@@ -72,6 +81,7 @@ where
     ) -> Self {
         Self {
             hub,
+            id,
             agent,
             inbox,
             outbox,
@@ -84,6 +94,8 @@ where
             watched: HashMap::new(),
             is_paused: false,
             spoken: Instant::now(),
+            tells_clock: false,
+            clock_asked: None,
         }
     }
 
@@ -132,7 +144,9 @@ where
             heartbeat_seconds: u16::try_from(heartbeat).expect("it was clamped"),
             program: options.program.clone(),
         };
-        Ok(self.say(&Message::Welcome(welcome)).await?)
+        self.tells_clock = hello.capabilities & CAN_TELL_CLOCK != 0;
+        self.say(&Message::Welcome(welcome)).await?;
+        Ok(self.ask_clock().await?)
     }
 
     async fn say(&mut self, message: &Message) -> Result<(), LinkError> {
@@ -158,7 +172,10 @@ where
                 let name = self.agent.name.clone();
                 self.say(&Message::Enrolled { name, certificate }).await?;
             }
-            Message::Ping { nonce } => self.say(&Message::Pong { nonce }).await?,
+            Message::Ping { nonce } => {
+                self.say(&Message::Pong { nonce, now_micros: None }).await?;
+            }
+            Message::Pong { nonce, now_micros: Some(now) } => self.note_clock(nonce, now),
             Message::Pong { .. } => {}
             _ => {
                 let text = "the agent said what only a hub says";
@@ -166,6 +183,27 @@ where
             }
         }
         Ok(())
+    }
+
+    async fn ask_clock(&mut self) -> Result<(), LinkError> {
+        let is_due = self.clock_asked.is_none_or(|(_, at, _)| at.elapsed() >= CLOCK_EVERY);
+        if !self.tells_clock || !is_due {
+            return Ok(());
+        }
+        let nonce = self.clock_asked.map_or(CLOCK_NONCE, |(nonce, ..)| nonce + 1);
+        self.clock_asked = Some((nonce, Instant::now(), self.hub.clock.now()));
+        self.say(&Message::Ping { nonce }).await
+    }
+
+    /// The agent said its time somewhere between question and answer, so the middle is wrong by half of that at most.
+    fn note_clock(&mut self, nonce: u64, now_micros: i64) {
+        let Some((_, asked, at)) = self.clock_asked.filter(|(number, ..)| *number == nonce) else {
+            return;
+        };
+        let round_trip = asked.elapsed();
+        let middle = at + round_trip / 2;
+        let offset_micros = now_micros.saturating_sub(middle.0);
+        self.hub.note_clock(self.id, ClockOffset { at, offset_micros, round_trip });
     }
 
     fn watch(&mut self, positions: &[Position]) -> Result<(), Denial> {
@@ -257,6 +295,7 @@ where
         if self.spoken.elapsed() >= heartbeat {
             self.say(&Message::Ping { nonce: self.answered_bytes }).await?;
         }
+        self.ask_clock().await?;
         if self.is_paused && self.hub.intake.trouble().is_none() {
             self.is_paused = false;
             self.say(&Message::Resume).await?;

@@ -428,6 +428,6 @@ mod tests {
     #[test]
     fn table_list_is_known() {
         let names: Vec<&str> = TABLES.iter().map(|spec| spec.name).collect();
-        expect!["request log reject log_gap finding listener tcp_stat tcp_state tcp_accept tcp_peer sock_stat net_dev softnet_stat cpu_stat pressure mem_stat cgroup_stat disk_stat filesystem process_stat raid qdisc nic_stat conntrack_stat deleted_file idle_close clock_stat resolver_probe certificate name_probe db_server db_replica kmsg sysctl config_directive host_info collector_run ship tcp_conn wire_request wire_slice metric span intake_run intake_batch output_run edge_refusal edge_backend edge_listener edge_certificate beacon slow_query measure threshold_proposal judgement setting_trial"].assert_eq(&names.join(" "));
+        expect!["request log reject log_gap finding listener tcp_stat tcp_state tcp_accept tcp_peer sock_stat net_dev softnet_stat cpu_stat pressure mem_stat cgroup_stat disk_stat filesystem process_stat raid qdisc nic_stat conntrack_stat deleted_file idle_close clock_stat resolver_probe certificate name_probe db_server db_replica kmsg sysctl config_directive host_info collector_run ship agent_link tcp_conn wire_request wire_slice metric span intake_run intake_batch output_run edge_refusal edge_backend edge_listener edge_certificate beacon slow_query measure threshold_proposal judgement setting_trial"].assert_eq(&names.join(" "));
     }
 }

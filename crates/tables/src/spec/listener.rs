@@ -19,5 +19,5 @@ table! {
     11 process_count: OptInt = "How many processes hold the socket (workers); NULL when no process could be read.";
     12 cgroup: OptText = "cgroup of that process; NULL when it could not be read.";
     13 user_id: OptInt = "Owner of the socket.";
-    14 tier: OptText = "Where the process belongs, told by its name: `proxy`, `db`, else `app`; NULL when no process could be read.";
+    14 tier: OptText = "Where the process belongs, told by its name: `proxy`, `db`, `edge` (weir itself), else `app`; NULL when no process could be read.";
 }

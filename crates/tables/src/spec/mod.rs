@@ -47,6 +47,7 @@ specs! {
     host_info: HostInfo, HostInfoRows;
     collector_run: CollectorRun, CollectorRunRows;
     ship: Ship, ShipRows;
+    agent_link: AgentLink, AgentLinkRows;
     tcp_conn: TcpConn, TcpConnRows;
     wire_request: WireRequest, WireRequestRows;
     wire_slice: WireSlice, WireSliceRows;

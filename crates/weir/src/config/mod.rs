@@ -189,14 +189,20 @@ fn find(section: &str, name: &str, place: &str) -> Result<&'static Key, Failure>
     if let Some(key) = KEYS.iter().find(|key| (key.section, key.name) == (section, name)) {
         return Ok(key);
     }
+    let asked = format!("{section}.{name}");
+    let beside: Vec<&str> =
+        KEYS.iter().filter(|key| key.section == section).map(|key| key.name).collect();
     let known: Vec<String> =
         KEYS.iter().map(|key| format!("{}.{}", key.section, key.name)).collect();
-    let asked = format!("{section}.{name}");
     let same_name = KEYS.iter().position(|key| key.name == name).map(|at| known[at].as_str());
-    let hint = nearest(&asked, known.iter().map(String::as_str)).or(same_name).map_or_else(
-        || "`weir config` lists every key".to_owned(),
-        |near| format!("did you mean `{near}`?"),
-    );
+    let hint = match nearest(name, beside.iter().copied()) {
+        Some(near) => format!("did you mean `{section}.{near}`?"),
+        None if !beside.is_empty() => format!("[{section}] has {}", beside.join(", ")),
+        None => nearest(&asked, known.iter().map(String::as_str)).or(same_name).map_or_else(
+            || "`weir config` lists every key".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        ),
+    };
     Err(refused(format!("cannot use {place}: unknown key `{asked}`")).hint(hint))
 }
 
@@ -304,6 +310,12 @@ mod tests {
             &expect![[r#"
                 cannot use weir.toml:2: unknown key `apis.listen`
                 hint: did you mean `api.listen`?"#]],
+        );
+        check(
+            "[rules]\nlisten = \"x\"\n",
+            &expect![[r#"
+                cannot use weir.toml:2: unknown key `rules.listen`
+                hint: [rules] has dir, every_seconds"#]],
         );
     }
 

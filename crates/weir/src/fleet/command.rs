@@ -128,8 +128,8 @@ fn state(agent: &Agent, connected: &str) -> String {
     }
     let line = connected.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     match line.into_iter().find(|fields| fields.first() == Some(&agent.name.as_str())) {
-        Some(fields) if fields.len() == 4 => {
-            format!("connected from {} since {} ({})", fields[1], fields[2], fields[3])
+        Some(fields) if fields.len() == 5 => {
+            format!("connected from {} since {} ({}{})", fields[1], fields[2], fields[3], fields[4])
         }
         _ => "not connected".to_owned(),
     }

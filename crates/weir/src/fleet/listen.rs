@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use weir_link::{Authority, Connected, Hub, HubOptions};
+use weir_link::{Authority, ClockOffset, Connected, Hub, HubOptions};
 use weir_store::Store;
-use weir_tables::Clock;
+use weir_tables::{Clock, Micros, Parcel};
 
 use super::PROGRAM;
+use super::clocks::ClockLog;
 use super::intake::StoreIntake;
 use crate::config::{Config, Values};
 use crate::failure::{EXIT_CONFIG, Failure};
@@ -42,6 +43,8 @@ impl Fleet {
                     "address": agent.address,
                     "since_ts": agent.since.to_string(),
                     "program": agent.program,
+                    "clock_offset_seconds":
+                        agent.clock.map(|clock| Micros(clock.offset_micros).seconds_since(Micros(0))),
                 })
             })
             .collect()
@@ -196,14 +199,15 @@ impl Serving {
 
     async fn serve(self, socket: TcpListener, ended: watch::Receiver<bool>) -> Result<(), Failure> {
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
-        let intake = StoreIntake { store: self.store, meter: self.meter };
+        let intake = StoreIntake { store: Arc::clone(&self.store), meter: self.meter };
         let hub = Hub::new(self.options, Arc::new(intake), self.clock)?;
         let _ = self.fleet.hub.set(Arc::clone(&hub));
         let listener = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve agents: {error}")))?;
         tracing::info!("agents are served on {address}");
         note(&self.link_dir.join("address"), &format!("{address}\n"));
-        let listing = tokio::spawn(list_always(Arc::clone(&hub), self.link_dir.join("connected")));
+        let path = self.link_dir.join("connected");
+        let listing = tokio::spawn(list_always(Arc::clone(&hub), path, self.store));
         hub.serve(listener, ended).await;
         listing.abort();
         for name in ["address", "connected"] {
@@ -213,19 +217,38 @@ impl Serving {
     }
 }
 
-/// Keeps a list of who is connected beside the registry, for `weir hub agents`.
-async fn list_always(hub: Arc<Hub>, path: PathBuf) {
+/// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in the store, for rules.
+async fn list_always(hub: Arc<Hub>, path: PathBuf, store: Arc<Store>) {
     let mut written: Option<Vec<Connected>> = None;
+    let mut clocks = ClockLog::default();
     for look in 0_u32.. {
         let connected = hub.connected();
         if look % LOOKS_A_LIST == 0 || written.as_ref() != Some(&connected) {
             let line = |agent: &Connected| {
-                format!("{}\t{}\t{}\t{}\n", agent.name, agent.address, agent.since, agent.program)
+                let Connected { name, address, since, program, clock } = agent;
+                let clock = clock.map(clock_text).unwrap_or_default();
+                format!("{name}\t{address}\t{since}\t{program}\t{clock}\n")
             };
             note(&path, &connected.iter().map(line).collect::<String>());
-            written = Some(connected);
+            written = Some(connected.clone());
+        }
+        if let Some(batch) = clocks.rows(&connected) {
+            let parcel = Parcel { range: None, batches: vec![batch] };
+            if let Err(error) = store.append(parcel).await {
+                tracing::warn!("cannot keep rows of `agent_link`: {}", error.message);
+            }
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// A clock that is off by more than a second, for people.
+fn clock_text(clock: ClockOffset) -> String {
+    let seconds = Micros(clock.offset_micros).seconds_since(Micros(0));
+    let direction = if seconds > 0.0 { "ahead of" } else { "behind" };
+    match seconds.abs() {
+        off if off > 1.0 => format!(", its clock {off:.1} s {direction} the hub's"),
+        _ => String::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Agents and hubs over `weir_link`: the store as a hub's intake, a courier as an agent's destination, and the commands
 //! that say who belongs to the fleet.
 
+mod clocks;
 pub(crate) mod command;
 mod courier;
 pub(crate) mod intake;

@@ -368,6 +368,7 @@ impl Follower {
         for stream in changes.gone.iter().filter_map(|(_, stream)| *stream) {
             self.epochs.forget(stream);
         }
+        self.ship.note_ages(self.context.status.take_ages());
         if let Some(rows) = self.ship.look(&self.context.host, &changes, self.context.clock.now()) {
             self.context.destination.send_sample(vec![rows]);
         }

@@ -14,6 +14,7 @@ mod bucket;
 pub(crate) mod deliver;
 mod discover;
 mod follow;
+mod line_age;
 mod parse;
 mod sample;
 mod ship;

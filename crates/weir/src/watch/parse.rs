@@ -14,6 +14,7 @@ use weir_tables::{Batch, Log, LogGapRows, LogRows, Micros, Parcel, Rows, StreamI
 use super::Context;
 use super::deliver::Reply;
 use super::follow::{Job, push_gap};
+use super::line_age::LineAges;
 use crate::meter::{Run, Stage};
 
 /// Pause between two rows about the names of one stream.
@@ -56,6 +57,11 @@ pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver
         }
         let range = StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
         let mut batches = rows.finish();
+        if let Some(stream) = streams.get_mut(&chunk.stream)
+            && let Some(ages) = LineAges::of(&batches)
+        {
+            context.status.note_ages(&chunk.path, stream.aged(ages));
+        }
         if let Some(gap) = chunk.gap() {
             let mut gaps = LogGapRows::default();
             push_gap(&mut gaps, &gap, &context.host, now);
@@ -71,6 +77,7 @@ pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver
 /// A stream's parser, and when it last said that a log brings too many names.
 struct ParsedStream {
     parser: LineParser,
+    ages: Option<LineAges>,
     used_at: Micros,
     reported: Option<Micros>,
 }
@@ -87,7 +94,12 @@ impl ParsedStream {
         {
             parser.set_header(&line);
         }
-        Self { parser, used_at: Micros::default(), reported: None }
+        Self { parser, ages: None, used_at: Micros::default(), reported: None }
+    }
+
+    /// The stretch of lines of the same age that ends with these.
+    fn aged(&mut self, next: LineAges) -> LineAges {
+        *self.ages.insert(self.ages.map_or(next, |known| known.then(next)))
     }
 
     /// Names over the budget become a row, at most once a minute.

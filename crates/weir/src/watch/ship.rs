@@ -10,6 +10,8 @@ use std::time::Duration;
 use weir_collect::logs::{StatusChanges, StatusKey, StreamStatus, TailEvent};
 use weir_tables::{Batch, Micros, Rows, Ship, ShipRows, StreamId};
 
+use super::line_age::{AgesOf, LineAges};
+
 /// How often rows are written.
 const EVERY: Duration = Duration::from_secs(10);
 /// How often a stream that rests is written again.
@@ -30,6 +32,9 @@ pub(super) struct ShipLog {
     streams: BTreeMap<StatusKey, Stream>,
     lost: HashMap<Arc<str>, u64>,
     deleted: HashMap<Arc<str>, u64>,
+    ages: AgesOf,
+    /// When the stretches of lines began that were told to be behind.
+    behind: HashMap<Arc<str>, Micros>,
     /// Whether the last rows told of a writer on a deleted file: the first of them are told at once.
     had_deleted: bool,
     next: Micros,
@@ -49,6 +54,17 @@ impl ShipLog {
         }
     }
 
+    /// Remembers how old the last lines were until the next rows tell it.
+    pub(super) fn note_ages(&mut self, ages: AgesOf) {
+        self.ages.extend(ages);
+    }
+
+    /// Whether a log has begun to be behind, which no row has told yet.
+    fn is_behind_news(&self) -> bool {
+        let is_told = |path, ages: LineAges| self.behind.get(path) == Some(&ages.begun());
+        self.ages.iter().any(|(path, ages)| ages.is_behind() && !is_told(path, *ages))
+    }
+
     /// Takes what changed, once a second or so; gives rows when they are due.
     pub(super) fn look(
         &mut self,
@@ -58,6 +74,7 @@ impl ShipLog {
     ) -> Option<Batch> {
         for key in &changes.gone {
             self.streams.remove(key);
+            self.behind.remove(&key.0);
         }
         for status in &changes.changed {
             let key = (Arc::clone(&status.path), status.stream);
@@ -66,33 +83,46 @@ impl ShipLog {
             stream.status.clone_from(status);
             stream.mark(now);
         }
-        let is_news = !self.deleted.is_empty() && !self.had_deleted;
+        let is_news = !self.deleted.is_empty() && !self.had_deleted || self.is_behind_news();
         if now < self.next && !is_news {
             return None;
         }
         self.had_deleted = !self.deleted.is_empty();
         self.next = now + EVERY;
+        for (path, ages) in &self.ages {
+            if ages.is_behind() {
+                self.behind.insert(Arc::clone(path), ages.begun());
+            } else {
+                self.behind.remove(path);
+            }
+        }
         let mut rows = ShipRows::default();
         for stream in self.streams.values_mut() {
-            let lost_bytes = self.lost.remove(&stream.status.path).unwrap_or_default();
-            let deleted_bytes = self.deleted.remove(&stream.status.path).unwrap_or_default();
-            stream.push(host, lost_bytes, deleted_bytes, now, &mut rows);
+            let path = &stream.status.path;
+            let told = Told {
+                lost_bytes: self.lost.remove(path).unwrap_or_default(),
+                deleted_bytes: self.deleted.remove(path).unwrap_or_default(),
+                ages: self.ages.remove(path),
+            };
+            stream.push(host, told, now, &mut rows);
         }
         self.lost.clear();
         self.deleted.clear();
+        self.ages.clear();
         (!rows.is_empty()).then(|| Batch { table: ShipRows::SPEC, rows: rows.finish() })
     }
 }
 
+/// What is told of a log since the row before.
+struct Told {
+    lost_bytes: u64,
+    deleted_bytes: u64,
+    ages: Option<LineAges>,
+}
+
 impl Stream {
-    fn push(
-        &mut self,
-        host: &str,
-        lost_bytes: u64,
-        deleted_bytes: u64,
-        now: Micros,
-        rows: &mut ShipRows,
-    ) {
+    fn push(&mut self, host: &str, told: Told, now: Micros, rows: &mut ShipRows) {
+        let Told { lost_bytes, deleted_bytes, ages } = told;
         let status = &self.status;
         let lag_seconds = self.marks.front().map_or(0.0, |(at, _)| now.seconds_since(*at));
         if status.stream.is_some() {
@@ -122,6 +152,10 @@ impl Stream {
             lost_bytes: lost_bytes.cast_signed(),
             deleted_bytes: deleted_bytes.cast_signed(),
             error: status.error.as_deref(),
+            timed_lines: ages.map(|ages| ages.lines.cast_signed()),
+            least_age_seconds: ages.map(|ages| ages.seconds().0),
+            greatest_age_seconds: ages.map(|ages| ages.seconds().1),
+            timed_span_seconds: ages.map(|ages| ages.seconds().2),
         });
     }
 

@@ -9,6 +9,8 @@ use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamSta
 use weir_collect::probe::Targets;
 use weir_tables::{LogFormat, LogSource};
 
+use super::line_age::{AgesOf, LineAges};
+
 /// Shared by the threads of one watch.
 #[derive(Default)]
 pub(crate) struct WatchStatus {
@@ -17,6 +19,7 @@ pub(crate) struct WatchStatus {
     source_of: Mutex<HashMap<Arc<str>, Arc<LogSource>>>,
     streams: Mutex<BTreeMap<StatusKey, StreamStatus>>,
     counts: Mutex<HashMap<Arc<str>, (u64, u64)>>,
+    ages: Mutex<AgesOf>,
     listeners: Mutex<Vec<ListenerSummary>>,
     probe_targets: Mutex<Arc<Targets>>,
     problems: Mutex<Vec<Problem>>,
@@ -61,6 +64,16 @@ impl WatchStatus {
             let count = counts.entry(Arc::clone(path)).or_default();
             *count = (count.0 + lines, count.1 + rejects);
         }
+    }
+
+    /// How old the last lines of a path were.
+    pub(super) fn note_ages(&self, path: &Arc<str>, ages: LineAges) {
+        lock(&self.ages).insert(Arc::clone(path), ages);
+    }
+
+    /// The ages of logs of which lines were read since the last call.
+    pub(super) fn take_ages(&self) -> AgesOf {
+        std::mem::take(&mut lock(&self.ages))
     }
 
     /// Brings the streams' status up to date.

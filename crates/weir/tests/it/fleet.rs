@@ -74,6 +74,21 @@ impl Host<'_> {
         self.start_towards(log, &[hub], set)
     }
 
+    /// By a clock that is off by so much. What `faketime` would set is asked of it, for it would stand between us and the agent.
+    fn start_by_clock(&self, off: &str, log: &Path, hub: SocketAddr) -> Agent {
+        let mut asked = Command::new("faketime");
+        let asked = asked.args(["-f", off, "printenv"]).output();
+        let asked = asked.expect("faketime can be started (apt-get install faketime)");
+        let set = text(&asked.stdout);
+        let set = set.lines().filter_map(|line| line.split_once('='));
+        let mut set: Vec<_> =
+            set.filter(|(key, _)| ["LD_PRELOAD", "FAKETIME"].contains(key)).collect();
+        assert_eq!(set.len(), 2, "{}", text(&asked.stderr));
+        set.push(("FAKETIME_DONT_FAKE_MONOTONIC", "1"));
+        set.push(("WEIR_COLLECT_SAMPLE_HOST", "true"));
+        self.start_with(log, hub, &set)
+    }
+
     /// With several hubs, best first.
     pub(super) fn start_towards(
         &self,
@@ -156,6 +171,45 @@ fn an_agent_joins_sends_is_listed_and_is_revoked() {
     });
     assert!(text(&site.hub(&["agents"]).stdout).contains("revoked"));
     drop(agent);
+    assert_eq!(hub.terminate(), Some(0));
+}
+
+#[test]
+fn a_host_whose_clock_is_off_is_found_and_nothing_else_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, host) = (dir.path().join("data"), dir.path().join("agent"));
+    let log = dir.path().join("app.log");
+    std::fs::write(&log, "").expect("there is room");
+    let (site, host) = (Site::new(&data), Host(&host));
+    let hub = site.start();
+    assert!(host.join(&site.token(&[]), "web1").status.success());
+    let off = "select count(*) from agent_link where host = 'web1' and clock_offset_seconds between -301 and -299";
+    let right =
+        "select count(*) from agent_link where host = 'web1' and abs(clock_offset_seconds) < 1";
+    let firing = |class: &str| {
+        let mut found = hub.findings("clock.hub_skew").into_iter();
+        found.find(|found| found["state"] == "firing" && found["class"] == class)
+    };
+
+    let agent = host.start_by_clock("-300s", &log, site.agents);
+    wait_for("its clock is known", PATIENCE, || (hub.number(off) > 0).then_some(()));
+    let found = wait_for("it is found", PATIENCE, || firing("page"));
+    let summary = found["summary"].as_str().expect("a text");
+    assert!(summary.starts_with("the clock of web1 is 5"), "{summary}");
+    assert!(summary.contains("behind the hub's"), "{summary}");
+    wait_for("it is listed", PATIENCE, || {
+        text(&site.hub(&["agents"]).stdout).contains("s behind the hub's").then_some(())
+    });
+    // Its rows are of five minutes ago, so it looks silent.
+    wait_for("that is a symptom", PATIENCE * 2, || {
+        let mut silent = hub.findings("weir.agent_silent").into_iter();
+        silent.find(|one| one["host"] == "web1" && one["cause_finding_id"] == found["finding_id"])
+    });
+    drop(agent);
+
+    let _agent = host.start(&log, site.agents);
+    wait_for("its clock is right", PATIENCE, || (hub.number(right) > 0).then_some(()));
+    wait_for("it is over", PATIENCE, || firing("page").is_none().then_some(()));
     assert_eq!(hub.terminate(), Some(0));
 }
 

@@ -1,0 +1,91 @@
+//! Rows of `agent_link`: who is connected, and how far its clock is from the hub's.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use weir_link::Connected;
+use weir_tables::{AgentLink, AgentLinkRows, Batch, Micros, Rows};
+
+/// How often an agent has a row while its clock does not move.
+const REPEAT: Duration = Duration::from_secs(60);
+/// A clock that moved by more has a row at once.
+const MOVED_MICROS: u64 = 100_000;
+
+/// Knows what was written of each agent.
+#[derive(Default)]
+pub(super) struct ClockLog {
+    /// By name: since when it was connected, when it was asked, and its offset.
+    written: HashMap<String, (Micros, Micros, i64)>,
+}
+
+impl ClockLog {
+    /// Rows that are due, of those who are connected.
+    pub(super) fn rows(&mut self, connected: &[Connected]) -> Option<Batch> {
+        self.written.retain(|name, _| connected.iter().any(|agent| agent.name == *name));
+        let mut rows = AgentLinkRows::default();
+        for agent in connected {
+            let Some(clock) = agent.clock else { continue };
+            let is_known = self.written.get(&agent.name).is_some_and(|(since, at, offset)| {
+                *since == agent.since
+                    && clock.at < *at + REPEAT
+                    && clock.offset_micros.abs_diff(*offset) <= MOVED_MICROS
+            });
+            if is_known {
+                continue;
+            }
+            let written = (agent.since, clock.at, clock.offset_micros);
+            self.written.insert(agent.name.clone(), written);
+            rows.push(&AgentLink {
+                ts: clock.at,
+                host: &agent.name,
+                address: &agent.address,
+                program: &agent.program,
+                connected_ts: agent.since,
+                clock_offset_seconds: Micros(clock.offset_micros).seconds_since(Micros(0)),
+                round_trip_seconds: clock.round_trip.as_secs_f64(),
+            });
+        }
+        (!rows.is_empty()).then(|| Batch { table: AgentLinkRows::SPEC, rows: rows.finish() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Float64Type;
+    use weir_link::ClockOffset;
+
+    use super::*;
+
+    fn agent(name: &str, second: i64, offset_micros: i64) -> Connected {
+        let at = Micros(second * 1_000_000);
+        Connected {
+            name: name.into(),
+            address: "192.0.2.7:4000".into(),
+            since: Micros(5),
+            program: "weir 0.1.0".into(),
+            clock: Some(ClockOffset { at, offset_micros, round_trip: Duration::from_millis(2) }),
+        }
+    }
+
+    fn offsets(log: &mut ClockLog, connected: &[Connected]) -> Vec<f64> {
+        let Some(batch) = log.rows(connected) else { return Vec::new() };
+        let offsets = batch.rows.column_by_name("clock_offset_seconds").expect("a column");
+        offsets.as_primitive::<Float64Type>().values().to_vec()
+    }
+
+    #[test]
+    fn a_clock_has_a_row_a_minute_and_one_at_once_when_it_moves() {
+        let mut log = ClockLog::default();
+        assert_eq!(offsets(&mut log, &[agent("web1", 100, -40_000_000)]), [-40.0]);
+        assert_eq!(offsets(&mut log, &[agent("web1", 110, -40_050_000)]), [0.0; 0]);
+        let both = [agent("web1", 120, -40_050_000), agent("web2", 120, 1_000)];
+        assert_eq!(offsets(&mut log, &both), [0.001]);
+        assert_eq!(offsets(&mut log, &[agent("web1", 130, 2_000_000)]), [2.0]);
+        assert_eq!(offsets(&mut log, &[agent("web1", 190, 2_000_000)]), [2.0]);
+        // One that connected anew, and one that never tells.
+        let again = Connected { since: Micros(9), ..agent("web1", 191, 2_000_000) };
+        assert_eq!(offsets(&mut log, &[again]), [2.0]);
+        assert_eq!(offsets(&mut log, &[Connected { clock: None, ..agent("old", 1, 0) }]), [0.0; 0]);
+    }
+}

@@ -1,0 +1,72 @@
+/*---
+id = "app.errors"
+title = "The application answers many requests with errors of its own"
+tier = "app"
+class = "mail"
+for = "3s"
+every = "5s"
+clear = "30s"
+key = ["site"]
+explained_by = ["app.error_outlier", "app.down", "app.crash_loop", "app.segfault", "app.fd_limit", "app.slow", "tcp.listen_overflow", "tcp.ephemeral_exhausted", "conntrack.full", "db.not_answering", "db.connections_exhausted", "pg.lock_pileup", "redis.evictions", "mysql.replica_broken", "disk.full", "disk.inodes_full", "disk.readonly", "disk.stuck", "mem.oom_kill", "dns.resolver_slow", "wire.host_unreachable", "wire.syn_blackhole", "lb.too_few_healthy"]
+needs = ["request"]
+when = "select 1 from request where http_response_status_code >= 500 and http_response_status_code not in (502, 504) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+subject = "{site} on {host}"
+summary = "{site} on {host} answered {errors} of {requests} requests of the last 30 s with an error of the application's own ({error_ratio:%}), mostly {status}{path_text}{member_text}; {past_text}"
+why = "The application is there and says itself that it failed: an exception, a database or a service that it could not use, a deploy that does not fit its configuration. Visitors see it at once, and no retry of the proxy's helps when all members do the same."
+look_at = "The application's own log at {status}: the exception and where it was thrown. What was changed last (deploy, configuration, migration, a certificate, a password that ran out)? What does it need that fails: findings of its databases, disks and name servers stand above this one when weir sees them."
+silent_when = "Fewer than 20 requests or 10 errors in 30 s, at most 2 %, or less than 3 times the share of 10 and of 60 minutes ago. 502 and 504 are the proxy's word that it got no answer (app.down, app.slow, wire.…), and so is a 503 without an answer of the application's (a limit, no member left). It is a page above 10 %. 4xx are the visitors' mistakes and not counted."
+fix = "Go back to the version or configuration before, if one came last: that is quicker than to understand it. Else mend what the exception names. If one path fails alone, switch that one off (nginx: `location = PATH { return 503; }`) so that the others have room. Check: the share is back where it was. Do not restart over and over: the errors come from what it does, and cold caches make it worse."
+source = "RFC 9110, 15.6 (5xx); field notes C (promote, look at errors, roll back); fault lab F37"
+[chart]
+title = "Errors of the application's own, and requests"
+unit = ""
+sql = """
+select date_bin(interval '10 seconds', ts) as ts,
+  count(*) filter (where http_response_status_code >= 500 and http_response_status_code not in (502, 504)) as errors, count(*) as requests
+from request where tier in ('proxy', 'edge') and host = {host} and coalesce(nullif(proxy_backend, ''), server_address, 'any name') = {site}
+  and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
+---*/
+with answered as (
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'any name') as site, http_response_status_code as status, url_path, upstream_address,
+    http_response_status_code >= 500 and http_response_status_code not in (502, 504)
+      and coalesce(upstream_status_code = http_response_status_code, http_response_status_code <> 503) as is_error
+  from request
+  where ts > $now - interval '30 seconds' and ts <= $now and tier in ('proxy', 'edge')
+),
+sites as (
+  select host, site, count(*) as requests, count(*) filter (where is_error) as errors,
+    count(distinct upstream_address) as members, count(distinct upstream_address) filter (where is_error) as bad_members
+  from answered
+  group by host, site
+  having count(*) >= 20 and count(*) filter (where is_error) >= 10 and count(*) filter (where is_error) > 0.02 * count(*)
+),
+statuses as (
+  select host, site, status, row_number() over (partition by host, site order by count(*) desc, status) as place
+  from answered where is_error group by host, site, status
+),
+paths as (
+  select host, site, url_path, count(*) as errors, row_number() over (partition by host, site order by count(*) desc, url_path) as place
+  from answered where is_error group by host, site, url_path
+),
+past_rows as (
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'any name') as site, http_response_status_code as status from request
+  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and tier in ('proxy', 'edge')
+  union all
+  select host, coalesce(nullif(proxy_backend, ''), server_address, 'any name') as site, http_response_status_code as status from request
+  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and tier in ('proxy', 'edge')
+),
+past as (
+  select host, site, cast(count(*) filter (where status >= 500 and status not in (502, 504)) as double) / count(*) as past_ratio
+  from past_rows group by host, site having count(*) >= 20
+)
+select s.host, s.site, s.requests, s.errors, cast(s.errors as double) / s.requests as error_ratio, c.status, p.past_ratio, s.members, s.bad_members,
+  case when t.errors > 0.8 * s.errors then concat(', nearly all of them for ', t.url_path) else '' end as path_text,
+  case when s.members > 1 then concat(', from ', s.bad_members, ' of ', s.members, ' members') else '' end as member_text,
+  case when p.past_ratio is null then 'there is no past to compare with'
+       else concat('before it was ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
+  p.past_ratio is null or cast(s.errors as double) / s.requests > 3 * p.past_ratio as opens,
+  case when s.errors > 0.1 * s.requests then 'page' else 'mail' end as class
+from sites s
+join statuses c on c.host = s.host and c.site = s.site and c.place = 1
+left join paths t on t.host = s.host and t.site = s.site and t.place = 1
+left join past p on p.host = s.host and p.site = s.site
