@@ -123,6 +123,7 @@ struct Told {
 impl Stream {
     fn push(&mut self, host: &str, told: Told, now: Micros, rows: &mut ShipRows) {
         let Told { lost_bytes, deleted_bytes, ages } = told;
+        let seconds = ages.map(LineAges::seconds);
         let status = &self.status;
         let lag_seconds = self.marks.front().map_or(0.0, |(at, _)| now.seconds_since(*at));
         if status.stream.is_some() {
@@ -153,9 +154,9 @@ impl Stream {
             deleted_bytes: deleted_bytes.cast_signed(),
             error: status.error.as_deref(),
             timed_lines: ages.map(|ages| ages.lines.cast_signed()),
-            least_age_seconds: ages.map(|ages| ages.seconds().0),
-            greatest_age_seconds: ages.map(|ages| ages.seconds().1),
-            timed_span_seconds: ages.map(|ages| ages.seconds().2),
+            least_age_seconds: seconds.map(|(least, ..)| least),
+            greatest_age_seconds: seconds.map(|(_, greatest, _)| greatest),
+            timed_span_seconds: seconds.map(|(.., span)| span),
         });
     }
 
