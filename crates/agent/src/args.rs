@@ -17,8 +17,8 @@ pub struct AgentArgs {
     /// Join instead of watching.
     #[command(subcommand)]
     pub action: Option<AgentAction>,
-    /// A hub's address instead of those that the token named; may be given more than once. http://… is for a hub on
-    /// this host, without certificates.
+    /// Address of a hub, instead of the hubs that the token named; may be given more than once.
+    /// http://… is for a hub on this host, without certificates.
     #[arg(long, value_name = "HOST:PORT")]
     pub hub: Vec<String>,
     /// Join with this token first, unless it was done before; `-` reads it from stdin.
@@ -27,13 +27,13 @@ pub struct AgentArgs {
     /// Allow http:// to another host: everybody between can read and change what is sent.
     #[arg(long)]
     pub insecure: bool,
-    /// What is watched.
+    /// The logs and the host to watch.
     #[command(flatten)]
     pub watch: WatchArgs,
 }
 
 impl AgentArgs {
-    /// A flag that says how to watch, which `join` does not do.
+    /// A given flag that only applies to watching, so `join` refuses it.
     pub fn flag_of_watching(&self) -> Option<&'static str> {
         let flags = [
             ("--hub", !self.hub.is_empty()),

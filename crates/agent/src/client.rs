@@ -103,7 +103,7 @@ impl Client {
         answer.map_err(|error| unreachable_weir(self, &error))?.json()
     }
 
-    /// The address that is asked.
+    /// The address of the weir.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -146,7 +146,7 @@ impl Answer {
     }
 }
 
-/// Why nobody answered.
+/// Why no answer came.
 pub fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
     let failure = Failure::new(format!("cannot ask weir at `{}`: {error}", client.base()));
     match error {

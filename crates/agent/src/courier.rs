@@ -30,7 +30,7 @@ impl Destination for Couriered {
 
     fn send_stream(&self, parcel: Parcel, ticket: Ticket) {
         let Some(range) = parcel.range else { return };
-        // Who parses waits here, and so does who reads; samples go on.
+        // Back-pressure: the parser blocks here, and through it the tailer; samples pass.
         self.cpu.lock().unwrap_or_else(PoisonError::into_inner).keep();
         let (rows, epoch) = (parcel.row_count(), ticket.epoch);
         let (meter, started) = (Arc::clone(&self.meter), Instant::now());

@@ -1,4 +1,4 @@
-//! How much memory an agent may hold, and how much of that each thing on its way.
+//! The agent's memory limit, and the share of it that each buffer may use.
 //!
 //! Source: /proc/self/status in proc(5). What grows with the work is bounded by a share of the cap; what is left, parsers of
 //! thousands of logs and what the allocator keeps, is met by the last resort: reading waits until less is resident.
@@ -9,7 +9,7 @@ use weir_config::Values;
 
 /// No agent works with less.
 const BYTES_MIN: u64 = 32 << 20;
-/// How often the resident set is looked at.
+/// How often the resident set is read.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The cap.
@@ -46,7 +46,7 @@ impl MemoryCap {
     }
 }
 
-/// The values with everything that is on its way kept within its share of `agent.memory_bytes`.
+/// The values, with each buffer limited to its share of `agent.memory_bytes`.
 pub(crate) fn within(values: &Values) -> Values {
     let cap = MemoryCap::new(values.agent.memory_bytes);
     let mut values = values.clone();

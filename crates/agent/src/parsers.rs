@@ -1,6 +1,6 @@
 //! The parsers that the configuration asks for: built-in pipelines, the user's directory, zone, redaction, budgets.
 //!
-//! A pipeline that cannot be used ends the start: to go on without it could send what it was to redact.
+//! An invalid pipeline ends the start: without it, data that it redacts could leave the host.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! A hub as a destination: parcels go over HTTP one after the other, and again until the hub has them.
 //!
-//! Samples cannot be read again, so they wait in memory under a limit, numbered as a stream of their own: a sample
-//! whose answer was lost is sent again and the hub knows it already.
+//! Samples cannot be read again, so they wait in memory under a limit, numbered as one stream: a
+//! sample whose acknowledgement was lost is sent again, and the hub recognises it as a duplicate.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -56,7 +56,7 @@ enum Verdict {
 }
 
 impl Remote {
-    /// A destination; [`Remote::send_always`] must run on a thread of its own.
+    /// A destination; [`Remote::send_always`] must run on a separate thread.
     pub(crate) fn new(client: Client, meter: Arc<Meter>, buffer_bytes: usize) -> Self {
         let half = |n: u8| u128::from(RandomState::new().hash_one(n));
         let sample_stream = StreamId(half(1) << 64 | half(2));

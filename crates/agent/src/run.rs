@@ -85,7 +85,7 @@ pub fn run(
 ) -> Result<(), Failure> {
     let values = &memory_cap::within(&config.values);
     own_limits::raise_open_files();
-    // Visitors wait for an edge: it gives way to nobody.
+    // Client requests depend on an edge: do not lower its priority.
     if edge::is_wanted(values) {
         own_limits::let_edge_run();
     } else {
@@ -212,7 +212,7 @@ fn over_link(
         signals.wait(edge::replaced(edge.as_ref())).await;
         tracing::info!("ending");
         edge::end(edge).await;
-        // First the courier: whoever waits for it is let go when it is gone.
+        // Close the courier first: threads that wait for it return when it is closed.
         destination.close();
         if delivering.await.is_err() {
             tracing::error!("the courier panicked");

@@ -42,7 +42,7 @@ pub(crate) struct BackupArgs {
     /// Only read every byte of every snapshot; ends with 1 when one is not what was written.
     #[arg(long, conflicts_with = "keep")]
     verify: bool,
-    /// So many snapshots stay, this one among them; older ones are removed.
+    /// Snapshots to keep, including this one; older ones are removed.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     keep: Option<u16>,
     #[command(flatten)]

@@ -20,7 +20,7 @@ use crate::wire::ModelArgs;
 use crate::wire::compat::CompatArgs;
 pub(crate) use judging::*;
 
-/// Watches the traffic of a web fleet, names the tier that hurts, and says what to change.
+/// Watches the traffic of a web fleet, names the slow tier, and proposes the change.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, disable_help_subcommand = true, max_term_width = 110)]
 #[command(after_help = "Examples:
@@ -105,7 +105,7 @@ pub(crate) struct HubArgs {
     pub(crate) action: Option<HubAction>,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
-    /// Where agents connect to; opened by itself once somebody was invited.
+    /// Where agents connect; opened when the first agent is invited.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) agents: Option<String>,
     /// The PostgreSQL that has the manifest of several hubs, such as postgresql://weir@db/weir (docs/cluster.md).
@@ -142,7 +142,7 @@ impl HubAction {
     }
 }
 
-/// Which hub is meant.
+/// The data directory of a hub.
 #[derive(Args, Debug)]
 pub(crate) struct DataArgs {
     /// The hub's data directory.
@@ -152,8 +152,8 @@ pub(crate) struct DataArgs {
 
 /// Print a token that lets one agent join.
 ///
-/// Whoever has the token can become an agent until it expires; carry it as you would carry a password. The token also
-/// says where the hub is and how to know it.
+/// Anyone with the token can become an agent until it expires; treat it like a password. The token
+/// contains the hub's address and its fingerprint.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir hub invite                                for one hour
@@ -173,7 +173,7 @@ pub(crate) struct InviteArgs {
     pub(crate) data: DataArgs,
 }
 
-/// Look at this host for a few seconds and say what hurts; needs no hub and no configuration.
+/// Check this host for a few seconds and report problems; needs no hub and no configuration.
 ///
 /// Exit code: 0 nothing to act on (notes may be shown), 1 a finding of class mail, 2 a finding of class page,
 /// 64 and above when doctor itself failed.
@@ -298,8 +298,8 @@ pub(crate) struct AuditArgs {
     /// Seconds to wait until the hub has what is on disk; what it does not have by then is not compared.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u64,
-    /// How lines make events: java, python, go, ruby, indent, start=PATTERN or continuation=PATTERN. Default: what `[[logs]]` of the
-    /// configuration says of the file; without that each line is one.
+    /// How lines make events: java, python, go, ruby, indent, start=PATTERN or
+    /// continuation=PATTERN. Default: the `[[logs]]` entry of the file, else one event a line.
     #[arg(long, value_name = "RULE")]
     pub(crate) multiline: Option<String>,
     /// text for a person, json for a program.
@@ -342,7 +342,7 @@ pub(crate) struct QueryArgs {
     /// Most rows to answer [default: 10000 as table or json, else all; of json at most 100000].
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
-    /// Say what the query would read, files, bytes, requests and money, and do not run it.
+    /// Print what the query would read (files, bytes, requests, cost) without running it.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// A file whose first line is the login.

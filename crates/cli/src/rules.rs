@@ -42,7 +42,7 @@ pub(crate) fn load(dir: Option<&Path>) -> Result<RuleSet, Failure> {
     Ok(rules)
 }
 
-/// What a running weir knows of rules whose findings were judged; nothing when none answers at once.
+/// Precision of judged rules in a running weir; empty when none answers at once.
 fn judged() -> BTreeMap<String, String> {
     let asked = Client::of(None, None)
         .and_then(|client| client.get_json("/api/rules", Duration::from_secs(2)));
@@ -201,7 +201,7 @@ fn find_tests(path: &Path, out: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Answers the queries of cases, each over a store of its own in memory.
+/// Answers the queries of cases, each over a separate store in memory.
 struct Runner {
     runtime: tokio::runtime::Runtime,
     clock: Arc<dyn Clock>,

@@ -39,7 +39,8 @@ pub(crate) struct StoreArgs {
 /// Commands about stored files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreAction {
-    /// Read every row of every file: decoding, order, times, page and text index, and files that nobody names.
+    /// Read every row of every file: decoding, order, times, page and text index, and unreferenced
+    /// files.
     ///
     /// Ends with 1 when a file is not as the manifest says.
     Check {
@@ -48,9 +49,10 @@ pub(crate) enum StoreAction {
     },
     /// Set damaged files aside, take up files that the manifest does not name; the weir that has the directory must be stopped.
     ///
-    /// What can be read of such a file and is nowhere else becomes rows again; the file moves to `lost/` below the data
-    /// directory. Nothing is deleted. Ends with 1 when rows are lost. Hubs of a cluster go on meanwhile, and of their
-    /// files those that the manifest does not name stay where they are.
+    /// Rows of such a file that can be read and are nowhere else are appended again; the file moves
+    /// to `lost/` below the data directory. Nothing is deleted. Ends with 1 when rows are lost.
+    /// Hubs of a cluster keep running meanwhile, and their files that the manifest does not name
+    /// stay in place.
     Repair {
         #[command(flatten)]
         data: DataArgs,
@@ -210,7 +212,7 @@ pub(crate) fn flush_hub(values: &Values, running: &RunningArgs, url: &str) -> Re
     Ok(())
 }
 
-/// Nobody has the directory.
+/// Flushes the store when no other process has the directory.
 fn flush_here(store: &Store) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime =
@@ -271,7 +273,7 @@ fn costs(found: &Inspection) -> String {
     found.tables.iter().fold(head, |text, (name, cost)| text + &line(name, cost))
 }
 
-/// A table's columns, the dearest first.
+/// A table's columns, largest first.
 fn columns(name: &str, cost: &TableCost) -> String {
     let mut parts: Vec<(&str, u64)> =
         cost.column_bytes.iter().map(|(column, bytes)| (column.as_str(), *bytes)).collect();

@@ -1,4 +1,4 @@
-//! `[[databases]]`: servers that are asked how they are (docs/databases.md).
+//! `[[databases]]`: database servers that are monitored (docs/databases.md).
 
 use std::path::PathBuf;
 

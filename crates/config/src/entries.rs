@@ -25,13 +25,13 @@ pub enum EntryKind {
 /// One key of an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryKey {
-    /// Its name in the file.
+    /// The key's name.
     pub name: &'static str,
     /// What its value must be.
     pub kind: EntryKind,
     /// As the docs show it.
     pub default: &'static str,
-    /// What it means, for the docs.
+    /// The documentation of the key.
     pub doc: &'static str,
 }
 
@@ -56,7 +56,7 @@ pub struct EntryList {
     pub keys: &'static [EntryKey],
 }
 
-/// A value that stands in the file.
+/// A value from the file.
 #[derive(Clone, Debug)]
 enum EntryValue {
     Text(String),
@@ -152,7 +152,7 @@ impl Entry {
         }
     }
 
-    /// A text that has to be there; `example` says how it looks.
+    /// A required text; `example` is used in the hint.
     pub fn needed(&self, name: &str, example: &str) -> Result<&str, Failure> {
         self.text(name).filter(|text| !text.is_empty()).ok_or_else(|| {
             wrong(&self.place, &format!("`[[{}]]` has no `{name}`", self.section))
@@ -209,18 +209,18 @@ impl Entry {
         self.values.get(name).map_or(&self.place, |(_, place)| place)
     }
 
-    /// What is wrong with a key, at its place.
+    /// An error about a key, with its place.
     pub fn wrong(&self, name: &str, what: &str) -> Failure {
         wrong(self.place_of(name), what)
     }
 }
 
-/// An entry as it stands in the file, to be shown.
+/// An entry as written in the file, for `weir config`.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// `outputs`.
     pub section: String,
-    /// Its number in the list.
+    /// The entry's index in the list.
     pub number: usize,
     /// Where it begins.
     pub origin: String,

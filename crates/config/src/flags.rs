@@ -18,7 +18,7 @@ pub struct ServeArgs {
     /// Where clients of PostgreSQL's protocol connect to, such as psql and Grafana.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub pg: Option<String>,
-    /// Serve the page from this directory (for those who edit it).
+    /// Serve the page from this directory (for UI development).
     #[arg(long, value_name = "DIR")]
     pub ui_dir: Option<PathBuf>,
     /// Rules that add to or replace the built-in ones.
@@ -52,7 +52,7 @@ pub struct EdgeFlags {
     /// The path that takes beacons.
     #[arg(long, value_name = "PATH")]
     pub beacon: Option<String>,
-    /// The path that each backend is asked for to see whether it is well; `connect` only connects.
+    /// Path of the health check that is requested from each backend; `connect` only connects.
     #[arg(long, value_name = "PATH")]
     pub check: Option<String>,
     /// Send rows to this hub instead of keeping them; `weir agent join` must have been done. http://… is for a hub on this host.

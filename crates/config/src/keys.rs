@@ -22,7 +22,7 @@ pub struct Key {
     pub kind: &'static str,
     /// Unit of the value; empty when it has none.
     pub unit: &'static str,
-    /// What it does, and why the default is what it is.
+    /// Its effect, and the reason for the default.
     pub doc: &'static str,
 }
 
@@ -50,11 +50,11 @@ macro_rules! keys {
             pub logs: Vec<NamedLog>,
             /// Buckets whose objects are logs.
             pub buckets: Vec<NamedBucket>,
-            /// What is copied to other systems.
+            /// Outputs to other systems.
             pub outputs: Vec<NamedOutput>,
-            /// What is fetched from exporters.
+            /// Exporters that are scraped.
             pub scrape: Vec<ScrapeTarget>,
-            /// Database servers that are asked how they are.
+            /// Database servers that are monitored.
             pub databases: Vec<NamedDatabase>,
         }
 
@@ -112,8 +112,9 @@ keys! {
         /// A file whose first line is the login: sent as `Authorization: Bearer …`, or as the password of HTTP Basic with any
         /// user name, so that browsers can use it. Without it only loopback may be listened on. At least 16 characters.
         token_file: Option<PathBuf> = None, "";
-        /// Names besides `localhost`, this host's name and plain addresses under which the page may be asked for. Other names
-        /// in the header `Host` are refused, so that a foreign web page cannot rebind its own name to this address.
+        /// Names besides `localhost`, this host's name and plain addresses under which the page may
+        /// be requested. Other names in the header `Host` are refused, so that a foreign web page
+        /// cannot rebind its own name to this address.
         host_names: Vec<String> = Vec::new(), "";
         /// Serves the page from this directory instead of the built-in one: save, reload, no tool.
         ui_dir: Option<PathBuf> = None, "";
@@ -126,10 +127,11 @@ keys! {
         user_queries: u64 = 3, "queries";
         /// Memory that all running queries of users may use together. Rules have a quarter of it beside that.
         query_memory_bytes: u64 = 512 << 20, "B";
-        /// Memory that one of them may use. Sorting, grouping and joins that need more go on in files below `store.dir`.
+        /// Memory that one of them may use. Sorting, grouping and joins that need more spill to
+        /// files below `store.dir`.
         one_query_memory_bytes: u64 = 384 << 20, "B";
-        /// Columns of files that queries asked for stay in memory up to this, so that the next queries need not read and decode
-        /// them (docs/store.md#columns-in-memory). 0: none stay.
+        /// Decoded columns of files stay in memory up to this size, so that the next queries need
+        /// not read and decode them again (docs/store.md#columns-in-memory). 0: none stay.
         column_cache_bytes: u64 = 256 << 20, "B";
         /// Disk space of all running queries for what does not fit into memory. It ends before the disk has less than twice
         /// `store.min_free_bytes`. 0: queries that need more memory end.
@@ -141,7 +143,8 @@ keys! {
         user_read_bytes: u64 = 256 << 30, "B";
         /// A query with a larger answer is ended: answers are held in memory until they are sent.
         answer_bytes: u64 = 64 << 20, "B";
-        /// Queries that take at least this long get a row in `slow_query`; those that meet a limit get one anyway.
+        /// Queries that take at least this long get a row in `slow_query`; queries that exceed a
+        /// limit always get one.
         slow_query_milliseconds: u64 = 1_000, "ms";
         /// Largest body of a parcel that an agent may send.
         parcel_bytes: u64 = 64 << 20, "B";
@@ -167,11 +170,11 @@ keys! {
         slow_path: Option<PathBuf> = None, "";
         /// Files move when their last row came in longer ago than this.
         slow_after_days: u64 = 7, "days";
-        /// The same for single tables: `["request=2", "log=14"]`.
+        /// `store.slow_after_days` for single tables: `["request=2", "log=14"]`.
         slow_after_days_of: Vec<String> = Vec::new(), "days";
         /// The oldest files move earlier while all files in `store.dir` together are larger. 0 sets no limit.
         fast_bytes: u64 = 0, "B";
-        /// The same for single tables: `["request=10737418240"]`.
+        /// `store.fast_bytes` for single tables: `["request=10737418240"]`.
         fast_bytes_of: Vec<String> = Vec::new(), "B";
         /// For a bucket: where the service is, such as `http://minio:9000`. Empty is Amazon's.
         slow_endpoint: String = String::new(), "URL";
@@ -183,12 +186,14 @@ keys! {
         slow_password_file: Option<PathBuf> = None, "";
         /// For a bucket: an authority (PEM) that the service's certificate may be of, beside the system's.
         slow_ca_file: Option<PathBuf> = None, "";
-        /// For a bucket: a request fails after this, with all its tries; each may take a third of it. Below `api.query_timeout_seconds`,
-        /// so that queries can say why they ended.
+        /// For a bucket: timeout of a request with all its retries; each may take a third of it.
+        /// Below `api.query_timeout_seconds`, so that a query fails with the reason.
         slow_timeout_seconds: u64 = 20, "s";
-        /// For a bucket: requests under way at a time, of all queries and moves together. `weir bench store` says what pays.
+        /// For a bucket: concurrent requests, of all queries and moves together. `weir bench store`
+        /// measures the best value.
         slow_requests: u64 = 64, "";
-        /// For a bucket: a read that has no answer after this is asked once more, of a hundred at most five. 0 never does.
+        /// For a bucket: a read that has no answer after this is sent a second time (hedged), at
+        /// most five of a hundred. 0 turns it off.
         slow_hedge_milliseconds: u64 = 500, "ms";
         /// For a bucket: parts of a file that are nearer to each other than this are read with one request.
         slow_join_bytes: u64 = 131_072, "B";
@@ -205,9 +210,9 @@ keys! {
         /// Files that were merged, moved or whose time is over stay this long for other programs that read them, such as engines that
         /// attach to the tables (docs/iceberg.md). Set it above the time that their longest query takes.
         grace_seconds: u64 = 60, "s";
-        /// New rows are refused below this much free space, so that the disk never fills to the brim; what was
-        /// acknowledged is kept, and weir goes on by itself when there is room again. 0 means 256 MiB or 1 % of the file
-        /// system, whichever is smaller.
+        /// New rows are refused below this much free space, so that the disk never fills up; what
+        /// was acknowledged is kept, and weir resumes when space is free again. 0 means 256 MiB or
+        /// 1 % of the file system, whichever is smaller.
         min_free_bytes: u64 = 0, "B";
     }
     /// A hub as one of several over one manifest and one place for files (docs/cluster.md).
@@ -235,12 +240,12 @@ keys! {
         listen: String = String::new(), "address:port";
         /// The certificate chain (PEM) for clients that ask for TLS.
         tls_certificate_file: Option<PathBuf> = None, "";
-        /// Its private key (PEM).
+        /// Private key of `tls_certificate_file` (PEM).
         tls_key_file: Option<PathBuf> = None, "";
         /// Whether connections without TLS are turned away.
         require_tls: bool = false, "";
     }
-    /// What is watched on this host.
+    /// Collection on this host.
     collect: Collect {
         /// The name of this host in every row. Default: the kernel's host name.
         host: String = super::place::host_name(), "";
@@ -250,17 +255,18 @@ keys! {
         /// Log files to read besides those found by themselves: paths or globs with `*` and `?` in the last component.
         /// These are read from their beginning.
         tail: Vec<String> = Vec::new(), "";
-        /// Whether log files are looked for in the configurations of nginx, HAProxy and Apache, in `/var/log` and in the
-        /// journal.
+        /// Whether log files are discovered in the configurations of nginx, HAProxy and Apache, in
+        /// `/var/log` and in the journal.
         find_logs: bool = true, "";
         /// Whether the kernel's figures are sampled, once a second.
         sample_host: bool = true, "";
-        /// How often configurations and log directories are looked at again. A new listener of a web server is followed at
-        /// once.
+        /// How often configurations and log directories are scanned. A new listener of a web server
+        /// is followed at once.
         discover_seconds: u64 = 10, "s";
-        /// Rotated parts of logs, also packed ones, that were written within so many days and that the hub does not know are
-        /// read too, oldest first, beside what is followed, which goes first. 0 reads none of them: a fresh agent then reads
-        /// the last 64 MiB of a log that it found, all of one that is named, and what is rotated from then on.
+        /// Rotated parts of logs, also compressed ones, that were written within this many days and
+        /// that the hub does not know are read too, oldest first and with lower priority than live
+        /// logs. 0 reads none of them: a new agent then reads the last 64 MiB of a discovered log,
+        /// all of a named one, and what is rotated from then on.
         backfill_days: u64 = 0, "days";
         /// Bytes of log lines that may be on their way to the store at one time; reading stops above.
         in_flight_bytes: u64 = 16 << 20, "B";
@@ -270,7 +276,8 @@ keys! {
         /// A directory with pipelines (`*.toml`) and patterns (`*.grok`); a pipeline with the name of a built-in one replaces
         /// that. A file that cannot be used ends the start, because going on without it could send what it redacts.
         dir: Option<PathBuf> = None, "";
-        /// What is taken out of every line before it leaves this host: `email`, `card`, `token`, `client_address`.
+        /// What is redacted in every line before it leaves this host: `email`, `card`, `token`,
+        /// `client_address`.
         redact: Vec<String> = Vec::new(), "";
         /// The zone of times that name none: `local` (this host's `/etc/localtime`), a name such as `Europe/Berlin`, or an
         /// offset such as `+02:00`. A pipeline's own zone goes over it.
@@ -279,7 +286,7 @@ keys! {
         /// `weir.more`, counted, and reported by the rule `log.key_explosion`.
         distinct_keys: u64 = 1_000, "names";
     }
-    /// What is looked for in the rows.
+    /// The rules that run over the rows.
     rules: Rules {
         /// A directory with rule files (`*.sql`); one with the id of a built-in rule replaces that.
         dir: Option<PathBuf> = None, "";
@@ -288,13 +295,15 @@ keys! {
     }
     /// How a hub takes what agents send (`docs/formats/link.md`): TLS 1.3 with certificates on both sides.
     link: Link {
-        /// Where agents connect to. `weir hub` opens it when the first agent is invited, or at start when this key is set;
-        /// `weir up` only when it is set. Beyond its handshake nobody gets without the hub's certificate or an invitation.
+        /// Where agents connect. `weir hub` opens it when the first agent is invited, or at start
+        /// when this key is set; `weir up` only when it is set. Nothing passes the handshake
+        /// without the hub's certificate or an invitation.
         listen: String = "0.0.0.0:4771".into(), "address:port";
         /// Where agents find this hub, best first: what join tokens say. Default: the address it listens on, or this
         /// host's name.
         addresses: Vec<String> = Vec::new(), "host:port";
-        /// Agents that may be connected at one time; more are told so and try another hub.
+        /// Agents that may be connected at one time; further agents are refused and try another
+        /// hub.
         connections: u64 = 4096, "connections";
         /// How long an agent's certificate is valid. It is renewed by itself when a third is left, so an agent may be off
         /// for that long before it has to join again.
@@ -304,8 +313,8 @@ keys! {
     }
     /// How an agent reaches its hub, and what it may cost its host.
     agent: Agent {
-        /// Hubs, best first: the agent moves on to the next when one dies. When empty, those that the join token named.
-        /// One `http://…` instead is for a hub on the same host, without certificates.
+        /// Hubs, best first: the agent fails over to the next. When empty, the hubs that the join
+        /// token named. One `http://…` instead is for a hub on the same host, without certificates.
         hubs: Vec<String> = Vec::new(), "host:port";
         /// Where the agent keeps its certificate and its spool. Default: `/var/lib/weir-agent` for root, else
         /// `$XDG_DATA_HOME/weir-agent` or `~/.local/share/weir-agent`.
@@ -320,12 +329,13 @@ keys! {
         rest_bytes: u64 = 256 << 20, "B";
         /// How long a deleted log may hold its space before its rest is copied.
         deleted_seconds: u64 = 300, "s";
-        /// Where more than this part of a log's file system is used, the rest of a deleted log is copied as soon as nobody
-        /// writes to it any more; if `agent.rest_bytes` has no room for it, its lines are given up, and counted in `log_gap`.
+        /// Where a log's file system is fuller than this, the rest of a deleted log is copied as
+        /// soon as no process writes to it any more; if `agent.rest_bytes` is too small for it, its
+        /// lines are dropped, and counted in `log_gap`.
         deleted_used_percent: u64 = 90, "%";
-        /// Memory that the agent may hold (resident set). What is on its way gets a share of it: a chunk of lines is at most a
-        /// 256th (and a line no longer than a chunk), chunks in flight an eighth, parcels a sixteenth; near the limit reading of
-        /// logs waits. At least 32 MiB; 0 sets no limit.
+        /// Memory limit of the agent (resident set). Buffers get a share of it: a chunk of lines is
+        /// at most a 256th (and a line no longer than a chunk), chunks in flight an eighth, parcels
+        /// a sixteenth; near the limit, reading of logs pauses. At least 32 MiB; 0 sets no limit.
         memory_bytes: u64 = 256 << 20, "B";
         /// Parcels that may be on their way to the hub at one time; more only helps over long and fast lines.
         window_bytes: u64 = 4 << 20, "B";
@@ -345,7 +355,7 @@ keys! {
         /// Where protocols over HTTP and gRPC are taken: JSON lines, Elasticsearch's bulk protocol, OTLP, Prometheus remote
         /// write, Loki's push; all of them on each address.
         http: Vec<String> = Vec::new(), "address:port";
-        /// The same over TLS, with `intake.tls_certificate_file`.
+        /// Addresses of the same HTTP endpoints over TLS, with `intake.tls_certificate_file`.
         https: Vec<String> = Vec::new(), "address:port";
         /// Syslog over UDP. The kernel's losses at a full buffer are counted in `intake_run`.
         syslog_udp: Vec<String> = Vec::new(), "address:port";
@@ -355,13 +365,13 @@ keys! {
         syslog_tls: Vec<String> = Vec::new(), "address:port";
         /// Fluent's forward protocol, as Fluentd and Fluent Bit speak it.
         fluent: Vec<String> = Vec::new(), "address:port";
-        /// The same over TLS.
+        /// Addresses for the same protocol over TLS.
         fluent_tls: Vec<String> = Vec::new(), "address:port";
         /// A file whose first line is the shared key that Fluent's clients have to know. At least 16 characters.
         fluent_shared_key_file: Option<PathBuf> = None, "";
         /// Lumberjack 1 and 2, as the Logstash outputs of Beats and Logstash speak it.
         lumberjack: Vec<String> = Vec::new(), "address:port";
-        /// The same over TLS.
+        /// Addresses for the same protocol over TLS.
         lumberjack_tls: Vec<String> = Vec::new(), "address:port";
         /// GELF over UDP, packed and in chunks.
         gelf_udp: Vec<String> = Vec::new(), "address:port";
@@ -373,9 +383,10 @@ keys! {
         graphite_tcp: Vec<String> = Vec::new(), "address:port";
         /// The certificate chain (PEM) for everything over TLS here.
         tls_certificate_file: Option<PathBuf> = None, "";
-        /// Its private key (PEM).
+        /// Private key of `tls_certificate_file` (PEM).
         tls_key_file: Option<PathBuf> = None, "";
-        /// An authority (PEM): over TLS only senders with a certificate of it are let in, and no login is asked of syslog.
+        /// An authority (PEM): over TLS only senders with a certificate of it are accepted, and
+        /// syslog needs no login.
         tls_client_ca_file: Option<PathBuf> = None, "";
         /// A file whose first line is the login of protocols over HTTP: `Authorization: Bearer …`, the password of HTTP Basic,
         /// or the key of `ApiKey`. When set, it is needed from everywhere. At least 16 characters.
@@ -385,7 +396,8 @@ keys! {
         allow: Vec<String> = Vec::new(), "";
         /// Largest body of a request, unpacked. Shippers send 1 to 10 MiB at a time.
         body_bytes: u64 = 16 << 20, "B";
-        /// Bodies that may be worked on at one time, all senders together; more are told to come again.
+        /// Bodies that may be processed at one time, all senders together; further requests are
+        /// answered with "retry later".
         in_flight_bytes: u64 = 64 << 20, "B";
         /// Receive buffer of each UDP socket. Root gets it in full; for others the kernel's `net.core.rmem_max` is the limit.
         udp_buffer_bytes: u64 = 8 << 20, "B";
@@ -394,7 +406,8 @@ keys! {
         /// How long identities that shippers give (`_id`, `Idempotency-Key`) are remembered, so that what is sent again is
         /// kept once, also after a restart. At most 500,000 of them.
         known_seconds: u64 = 3600, "s";
-        /// The version that Elasticsearch's shippers are told. Beats refuse to send to one that is older than they are.
+        /// The version of Elasticsearch that is reported to shippers. Beats refuse to send to one
+        /// that is older than they are.
         elasticsearch_version: String = "8.19.0".into(), "";
     }
     /// Packets that are watched all the time (docs/wire.md). Needs CAP_NET_RAW; nothing is watched unless an interface is named.
@@ -414,7 +427,8 @@ keys! {
         /// Processor time that each interface may cost, of one processor. Above, fewer connections are followed, each of them
         /// whole; rows say of which share they are (`sampled_ratio`).
         cpu_percent: u64 = 25, "%";
-        /// Requests that get rows of their own, for each interface. Above, fewer connections get rows; slices still count all.
+        /// Requests that get a row, for each interface. Above this rate, fewer connections get
+        /// rows; slices still count all.
         requests_per_second: u64 = 1_000, "requests/s";
     }
     /// What TCP sockets do, counted in the kernel by eBPF (docs/wire.md). Needs a weir that was built with `--features ebpf`, and
@@ -422,11 +436,13 @@ keys! {
     ebpf: Ebpf {
         /// Whether it is counted: tables `tcp_state`, `tcp_peer` and `tcp_accept`.
         enabled: bool = false, "";
-        /// Whether waits for accept() are measured. For that the end of each system call of the host is looked at.
+        /// Whether waits for accept() are measured. This adds a probe at the end of every system
+        /// call of the host.
         accept_wait: bool = true, "";
         /// Connections that are in accept queues at one time; 96 bytes of the kernel's memory each. More are not timed, and said.
         queued: u64 = 65_536, "connections";
-        /// Peers with retransmits or resets that are told apart within a second; 120 bytes of the kernel's memory each.
+        /// Peers with retransmits or resets that are distinguished within a second; 120 bytes of
+        /// kernel memory each.
         peers: u64 = 8_192, "peers";
         /// Rows of `tcp_peer` for each second: the peers with most; the others are summed.
         peer_rows: u64 = 100, "rows/s";
@@ -440,16 +456,18 @@ keys! {
         listen_tls: Vec<String> = Vec::new(), "address:port";
         /// Addresses where clients speak HTTP/2 from the first byte, without TLS (h2c), such as gRPC's within a data centre.
         listen_h2c: Vec<String> = Vec::new(), "address:port";
-        /// Of the addresses above, those where each connection begins with a PROXY protocol header (1 or 2) of a balancer in front.
+        /// Those of the addresses above on which each connection begins with a PROXY protocol
+        /// header (1 or 2) of a balancer in front.
         proxy_header_from: Vec<String> = Vec::new(), "address:port";
         /// Certificate chains (PEM). The first is for names that no other has. Files that change are read again within five seconds.
         tls_certificate_files: Vec<String> = Vec::new(), "";
-        /// Their private keys (PEM), in the same order.
+        /// Private keys of the certificates (PEM), in the same order.
         tls_key_files: Vec<String> = Vec::new(), "";
         /// Certificates that the edge obtains and renews by itself (ACME): the names of each, parted by spaces, such as
         /// `["example.net www.example.net", "api.example.net"]`. With it you agree to the authority's terms. Empty obtains none.
         acme_names: Vec<String> = Vec::new(), "";
-        /// Who issues them: `letsencrypt`, `letsencrypt-staging` to try settings out, or the URL of another authority's directory.
+        /// Certificate authority: `letsencrypt`, `letsencrypt-staging` to try settings out, or the
+        /// URL of another authority's directory.
         acme_directory: String = "letsencrypt".into(), "";
         /// Where the authority writes to when something is wrong: `mailto:web@example.net`.
         acme_contact: Vec<String> = Vec::new(), "";
@@ -464,14 +482,15 @@ keys! {
         /// stand a pool, `api=10.0.0.7:8080`, and what is spoken there: `https://app.internal:8443`, `h2://…` for HTTP/2 over
         /// TLS, `h2c://…` for HTTP/2 without.
         backends: Vec<String> = Vec::new(), "address:port";
-        /// Which pool a request is for: `api.example.net=api`, `*.example.net=all`, `/static/=files`, `shop.example/img/=files`; the
-        /// first that fits. What fits none is for the backends without a pool. Paths are compared as they come, not decoded.
+        /// Routes to pools: `api.example.net=api`, `*.example.net=all`, `/static/=files`,
+        /// `shop.example/img/=files`; the first match wins. Requests that match none go to the
+        /// backends without a pool. Paths are compared as received, not decoded.
         routes: Vec<String> = Vec::new(), "";
         /// The authorities (PEM) that certificates of backends must come from.
         backend_ca_file: PathBuf = "/etc/ssl/certs/ca-certificates.crt".into(), "";
         /// The edge's own certificate (PEM), for backends that ask for one.
         backend_certificate_file: Option<PathBuf> = None, "";
-        /// Its private key (PEM).
+        /// Private key of the client certificate (PEM).
         backend_key_file: Option<PathBuf> = None, "";
         /// two_choices, least_connections, round_robin, or hash by the client's address.
         balance: String = "two_choices".into(), "";
@@ -483,9 +502,10 @@ keys! {
         /// Where `weir edge show`, `change`, `export` and `--replace` reach the edge; its user and root may. Default: `edge.sock` in
         /// `store.dir`.
         control_socket: Option<PathBuf> = None, "";
-        /// Threads, each with listening sockets of its own. 0 takes one for each processor.
+        /// Threads, each with its own listening sockets. 0: one for each CPU.
         threads: u64 = 0, "";
-        /// Length asked for each accept queue. The kernel cuts it to `net.core.somaxconn`, which is told when it does.
+        /// Requested length of each accept queue. The kernel limits it to `net.core.somaxconn`; a
+        /// warning is logged when it does.
         backlog: u64 = 4096, "connections";
         /// Open connections of all clients; more are reset and counted.
         connections: u64 = 100_000, "connections";
@@ -501,17 +521,18 @@ keys! {
         body_bytes: u64 = 64 << 20, "B";
         /// For the TLS handshake, and for the PROXY header.
         handshake_seconds: u64 = 10, "s";
-        /// For the whole head of a request, so that nobody holds a connection by sending it byte by byte.
+        /// Timeout for the whole head of a request, so that a slow sender cannot hold a connection.
         head_seconds: u64 = 10, "s";
         /// An idle connection of a client is closed after that: the keep-alive time-out. An idle one costs little (docs/edge.md).
         idle_seconds: u64 = 15, "s";
-        /// The same for single addresses: `0.0.0.0:80=5`. Beacons that come every 15 s want more than that, or less.
+        /// `edge.idle_seconds` for single addresses: `0.0.0.0:80=5`. Beacons that come every 15 s
+        /// want more than that, or less.
         listener_idle_seconds: Vec<String> = Vec::new(), "address:port=s";
         /// Longest pause of a client that sends a body or takes an answer.
         client_pause_seconds: u64 = 30, "s";
-        /// How long a client that closed its side of the connection while its request is under way, and gets nothing, is thought to wait
-        /// for the answer. Who has gone altogether looks the same, so this is also how long a backend works for nobody; 0 ends such
-        /// requests within a second or two.
+        /// How long a client that closed its side of the connection during a request, and receives
+        /// nothing, is assumed to wait for the answer. A client that has gone looks the same, so a
+        /// backend may work this long for no one; 0 ends such requests within a second or two.
         half_closed_seconds: u64 = 5, "s";
         /// Longest silence of a WebSocket, or what else a connection became.
         tunnel_idle_seconds: u64 = 600, "s";
@@ -523,7 +544,8 @@ keys! {
         /// sent into connections that are being closed; the edge goes below it by itself where the backend tells (`Keep-Alive:
         /// timeout=5`) or shows its time-out. Four seconds are below the defaults of Node.js and Apache (5) and nginx (75).
         upstream_idle_seconds: u64 = 4, "s";
-        /// The same for single pools: `api=30`; `=30` is for the backends without a pool.
+        /// `edge.pool_idle_seconds` for single pools: `api=30`; `=30` is for the backends without a
+        /// pool.
         pool_idle_seconds: Vec<String> = Vec::new(), "pool=s";
         /// Requests under way at one backend; more wait. 0 sets no limit.
         in_flight: u64 = 0, "requests";
@@ -544,8 +566,9 @@ keys! {
         slow_start_seconds: u64 = 10, "s";
         /// When more of the backends than that look ill, none is believed to be, and all get requests.
         panic_percent: u64 = 50, "%";
-        /// A path that each backend is asked for: a status below 400 is well, unless the answer is a digest that says otherwise
-        /// (docs/edge.md#checks). `connect` only connects, with TLS where the backend has it. Empty does nothing: then only requests tell.
+        /// Path of the health check of each backend: a status below 400 is healthy, unless the body
+        /// is a health report with another result (docs/edge.md#checks). `connect` only connects,
+        /// with TLS where the backend has it. Empty: no active checks, only requests count.
         check: String = String::new(), "";
         /// Pause between two checks.
         check_milliseconds: u64 = 1000, "ms";
@@ -553,17 +576,20 @@ keys! {
         check_rise: u64 = 2, "checks";
         /// Bad checks in a row until it is ill.
         check_fall: u64 = 2, "checks";
-        /// The PROXY protocol header that is sent to backends: off, v1 or v2. With one, each request has a connection of its own.
+        /// The PROXY protocol header that is sent to backends: off, v1 or v2. With one, each
+        /// request has a separate connection.
         send_proxy_header: String = "off".into(), "";
-        /// One request of so many gets a row of `request`, chosen by its id; `sampled_ratio` says so. `edge_listener` counts all of them.
+        /// One request of this many gets a row of `request`, chosen by its id; `sampled_ratio` has
+        /// the ratio. `edge_listener` counts all of them.
         record_one_of: u64 = 1, "requests";
-        /// A file that gets a line of JSON for each row of `request`. It is opened anew for each batch, so rename it to rotate it.
+        /// A file that gets a line of JSON for each row of `request`. It is opened for each batch,
+        /// so rename it to rotate it.
         log_file: Option<PathBuf> = None, "";
     }
     /// HAProxys that are there already (docs/edge.md#an-haproxy-that-is-there-already).
     haproxy: Haproxy {
-        /// Their runtime sockets (`stats socket` in haproxy.cfg), as paths or HOST:PORT: for `weir haproxy` and the page. Changes need
-        /// `level admin` there, and on the page a login.
+        /// Runtime sockets of HAProxy (`stats socket` in haproxy.cfg), as paths or HOST:PORT: for
+        /// `weir haproxy` and the page. Changes need `level admin` there, and on the page a login.
         sockets: Vec<String> = vec!["/run/haproxy/admin.sock".into()], "";
     }
     /// Settings that are tried (docs/tune.md).

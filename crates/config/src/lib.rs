@@ -29,7 +29,7 @@ pub struct Config {
     /// The values.
     pub values: Values,
     origins: BTreeMap<(&'static str, &'static str), String>,
-    /// What stands in lists such as `[[logs]]`, to be shown.
+    /// Entries of lists such as `[[logs]]`, for `weir config`.
     pub entries: Vec<Shown>,
 }
 
@@ -67,7 +67,7 @@ impl Config {
         self.origins.get(&(key.section, key.name)).map_or("default", String::as_str)
     }
 
-    /// Whether somebody set the value of a key.
+    /// Whether the value of a key is not the default.
     pub fn is_set(&self, section: &'static str, name: &'static str) -> bool {
         self.origins.contains_key(&(section, name))
     }

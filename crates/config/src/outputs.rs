@@ -152,7 +152,7 @@ pub enum ObjectFormat {
 pub struct NamedOutput {
     /// The line that it begins at, for messages.
     pub place: String,
-    /// Its name, under which its position is kept.
+    /// The output's name, under which its position is kept.
     pub name: String,
     /// The table that is copied.
     pub table: &'static TableSpec,

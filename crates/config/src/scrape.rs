@@ -56,7 +56,7 @@ pub const SCRAPE: EntryList = EntryList {
 pub struct ScrapeTarget {
     /// The line that it begins at, for messages.
     pub place: String,
-    /// Its name, which is the label `job`.
+    /// The target's name, which is the label `job`.
     pub name: String,
     /// Where its metrics are.
     pub url: String,

@@ -25,7 +25,7 @@ use crate::store_failure;
 
 /// How often files of the fleet are compared.
 const LOOK: Duration = Duration::from_secs(1);
-/// What names of the fleet's files begin with among those that hubs share.
+/// Prefix of the fleet's files among those that hubs share.
 const FLEET: &str = "link/";
 /// The parts of `link/` that all hubs have; the rest is a hub's own.
 const AUTHORITY: &str = "authority.pem";
@@ -108,8 +108,9 @@ pub struct SharedFleet {
 }
 
 impl SharedFleet {
-    /// Takes over what the other hubs have. With `is_serving` there is an authority afterwards, and it is that of all: a
-    /// hub that makes one of its own when it begins to serve would be of another fleet.
+    /// Takes over what the other hubs have. With `is_serving` there is an authority afterwards, and
+    /// it is the cluster's: a hub that creates its own authority when it begins to serve would
+    /// belong to another fleet.
     ///
     /// # Errors
     /// When the manifest or the directory cannot be used.

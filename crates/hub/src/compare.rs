@@ -1,26 +1,27 @@
 //! Comparing the times of two sets of requests, where they were measured at the same place and nowhere else.
 //!
-//! A time of `request` means something by its vantage: which tier's clock it was, and who that tier answered. When a
-//! balancer comes in front, the server's own times fall and nobody's page is quicker.
+//! A time of `request` is defined by its vantage point: which tier's clock it was, and whom that
+//! tier answered. When a balancer comes in front, the server's own times fall and no page is
+//! quicker.
 
 use serde::Serialize;
 use serde_json::Value;
 
 /// The tier whose clock is the visitor's own: nothing can come in front of it.
 const VISITOR: &str = "client";
-/// As many peers may be balancers or proxies; `metric.vantage_changed` counts the same way.
+/// Number of busiest peers that are compared; `metric.vantage_changed` counts the same way.
 const TOP_PEERS: u32 = 4;
 /// A share of the busiest peers that moved by more is another vantage.
 const MOVED_SHARE: f64 = 0.5;
 /// With fewer requests than this on a side, its peers say nothing about who they are.
 const TELLING_REQUESTS: u64 = 20;
-/// With fewer values than this on a side, the comparison says so.
+/// A side with fewer values than this gets a warning.
 pub const FEW_VALUES: u64 = 30;
 
 /// A time of `request` that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// Its column.
+    /// The measure's column.
     pub column: &'static str,
     /// From where to where.
     pub words: &'static str,
@@ -325,7 +326,7 @@ mod tests {
         let alone = compare(&before[1..], &after[1..], DURATION);
         assert!(alone.compared.is_empty(), "{alone:?}");
         assert_eq!(tiers(&alone.offered), [("proxy", "upstream_header_seconds")]);
-        // The way to the upstream is the same way whoever asks.
+        // The path to the upstream does not depend on the client.
         let upstream = compare(&before[1..], &after[1..], MEASURES[3]);
         assert_eq!(tiers(&upstream.compared), [("proxy", "upstream_header_seconds")]);
         assert!(upstream.refused.is_empty() && upstream.offered.is_empty(), "{upstream:?}");

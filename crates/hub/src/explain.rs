@@ -33,7 +33,7 @@ pub struct Explained {
     pub nanos: u64,
     /// How far each pattern fitted.
     pub progress: Vec<Progress>,
-    /// Known patterns that fit, or nearly; only asked for lines that were not understood or are plain text.
+    /// Patterns that match, or nearly; only for lines that were not understood or are plain text.
     pub near: Vec<Progress>,
 }
 
@@ -73,7 +73,7 @@ impl Reading {
             .map_or_else(Vec::new, |pipeline| self.parsers.progress(pipeline, line));
         let is_unclear = row.table == "reject" || format == "text";
         let mut near = if is_unclear { self.parsers.near(line) } else { Vec::new() };
-        // What was tried is told already, with the place where it stopped.
+        // The patterns that were tried are listed already, with the place where they stopped.
         near.retain(|other| progress.iter().all(|tried| tried.pattern != other.pattern));
         Some(Explained { row, format, nanos: self.nanos(line, now), progress, near })
     }

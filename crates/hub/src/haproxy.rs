@@ -1,5 +1,5 @@
-//! `/api/haproxy`: the HAProxys of `haproxy.sockets`. What changes one needs a login, since whoever is on this host reaches
-//! the page.
+//! `/api/haproxy`: the HAProxys of `haproxy.sockets`. Changes need a login, since every user of
+//! this host can reach the page.
 
 use std::path::Path;
 

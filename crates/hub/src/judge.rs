@@ -1,6 +1,8 @@
-//! The rules' loop: due rules are asked of the store, answers go to the engine, changes of state become rows.
+//! The rule runner: evaluates due rules over the store, feeds the engine, and appends changes of
+//! state as rows.
 //!
-//! What weir thought is a table like any other, so a finding is appended through the same path as a log line, and the
+//! Findings are rows like any other, so a finding is appended through the same path as a log line,
+//! and the
 //! engine is restored from that table at start. Rows that the store cannot take now are kept and tried again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +16,14 @@ use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
 use crate::precision;
 
-/// The newest row of every finding, from which the engine goes on after a restart.
+/// The newest row of every finding, from which the engine resumes after a restart.
 const NEWEST: &str = "select * from (select *, row_number() over (partition by finding_id \
     order by ts desc, case state when 'resolved' then 2 when 'firing' then 1 else 0 end desc) as newest_rank \
     from finding) where newest_rank = 1";
-/// Which host has which address, as agents said it within the last two hours (they say so every hour).
+/// Addresses by host, as agents reported them within the last two hours (they report every hour).
 const ADDRESSES: &str = "select host, addresses from host_info where addresses is not null \
     and ts > $now - interval '2 hours' order by ts";
-/// How often that is asked.
+/// How often the addresses are queried.
 const ADDRESSES_SECONDS: f64 = 60.0;
 /// Findings rows that wait for room in the store; more are dropped, oldest first, and logged.
 const MAX_WAITING: usize = 10_000;
@@ -95,8 +97,8 @@ impl Judge {
         }
     }
 
-    /// Tells the engine once a minute what was judged of rules, and which host has which address; an address that several
-    /// hosts have is nobody's.
+    /// Updates the engine once a minute with the precision of rules and the addresses of hosts; an
+    /// address of several hosts is ambiguous and belongs to none.
     async fn learn_addresses(&self, store: &Store, now: Micros) {
         let asked = held(&self.asked_addresses).replace(now);
         if asked.is_some_and(|at| (0.0..ADDRESSES_SECONDS).contains(&now.seconds_since(at))) {
@@ -158,7 +160,7 @@ impl Judge {
                     return Vec::new();
                 }
                 Ok(true) if recent.says_all() => known.push(place),
-                // What goes wrong here goes wrong in the query as well, which says so.
+                // An error here also occurs in the query, which reports it.
                 Ok(true) | Err(_) => {}
             }
         }
@@ -233,7 +235,7 @@ pub async fn judge_always(
     let mut was_leader = store.is_leader();
     loop {
         tick.tick().await;
-        // Of several hubs one runs the rules, and goes on from what the one before has kept.
+        // In a cluster one hub runs the rules, and resumes from the rows of its predecessor.
         let is_leader = store.is_leader();
         if is_leader && !was_leader {
             waiting = judge.restore(&store, clock.now()).await;

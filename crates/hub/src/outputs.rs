@@ -44,7 +44,7 @@ struct Shown {
     table: &'static str,
     batch_seconds: f64,
     status: Arc<Status>,
-    /// What was reported of it last.
+    /// The figures of the last report.
     reported: Mutex<Figures>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Prepared {
     pub(crate) shown: Arc<Outputs>,
 }
 
-/// Reads the files of logins and makes the targets; connects to nobody.
+/// Reads the files with logins and makes the targets; connects to none of them yet.
 pub(crate) fn prepare(values: &Values) -> Result<Prepared, Failure> {
     let mut list = Vec::new();
     let mut shown = Outputs::default();

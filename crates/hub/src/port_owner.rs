@@ -1,4 +1,4 @@
-//! Which program listens on a port, for the message that it is taken.
+//! Finds the program that listens on a port, for the error that the port is in use.
 
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_process::clock::SystemClock;

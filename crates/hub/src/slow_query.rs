@@ -1,4 +1,4 @@
-//! Rows of `slow_query`: what the store says of queries that are over.
+//! Rows of `slow_query`: the store's reports of ended queries.
 
 use std::sync::Arc;
 use std::time::Duration;

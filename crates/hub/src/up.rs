@@ -1,7 +1,8 @@
 //! `weir up` and `weir hub`: the store, the rules, the page and the API, with or without this host's collectors.
 //!
-//! Order at start: refuse what can be refused cheaply (login, port), open the store, watch, serve, say so. At the end
-//! the other way round, so that what was read is still kept: watch, delivery, rules, connections, store.
+//! Order at start: cheap checks first (login, port), then open the store, watch, serve, report. The
+//! end is in reverse, so that everything that was read is stored: watch, delivery, rules,
+//! connections, store.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -34,7 +35,7 @@ use crate::local::Local;
 use crate::server::{self, App, Callers, PgServer};
 use crate::{cluster, greeting, intake, outputs, slow_query, slow_tier, store_failure, thresholds};
 
-/// Threads that serve, append and run rules; queries have threads of their own in the store.
+/// Threads that serve, append and run rules; queries have separate threads in the store.
 const THREADS: usize = 2;
 
 /// Runs until Ctrl-C or SIGTERM.
@@ -100,7 +101,7 @@ pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOpti
     })
 }
 
-/// What one query of a user may use.
+/// Limits of one query of a user.
 fn query_limits(api: &Api) -> QueryLimits {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     QueryLimits {

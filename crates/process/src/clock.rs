@@ -1,4 +1,5 @@
-//! The system's clock: the one place where weir asks what time it is; every room below is handed the time.
+//! The system clock: the one place where weir reads the time; the crates below take it as an
+//! argument.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

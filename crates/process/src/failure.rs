@@ -21,13 +21,13 @@ impl Failure {
         Self { message: message.into(), hint: None, code: 1 }
     }
 
-    /// The same with a line that says what to do.
+    /// Adds a line with what to do.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into()).filter(|hint| !hint.is_empty());
         self
     }
 
-    /// The same with another exit code.
+    /// Sets another exit code.
     pub fn code(mut self, code: u8) -> Self {
         self.code = code;
         self

@@ -100,7 +100,7 @@ impl Meter {
         self.rejects.fetch_add(rejects, Ordering::Relaxed);
     }
 
-    /// Samples that were dropped because nobody took them.
+    /// Samples that were dropped because the destination was unavailable.
     pub fn count_dropped(&self, samples: u64) {
         self.samples_dropped.fetch_add(samples, Ordering::Relaxed);
     }

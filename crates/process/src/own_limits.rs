@@ -1,8 +1,8 @@
 //! What weir may cost its host, and its own edge: priority of threads, of disk requests, and processor time.
 //!
-//! Source: setpriority(2), getrlimit(2), sched(7). Priorities hold for the calling thread and those that it starts, so
-//! they are set before the first thread, and only count when others want the processor or the disk; the share of
-//! processor time counts always, and needs no cgroup and no right.
+//! Source: setpriority(2), getrlimit(2), sched(7). Priorities apply to the calling thread and the
+//! threads that it starts, so they are set before the first thread, and only matter under
+//! contention; the CPU share always applies, and needs no cgroup and no privilege.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::scheduling::{self, Waking};
 
-/// Lowers the priority of this thread and of those that it will start; a word in the log where the system refuses.
+/// Lowers the priority of this thread and the threads that it will start; logs a warning where the
+/// system refuses.
 pub fn lower(nice: u64, is_idle_io: bool) {
     let nice = i32::try_from(nice.min(19)).unwrap_or(19);
     if let Err(error) = rustix::process::nice(nice) {
@@ -22,12 +23,14 @@ pub fn lower(nice: u64, is_idle_io: bool) {
     }
 }
 
-/// Beside an edge: this thread, and those that it will start, wait when they wake while a thread that serves runs.
+/// Beside an edge: a wake-up of this thread, or of one that it will start, does not preempt a
+/// thread that serves.
 pub fn let_edge_run() {
     set_waking(Waking::Waits);
 }
 
-/// Runs `start`, whose threads serve visitors and wait for nobody. This thread waits again afterwards, as [`let_edge_run`] says.
+/// Runs `start`, whose threads serve requests and may preempt others. Afterwards this thread yields
+/// again, as in [`let_edge_run`].
 pub fn as_edge<T>(start: impl FnOnce() -> T) -> T {
     set_waking(Waking::Interrupts);
     let started = start();

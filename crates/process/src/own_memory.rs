@@ -1,8 +1,8 @@
-//! Keeps weir's memory small: small pages, and none of its own program file that only the start needed.
+//! Keeps weir's memory small: small pages, and no program pages that only the start needed.
 //!
 //! The kernel maps the file in steps of 64 KiB around each page that is touched, and the loader reads megabytes of
 //! relocations once; an agent would hold them resident for months. Source: madvise(2), /proc/self/smaps in proc(5).
-//! A module of its own for its `unsafe` calls.
+//! A separate module for its `unsafe` calls.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -29,7 +29,8 @@ pub enum Freed {
 /// The allocator's own variable, read before `main`; milliseconds.
 const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
-/// Starts this program anew, once, with pages of 4 KiB and the allocator set; for a process that runs for months.
+/// Restarts this program once, with pages of 4 KiB and the allocator set; for a process that runs
+/// for months.
 ///
 /// With huge pages each buffer has 2 MiB cleared for it, which took a fifth of a hub's processor time at 25,000 rows/s,
 /// and half as much memory again (measured 2026-11-21). The allocator takes memory before `main`, so it is
@@ -78,9 +79,9 @@ fn forget_start_pages() {
 #[expect(unsafe_code, reason = "madvise has no safe form, since on other mappings it loses data")]
 fn forget(mapping: &Mapping) {
     let start = std::ptr::with_exposed_provenance_mut(mapping.start);
-    // SAFETY: the mapping is of the running program's file, is not writable and has no page of its own (`Anonymous`
-    // and `Swap` are 0), so each page dropped here is read from the file again, unchanged, when it is next touched. What
-    // was relocated at the start has pages of its own and is not touched.
+    // SAFETY: the mapping is of the running program's file, is not writable and has no private page
+    // (`Anonymous` and `Swap` are 0), so each page dropped here is read from the file again,
+    // unchanged, when it is next touched. Relocated pages are private and are not touched.
     let _ = unsafe { libc::madvise(start, mapping.end - mapping.start, libc::MADV_DONTNEED) };
 }
 

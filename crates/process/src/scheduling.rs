@@ -1,9 +1,10 @@
-//! How the kernel schedules a thread and its disk requests: `ioprio_set(2)` and `sched_setscheduler(2)`, which no crate
-//! here wraps. Both hold for the calling thread and those that it starts.
+//! How the kernel schedules a thread and its disk requests: `ioprio_set(2)` and
+//! `sched_setscheduler(2)`, which no crate here wraps. Both apply to the calling thread and the
+//! threads that it starts.
 //!
-//! A module of its own for its `unsafe` calls.
+//! A separate module for its `unsafe` calls.
 
-/// `IOPRIO_CLASS_IDLE`: disk requests are served when nobody else wants the disk.
+/// `IOPRIO_CLASS_IDLE`: disk requests are served only when the disk is otherwise idle.
 pub(crate) fn set_idle_io() -> std::io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     const CLASS_IDLE: libc::c_int = 3 << 13;

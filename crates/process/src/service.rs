@@ -1,4 +1,4 @@
-//! What systemd is told of this process (sd_notify(3)): that it is ready, and that another one is the main process now.
+//! Notifications to systemd (sd_notify(3)): readiness, and a new main process.
 //!
 //! A datagram to the socket that the variable `NOTIFY_SOCKET` names; without it nothing is sent.
 

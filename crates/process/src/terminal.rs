@@ -15,7 +15,7 @@ pub fn write_all(text: &[u8]) {
     let _ = try_write_all(text);
 }
 
-/// The same, for what must be whole.
+/// Writes `text` as it is to stdout, and reports a failure.
 ///
 /// # Errors
 /// As the system has them; a reader that went away is one.

@@ -16,7 +16,7 @@ use weir_tables::{
     TcpStatRows,
 };
 
-/// Whoever measures processor time runs alone in this process; all others share.
+/// A test that measures CPU time runs alone in this process; all others share.
 static ALONE: RwLock<()> = RwLock::new(());
 
 /// A store in memory and a runtime to ask it.
@@ -38,7 +38,7 @@ impl Asked {
         self.runtime.block_on(store.append(parcel)).expect("a store in memory takes rows");
     }
 
-    /// What the rule's queries answer at `now`, those that the store need not be asked left out as weir does.
+    /// The answer of the rule's queries at `now`, without those that weir leaves out.
     fn answer(
         &self,
         store: &Store,
@@ -129,7 +129,7 @@ fn every_proposal_of_tune_passes_its_test_file() {
     assert!(failures.is_empty(), "{} cases fail\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The conditions of a firing case must not be taken for quiet, whenever the store is asked.
+/// The conditions of a firing case must not count as quiet, at whatever time they are evaluated.
 #[test]
 fn conditions_are_watched_and_none_is_quiet_when_its_rule_fires() {
     let asked = Asked::new();
@@ -275,7 +275,7 @@ fn process_seconds() -> f64 {
     Duration::try_from(at).expect("it is positive").as_secs_f64()
 }
 
-/// A replay second by second: rows are made, rules that are due are asked.
+/// A replay second by second: makes rows and evaluates due rules.
 struct Replay {
     asked: Asked,
     store: Arc<Store>,

@@ -1,7 +1,8 @@
 //! The tap that is always on: rows of requests, connections and slices go where all rows go, every second.
 //!
-//! It has a limit of processor time and of rows. Above the first fewer connections are followed, above the second fewer
-//! get rows; each row says of which share it is. What the kernel lost is in the slices in which it was lost.
+//! It has a limit of CPU time and of rows. Above the first fewer connections are followed, above
+//! the second fewer get rows; each row carries its sampling ratio. Packets that the kernel dropped
+//! are counted in the slice in which they were dropped.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -36,7 +37,7 @@ pub struct Collector {
 const SECOND: i64 = 1_000_000_000;
 /// A slice is finished when it is this old: most of its requests are over then.
 const RIPE_AFTER: i64 = 3 * SECOND;
-/// How often the kernel is asked for what was lost.
+/// How often the kernel's drop counters are read.
 const LOOK_EVERY: i64 = SECOND / 4;
 /// A wait for packets; stop is noticed within.
 const STEP: Duration = Duration::from_millis(100);

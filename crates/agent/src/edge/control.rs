@@ -66,7 +66,8 @@ impl Control {
         self.change_to(values, is_dry_run)
     }
 
-    /// One change at a time; names are looked up meanwhile, and nobody who only asks waits for that.
+    /// Serialises changes, during which names are resolved; reads of the state do not take this
+    /// lock.
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,7 +148,7 @@ impl Control {
         self.with(|inner| Ok(export::config(&inner.values)))
     }
 
-    /// What it does at this moment, as JSON.
+    /// Its current state, as JSON.
     pub fn state(&self) -> Result<Value, Failure> {
         self.with(|inner| {
             let state = inner.edge.state();

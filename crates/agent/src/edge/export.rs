@@ -1,6 +1,6 @@
 //! What an edge is and knows, as JSON: for a clone on another host, and for the weir that takes its place.
 //!
-//! The keys of session tickets are in it: whoever reads them can read what clients resumed.
+//! It holds the keys of session tickets: with them, traffic of resumed sessions can be decrypted.
 
 use std::time::Duration;
 

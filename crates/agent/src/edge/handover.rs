@@ -1,7 +1,8 @@
 //! One weir takes the edge's place of another, with its listening sockets (`docs/formats/handover.md`).
 //!
-//! The sockets themselves go over (unix(7), `SCM_RIGHTS`): what waits in their queues is served by whoever accepts. The old
-//! weir ends only after the new one serves; until then, whatever goes wrong, it goes on as if nothing had been asked.
+//! The sockets themselves are passed (unix(7), `SCM_RIGHTS`), so connections in their accept queues
+//! are not lost. The old process ends only after the new one serves; if anything fails before that,
+//! it keeps serving.
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -26,7 +27,7 @@ use super::{Startup, edge_failure, export, settings, socket};
 
 /// What the new weir says first; the first letter tells it from HTTP, whose methods are capitals.
 const HELLO: &[u8] = b"handover 1\n";
-/// What it says when it serves.
+/// The new process sends this when it serves.
 const READY: &[u8] = b"ready\n";
 /// Sockets that go in one message; the kernel takes 253 at most.
 const SOCKETS_TOGETHER: usize = 64;
@@ -36,7 +37,7 @@ const HEAD_BYTES_MAX: usize = 16 << 20;
 const SOCKETS_MAX: usize = 16_384;
 /// How long the other side may take for a step.
 const STEP: Duration = Duration::from_secs(30);
-/// How often somebody looks whether a process is gone.
+/// How often to check whether a process is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -138,7 +139,7 @@ fn receive_some(stream: &UnixStream) -> Result<Vec<OwnedFd>, Failure> {
     Ok(rights.flatten().collect())
 }
 
-/// What was changed through the API is not in the file: who takes the place should know.
+/// Changes made through the API are not in the file: warn about them.
 fn warn_of_differences(config: &str, values: &Values, new: &weir_edge::Settings) {
     let old = Config::read("configuration", config)
         .and_then(|config| settings(&Values { edge: config.values.edge, ..values.clone() }));
@@ -154,7 +155,7 @@ fn warn_of_differences(config: &str, values: &Values, new: &weir_edge::Settings)
     }
 }
 
-/// The other one closes the stream when it ends, and is gone when its store is free.
+/// Waits until the old process has closed the stream and released its store.
 fn wait_for_end(stream: &mut UnixStream, path: &Path) -> Result<(), Failure> {
     let pid = rustix::net::sockopt::socket_peercred(&*stream).map(|peer| peer.pid).ok();
     loop {
@@ -176,7 +177,7 @@ fn wait_for_end(stream: &mut UnixStream, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a process still holds anything: one that nobody has waited for does not (proc_pid_stat(5), state Z).
+/// Whether a process still holds resources: a zombie (state Z in proc_pid_stat(5)) does not.
 fn is_alive(status: &str) -> bool {
     let text = std::fs::read_to_string(status).unwrap_or_default();
     let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());

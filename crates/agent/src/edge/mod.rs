@@ -37,7 +37,7 @@ use text_log::TextLog;
 
 /// Batches of up to a thousand rows that may wait for the destination; more are dropped and counted.
 const BATCHES_WAITING: usize = 256;
-/// The same while the weir whose place was taken still holds the store: ten seconds at a hundred thousand requests a second.
+/// The limit while the replaced process still holds the store: ten seconds at 100,000 requests/s.
 const BATCHES_WAITING_FOR_STORE: usize = 1024;
 /// Batches that become one parcel when they have waited.
 const BATCHES_TOGETHER: usize = 16;
@@ -112,7 +112,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the edge if the configuration asks for one, or goes on with the one that serves already.
+    /// Starts the edge if one is configured, or adopts the one that already serves.
     pub fn start(
         values: &Values,
         destination: &Arc<dyn Destination>,
@@ -185,7 +185,8 @@ pub async fn replaced(edge: Option<&Running>) {
     }
 }
 
-/// The edge's threads must not wait for a disk: a thread of its own encodes and hands over.
+/// Encodes and delivers rows on a separate thread, because the edge's threads must not wait for a
+/// disk.
 fn deliver_always(
     waiting: &Receiver<Vec<Batch>>,
     destination: &dyn Destination,

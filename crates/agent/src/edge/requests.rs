@@ -17,7 +17,7 @@ use super::control::WeightChange;
 /// Longest body: an export of many backends.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// What is answered: a status, the body's type, and the body.
+/// A response: status, content type, body.
 type Answer = (StatusCode, &'static str, String);
 
 /// Answers one request.

@@ -56,7 +56,7 @@ fn failed(path: &Path, what: &str, error: &std::io::Error) -> Failure {
     failure.hint(hint).code(EXIT_CONFIG)
 }
 
-/// Binds it, in the place of one that nobody answers at any more.
+/// Binds it; replaces the socket file of a process that no longer answers.
 pub(super) fn bind(path: &Path) -> Result<Bound, Failure> {
     let failed = |error: std::io::Error| failed(path, "listen on", &error);
     if UnixStream::connect(path).is_ok() {

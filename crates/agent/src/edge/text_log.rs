@@ -12,7 +12,7 @@ use weir_tables::{Batch, Micros, RequestRows, Rows};
 /// See the module.
 pub(super) struct TextLog {
     path: PathBuf,
-    /// Whether it was told that it cannot be written.
+    /// Whether a write error was already logged.
     is_told: bool,
 }
 
@@ -21,7 +21,8 @@ impl TextLog {
         Self { path, is_told: false }
     }
 
-    /// Appends the requests among the rows. What cannot be written is told once; the rows go on to their destination.
+    /// Appends the requests among the rows. A write error is logged once; delivery of the rows is
+    /// not affected.
     pub(super) fn write(&mut self, batches: &[Batch]) {
         let written = self.try_write(batches);
         if let (Err(error), false) = (&written, self.is_told) {
@@ -42,7 +43,7 @@ impl TextLog {
         if lines.is_empty() {
             return Ok(());
         }
-        // Opened each time: whoever rotates it may rename it whenever he likes.
+        // Opened for each batch, so that a log rotator can rename it at any time.
         File::options().create(true).append(true).open(&self.path)?.write_all(&lines)
     }
 }

@@ -1,7 +1,8 @@
 //! SIGUSR2: this program is started once more, such as its new version, and takes the place of this process.
 //!
-//! It is started from here, so that it is of the same unit of systemd, and that is told who is the main process as soon as
-//! the place is taken ([`super::handover`]). What fails before leaves this process as it is.
+//! The new process is a child of this one, so that it stays in the same systemd unit; systemd
+//! learns the new main PID when the handover is complete ([`super::handover`]). A failure before
+//! that leaves this process unchanged.
 
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,7 +22,7 @@ pub(super) async fn upgrade_always() {
     }
 }
 
-/// Returns only when nobody took the place: else this process ends meanwhile.
+/// Returns only on failure: after a handover this process ends.
 async fn upgrade() -> Result<(), Failure> {
     let mut words: Vec<_> = std::env::args_os().collect();
     if words.is_empty() {

@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Trials that are older than that are not told any more.
 const TOLD_FOR_SECONDS: f64 = 14.0 * 86_400.0;
 
-/// What was told since this weir was started.
+/// Trials that were reported since this process started.
 pub struct TrialEvents {
     dir: PathBuf,
     is_tryable: IsTryable,
@@ -23,12 +23,12 @@ pub struct TrialEvents {
 }
 
 impl TrialEvents {
-    /// Of the journal in `dir`; nothing is read yet.
+    /// Events of the journal in `dir`; reads nothing yet.
     pub fn new(dir: PathBuf, is_tryable: IsTryable) -> Self {
         Self { dir, is_tryable, next: Micros(0), told: BTreeSet::new(), problem: None }
     }
 
-    /// What is new at `now`, at most every two seconds.
+    /// Trials that changed by `now`; checks at most every two seconds.
     pub fn news(&mut self, host: &str, now: Micros) -> Option<Batch> {
         if now < self.next || !self.dir.is_dir() {
             return None;
@@ -48,7 +48,7 @@ impl TrialEvents {
         (rows.len() > 0).then(|| Batch { table: SettingTrialRows::SPEC, rows: rows.finish() })
     }
 
-    /// Nobody holds the lock and there is a record: its program died.
+    /// A record without a held lock: the program that made the trial died.
     fn put_back(&mut self, now: Micros) {
         if !self.dir.join("running.json").exists() {
             self.problem = None;

@@ -3,10 +3,10 @@
 //! ```text
 //!   DIR/lock            locked by the trial that runs; the kernel lets go of it however the program ends
 //!   DIR/running.json    the trial that runs, or that died; synced before the setting is touched
-//!   DIR/trials.jsonl    those that are over, a line each, oldest first, the newest 200
+//! DIR/trials.jsonl    finished trials, one a line, oldest first, the newest 200
 //! ```
-//! A record without a lock is a trial that died: whoever finds it puts the value back, unless somebody else has set another one
-//! meanwhile, the host was started anew, or the namespace is another one.
+//! A record without a lock is a trial that died: the next reader restores the old value, unless the
+//! setting has a third value by then, the host was rebooted, or the namespace is a different one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -30,7 +30,7 @@ pub type IsTryable = fn(&str) -> bool;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
-    /// Its id, as in `setting_trial`.
+    /// The trial's id, as in `setting_trial`.
     pub trial_id: String,
     /// The setting, such as `net.core.somaxconn`.
     pub name: String,
@@ -46,7 +46,7 @@ pub struct Trial {
     pub boot_id: String,
     /// When it began, in microseconds since 1970.
     pub began_micros: i64,
-    /// Who began it.
+    /// The user who began it.
     pub user_name: String,
     /// What became of it.
     pub state: State,
@@ -54,7 +54,7 @@ pub struct Trial {
     pub reason: Option<String>,
     /// When it ended, in microseconds since 1970.
     pub ended_micros: Option<i64>,
-    /// What was measured before and during it.
+    /// The measurements before and during the trial.
     pub measures: Option<Value>,
 }
 
@@ -95,7 +95,7 @@ pub enum Opened {
     Held(Option<Box<Trial>>),
 }
 
-/// What was found of a trial that died.
+/// The result of finding a trial that died.
 #[derive(Debug)]
 pub enum Leftover {
     /// It is over now.

@@ -17,7 +17,7 @@ pub fn plain(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Its value now.
+/// The current value.
 pub fn read(name: &str) -> Result<String, Failure> {
     let value = std::fs::read_to_string(path(name));
     value.map(|value| plain(&value)).map_err(|error| {

@@ -15,7 +15,7 @@ use weir_tables::Micros;
 use super::Context;
 use crate::hooks::OpenBucket;
 
-/// A packed object that is larger is told and left alone: it is held in memory while it is read.
+/// Larger packed objects are skipped with a warning: an object is held in memory while it is read.
 const OBJECT_BYTES_MAX: u64 = 256 << 20;
 /// A request that takes longer has failed.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A bucket, and who asks.
 #[derive(Clone, Debug)]
 pub struct BucketOptions {
-    /// Its name.
+    /// The bucket's name.
     pub bucket: String,
     /// Where the service is; Amazon's without one.
     pub endpoint: Option<String>,
@@ -39,7 +39,7 @@ pub struct BucketOptions {
     pub timeout: Duration,
 }
 
-/// An answer of the service that is on its way; the error is a sentence for a person.
+/// A pending answer of the service; the error is a sentence for a person.
 pub type ObjectReply<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 
 /// A bucket that can be read.
@@ -63,7 +63,7 @@ pub(super) struct Followed {
     pub(super) log: ObjectLog,
     wanted: Sender<String>,
     answers: Receiver<Answer>,
-    /// Asked for, and not answered.
+    /// The object that was requested and has not arrived.
     fetching: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Fetcher {
     answers: Sender<Answer>,
 }
 
-/// Both ends; nothing is asked of the service yet.
+/// Both ends; sends nothing to the service yet.
 ///
 /// # Errors
 /// When a file with a secret or an authority cannot be read.

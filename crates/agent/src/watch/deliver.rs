@@ -1,7 +1,8 @@
 //! What collectors hand over, and to whom: the store in this process, or a hub. Both answer with the same replies.
 //!
-//! Rows of a stream and samples differ in what happens when nobody takes them: a stream waits, because its file can be
-//! read again; a sample is dropped and counted, because the next one comes in a second.
+//! Rows of a stream and samples differ when the destination is unavailable: a stream waits, because
+//! its file can be read again; a sample is dropped and counted, because the next one comes in a
+//! second.
 
 use std::sync::mpsc::Sender;
 
@@ -9,9 +10,9 @@ use weir_tables::{Batch, Parcel, StreamId};
 
 /// Takes rows until they are durable.
 pub trait Destination: Send + Sync {
-    /// Where streams stand; those that are not known are left out. An error means "ask again".
+    /// Positions of streams; unknown streams are left out. An error means: retry later.
     fn positions(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, String>;
-    /// Hands over rows of a stream; waits while too much is on its way. The reply comes through the ticket.
+    /// Sends rows of a stream; blocks while the window is full. The reply comes through the ticket.
     fn send_stream(&self, parcel: Parcel, ticket: Ticket);
     /// Hands over rows that cannot be read again; never waits.
     fn send_sample(&self, batches: Vec<Batch>);
@@ -28,7 +29,7 @@ pub struct Ticket {
     pub epoch: u64,
     /// The stretch.
     pub from: u64,
-    /// Its end.
+    /// Where the range ends.
     pub to: u64,
     /// Whether the destination does not know the stream yet: then a gap would go unnoticed, and the parcel must be
     /// durable before the next one of the stream is sent.

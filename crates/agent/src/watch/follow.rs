@@ -26,9 +26,9 @@ use super::ship::ShipLog;
 use super::{AgentLimits, Context};
 use crate::memory_cap::MemoryCap;
 
-/// How often files are looked at: the largest part of the way from a line's writing to its being found.
+/// How often files are polled: the largest part of the delay from a line's writing to its reading.
 const LOOK: Duration = Duration::from_millis(200);
-/// The same when nothing was written for [`IDLE_AFTER`]: looking is most of what an idle tailer costs.
+/// The interval after [`IDLE_AFTER`] without a write: polling is most of what an idle tailer costs.
 const LOOK_IDLE: Duration = Duration::from_millis(250);
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// The pause after the destination was busy or full, or did not answer.
@@ -38,7 +38,7 @@ const ASKED_AT_ONCE: usize = 4096;
 /// How often the status is published.
 const PUBLISH: Duration = Duration::from_secs(1);
 
-/// A chunk on its way to the parser.
+/// A chunk in flight to the parser.
 pub(super) struct Job {
     pub(super) chunk: Chunk,
     pub(super) ticket: Ticket,
@@ -233,7 +233,7 @@ impl Follower {
 
     fn read(&mut self) {
         loop {
-            // With nothing on its way, waiting would free nothing.
+            // With nothing in flight, waiting would free no memory.
             if self.tailer.in_flight_bytes() > 0 && self.memory.is_reached() {
                 return;
             }
@@ -263,8 +263,8 @@ impl Follower {
         }
     }
 
-    /// Waits until the parser takes it, and looks at files meanwhile: one that is made and renamed away while nobody takes
-    /// rows would be missed. `false` when it is time to end.
+    /// Waits until the parser takes the job, and polls files meanwhile: a file that is created and
+    /// renamed away while the pipeline is blocked would be missed. `false` when it is time to end.
     fn hand_over(&mut self, mut job: Job) -> bool {
         let mut looked = Instant::now();
         loop {
@@ -306,8 +306,9 @@ impl Follower {
         journals.find(|journal| journal.stream() == stream)
     }
 
-    /// Takes answers until the next look. Lines that come meanwhile wait for it, so that parcels are few and large: each
-    /// costs a record, a sync and a schema, however few rows it has. Only a full reader goes on as soon as there is room.
+    /// Takes replies until the next poll. Lines that arrive meanwhile wait for it, so that parcels
+    /// are few and large: each costs a record, a sync and a schema, whatever its size. Only a full
+    /// read buffer continues at once.
     fn wait(&mut self) {
         let is_idle = self.last_chunk.is_none_or(|at| at.elapsed() > IDLE_AFTER);
         let next_look = Instant::now() + if is_idle { LOOK_IDLE } else { LOOK };
@@ -375,7 +376,7 @@ impl Follower {
         self.context.status.change_streams(changes);
     }
 
-    /// What happened to files becomes rows too: lost bytes must be found by those who count lines.
+    /// Turns events of files into rows: lost bytes must show when lines are counted.
     fn note_events(&mut self, now: Micros) {
         let events = self.tailer.take_events();
         if events.is_empty() {

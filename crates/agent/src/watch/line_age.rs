@@ -1,8 +1,9 @@
 //! How old lines are when they are read, by the host's clock: what a clock or a time zone that is off shows in.
 //!
-//! Old lines say nothing by themselves: what is read in one go may have been there for long, and a buffer is written
-//! when it is full. Lines that are written at the pace of their own times, and all are of the same age, bear the times of
-//! another clock. So ages are kept by stretches of lines that are in step.
+//! Old lines alone prove nothing: lines read in one go may have been there for long, and a buffer
+//! is written when it is full. Lines that are written at the pace of their own timestamps and all
+//! have the same age carry the timestamps of a clock that is off. So ages are kept for stretches of
+//! lines that are in step.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +14,10 @@ use arrow_array::types::{Float64Type, TimestampMicrosecondType};
 use arrow_array::{Array, PrimitiveArray, RecordBatch};
 use weir_tables::{Batch, Micros};
 
-/// Ages that differ by no more are the same: times are often whole seconds, and files are looked at five times a second.
+/// Ages within this distance count as equal: timestamps are often whole seconds, and files are
+/// polled five times a second.
 const SAME_MICROS: i64 = 2_000_000;
-/// A stretch that says something has so many lines, whose times are so far apart.
+/// A stretch needs this many lines to be evidence, with timestamps this far apart.
 const TELLING_LINES: u64 = 20;
 const TELLING_MICROS: i64 = 4_000_000;
 
@@ -34,13 +36,13 @@ pub(super) struct LineAges {
 pub(super) type AgesOf = HashMap<Arc<str>, LineAges>;
 
 impl LineAges {
-    /// Of the rows of a parcel; `None` when no line says its time.
+    /// Ages of the rows of a parcel; `None` when no line has a timestamp.
     pub(super) fn of(batches: &[Batch]) -> Option<Self> {
         batches.iter().filter_map(|batch| Self::of_rows(&batch.rows)).reduce(Self::and)
     }
 
-    /// A row without a time of its own has that of its reading in both columns. Some proxies log the time at which a
-    /// request began, when it is over: what it took makes no line old.
+    /// A row without a timestamp has the time of its reading in both columns. Some proxies log a
+    /// request's start time when it ends: its duration does not make the line old.
     fn of_rows(rows: &RecordBatch) -> Option<Self> {
         let times =
             |name: &str| rows.column_by_name(name)?.as_primitive_opt::<TimestampMicrosecondType>();
@@ -74,7 +76,7 @@ impl LineAges {
         }
     }
 
-    /// The stretch with these lines, which were read next; it begins anew with them when they are of another age.
+    /// The stretch extended by the lines that were read next; a different age starts a new stretch.
     pub(super) fn then(self, next: Self) -> Self {
         let joined = self.and(next);
         if joined.is_same_age() { joined } else { next }

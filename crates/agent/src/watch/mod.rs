@@ -59,7 +59,7 @@ pub struct Context {
     pub destination: Arc<dyn Destination>,
     /// What the threads cost.
     pub meter: Arc<Meter>,
-    /// What they see, for the page.
+    /// Their current state, for the page.
     pub status: Arc<WatchStatus>,
     /// Ends all of them.
     pub stop: Arc<Stop>,
@@ -210,7 +210,8 @@ impl Watch {
     }
 }
 
-/// Asks name servers and TLS servers until the stop, on a thread of its own: who is silent is waited for.
+/// Probes DNS and TLS servers until the stop, on a separate thread, because a probe waits for its
+/// timeout.
 fn probe_always(context: &Context, mut prober: Prober) {
     loop {
         let targets = context.status.probe_targets();

@@ -1,7 +1,7 @@
 //! The parser thread: chunks of lines to parcels of rows.
 //!
-//! Each stream has a parser of its own, which learns its layout; those of streams that rest are dropped, so that thousands
-//! of logs with a line now and then cost no more than the few that are busy.
+//! Each stream has its own parser, which learns the layout; parsers of idle streams are dropped, so
+//! that thousands of rarely written logs cost no more than the few busy ones.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
@@ -19,7 +19,8 @@ use super::line_age::LineAges;
 
 /// Pause between two rows about the names of one stream.
 const KEY_REPORT_EVERY: Duration = Duration::from_secs(60);
-/// Line parsers kept at one time, if not more are in use, and in any case; one that was dropped is made anew.
+/// Line parsers kept at one time, unless more are in use, and the limit in any case; a dropped
+/// parser is built again when needed.
 const PARSERS_KEPT: usize = 256;
 const MAX_PARSERS: usize = 4096;
 /// A stream without a line for so long rests.
@@ -84,7 +85,7 @@ struct ParsedStream {
 
 impl ParsedStream {
     fn new(parsers: &Parsers, chunk: &Chunk, host: &str) -> Self {
-        // Of an object the name says what it is; its rows are of the bucket.
+        // An object's name determines its format; its rows belong to the bucket.
         let named = chunk.source.path.to_str().filter(|path| path.starts_with("s3://"));
         let pipeline = parsers.find(&chunk.source, named.unwrap_or(&chunk.path));
         let mut parser = parsers.line_parser_with(pipeline, &chunk.source, &chunk.path, host);

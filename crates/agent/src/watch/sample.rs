@@ -1,6 +1,7 @@
 //! The sampling thread: the kernel's figures once a second, weir's own every 10 s, a sign of life every 60 s.
 //!
-//! The heartbeat goes the way of every row, so that its absence means "rows do not arrive" and not only "weir is down".
+//! The heartbeat takes the path of every row, so that its absence means "rows do not arrive" and
+//! not only "weir is down".
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -89,7 +90,7 @@ fn has_new_server(listeners: &[ListenerSummary], known: &mut BTreeSet<String>) -
     has_new
 }
 
-/// What weir says of itself in rows.
+/// Rows that weir writes about itself.
 #[derive(Default)]
 struct Own {
     next_report: Micros,

@@ -1,7 +1,8 @@
 //! Rows of `ship`: how far every followed log is, and how long its oldest byte waits.
 //!
-//! The tailer knows sizes and positions only. When a byte was first seen is remembered here as marks (time, size): the
-//! oldest mark above what is acknowledged says how long its bytes have waited. A stream that rests costs no mark.
+//! The tailer knows only sizes and positions. This module records when a byte was first seen as
+//! marks (time, size): the oldest mark above the acknowledged position gives the age of the
+//! backlog. An idle stream needs no mark.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,9 +34,9 @@ pub(super) struct ShipLog {
     lost: HashMap<Arc<str>, u64>,
     deleted: HashMap<Arc<str>, u64>,
     ages: AgesOf,
-    /// When the stretches of lines began that were told to be behind.
+    /// Start times of the stretches of lines that were reported as late.
     behind: HashMap<Arc<str>, Micros>,
-    /// Whether the last rows told of a writer on a deleted file: the first of them are told at once.
+    /// Whether the last rows reported a writer on a deleted file: the first report is immediate.
     had_deleted: bool,
     next: Micros,
 }
@@ -113,7 +114,7 @@ impl ShipLog {
     }
 }
 
-/// What is told of a log since the row before.
+/// What one row reports of a log since the row before.
 struct Told {
     lost_bytes: u64,
     deleted_bytes: u64,

@@ -1,6 +1,7 @@
 //! What the kernel counts of TCP sockets, once a second, when the configuration wants it.
 //!
-//! A kernel or a weir that cannot do it is a failure in `collector_run`; the rest of weir goes on.
+//! A kernel or a build without support is a failure in `collector_run`; everything else keeps
+//! working.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// `None` when nobody wants it.
+    /// `None` when it is not configured.
     pub(super) fn configured(values: &Values) -> Option<Self> {
         let ebpf = &values.ebpf;
         let size = |value: u64| u32::try_from(value.clamp(1, 4 << 20)).expect("it was clamped");

@@ -1,4 +1,4 @@
-//! What is watched and how far it is: written by the threads of a watch, read by the API and the first lines of `up`.
+//! State and progress of the watch: written by its threads, read by the API and the start banner.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,17 +92,17 @@ impl WatchStatus {
         *lock(&self.listeners) = listeners;
     }
 
-    /// Replaces what is asked: TLS addresses and names.
+    /// Replaces the probe targets: TLS addresses and names.
     pub(super) fn set_probe_targets(&self, targets: Targets) {
         *lock(&self.probe_targets) = Arc::new(targets);
     }
 
-    /// What is asked: TLS addresses and names.
+    /// The probe targets: TLS addresses and names.
     pub(super) fn probe_targets(&self) -> Arc<Targets> {
         Arc::clone(&lock(&self.probe_targets))
     }
 
-    /// Replaces the problems; gives those that are new.
+    /// Replaces the problems; returns the new ones.
     pub(super) fn set_problems(&self, problems: Vec<Problem>) -> Vec<String> {
         let mut current = lock(&self.problems);
         let known: Vec<String> = current.iter().map(|problem| problem.message.clone()).collect();

@@ -1,4 +1,4 @@
-//! The wish that threads end, which also wakes those that wait for their next round.
+//! A stop flag for threads that also wakes those that wait for their next round.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What the hub knows of a stream: its position, its rows summed up, single offsets, and how late they came.
+//! The hub's view of a stream: position, checksums of its rows, single offsets, and ingest delay.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Hub {
         Client::of(url, token_file).map(Self)
     }
 
-    /// Where streams stand; those that the hub does not know are left out.
+    /// Positions of streams; streams unknown to the hub are left out.
     pub(super) fn positions(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, Failure> {
         let names: Vec<String> = streams.iter().map(ToString::to_string).collect();
         let answer = self.post("/api/link/positions", &json!({"streams": names}))?;
@@ -100,7 +100,7 @@ impl Hub {
         Ok(found.collect())
     }
 
-    /// `None` when no line has a time of its own.
+    /// `None` when no line has a timestamp.
     pub(super) fn delay(&self, stream: i64) -> Result<Option<Delay>, Failure> {
         let late = "extract(epoch from observed_ts) - extract(epoch from ts)";
         let sql = format!(
@@ -145,7 +145,8 @@ impl Hub {
     }
 }
 
-/// Offset of each row in the range and how many lines it holds: 0 when that is not asked for, NULL when it does not show.
+/// Offset of each row in the range and the number of lines it holds: 0 when not requested, NULL
+/// when unknown.
 fn rows_of(stream: i64, range: &Range<u64>, has_texts: bool) -> String {
     let of = |(table, text): (&str, Option<&str>)| {
         let lines = match text.filter(|_| has_texts) {

@@ -48,7 +48,7 @@ pub(super) struct Line {
 /// Where lines, or events, begin.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// Of those below the hub's position that are not blank, by the number of their stretch.
+    /// Checksums by stretch, of lines below the hub's position that are not blank.
     pub(super) sums: BTreeMap<u64, Sum>,
     /// Where the first one of a stretch begins.
     pub(super) firsts: BTreeMap<u64, u64>,

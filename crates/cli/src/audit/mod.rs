@@ -1,11 +1,12 @@
 //! `weir audit`: what is on disk against what the tables hold, line by line, without moving the lines.
 //!
-//! Each row of a log says its stream and the offset of its line. The lines of a file are summed up per stretch of 256 KiB: how
-//! many begin there, and the sums of their offsets and of the squares. The hub sums its rows in the same way. Only
-//! where the sums differ the offsets themselves are asked for, so a healthy log of many gigabytes costs a few kilobytes.
+//! Each row of a log has its stream and the offset of its line. The lines of a file are summed up
+//! per stretch of 256 KiB: their number, and the sums of their offsets and of the squares. The hub
+//! sums its rows in the same way. Only where the sums differ the offsets themselves are compared,
+//! so a healthy log of many gigabytes costs a few kilobytes.
 //!
-//! Where several lines can be one event, the tailer's own splitter says which lines begin one, and each row how many lines
-//! it holds: a line that no row reaches is missing also in the middle of an event.
+//! Where an event can have several lines, the tailer's own splitter determines its first line, and
+//! each row has its number of lines: a missing line is also detected in the middle of an event.
 
 mod ask;
 mod disk;
@@ -45,7 +46,7 @@ struct Sum {
     offsets: u64,
     /// Of their squares.
     squares: u64,
-    /// Of the lines of each, where it can be several; else 0.
+    /// Lines of each event, where it can have several; else 0.
     texts: u64,
 }
 
@@ -67,7 +68,7 @@ struct Missing {
     lines: u64,
 }
 
-/// What one file's audit found.
+/// The result of one file's audit.
 #[derive(Debug, Default)]
 struct Audit {
     path: PathBuf,
@@ -157,7 +158,8 @@ fn rule_of_text(text: &str) -> Result<Multiline, Failure> {
     }
 }
 
-/// What `[[logs]]` says of a log or of a rotated part of it; the first counts, as for the agent.
+/// The multi-line rule of `[[logs]]` for a log or a rotated part of it; the first match wins, as in
+/// the agent.
 fn rule_of_path<'a>(path: &Path, values: &'a Values) -> Option<&'a Multiline> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut rules = values.logs.iter().filter_map(|log| Some((&log.path, log.multiline.as_ref()?)));
@@ -165,7 +167,7 @@ fn rule_of_path<'a>(path: &Path, values: &'a Values) -> Option<&'a Multiline> {
     rules.find(|(pattern, _)| is_its(pattern)).map(|(_, rule)| rule)
 }
 
-/// One file. With `--wait` the hub is asked again until it has what is on disk now.
+/// Audits one file. With `--wait` the hub is polled until it has everything that is on disk now.
 fn one(
     hub: &Hub,
     host: &str,

@@ -9,7 +9,7 @@ const AS_FAST: f64 = 1.1;
 /// Pauses below this are no sign of anything.
 const HEDGE_LEAST_SECONDS: f64 = 0.02;
 
-/// What was chosen.
+/// The recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Settings {
     requests: usize,

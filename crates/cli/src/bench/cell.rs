@@ -5,11 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is measured.
+/// One combination of parameters to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) nodes: usize,
-    /// Of each node.
+    /// Requests at a time of each node.
     pub(super) concurrency: usize,
     pub(super) range_bytes: u64,
     pub(super) seconds: u64,
@@ -60,7 +60,7 @@ impl Counts {
         self.reads.values().sum()
     }
 
-    /// Seconds that so many of a hundred reads took at most.
+    /// The longest duration, in seconds, among the fastest `of_hundred` percent of reads.
     pub(super) fn quantile(&self, of_hundred: u64) -> f64 {
         let wanted = (self.total() * of_hundred).div_ceil(100).max(1);
         let mut seen = 0;

@@ -40,9 +40,11 @@ pub(crate) enum BenchAction {
     Store(BenchStoreArgs),
 }
 
-/// Measure reads of byte ranges of a bucket or a directory, and say which settings of the slow tier follow.
+/// Measure reads of byte ranges of a bucket or a directory, and recommend settings of the slow
+/// tier.
 ///
-/// Objects of its own are written below `weir-bench/` and removed again. Keys and endpoint of a bucket are those of the
+/// Test objects are written below `weir-bench/` and removed again. Keys and endpoint of a bucket
+/// come from the
 /// configuration (`store.slow_…`) or the environment.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
@@ -77,7 +79,7 @@ pub(crate) struct BenchStoreArgs {
     /// Leave the objects there, for the next run.
     #[arg(long)]
     keep: bool,
-    /// Not for people: measure what standard input says.
+    /// Internal: measure the cells that arrive on standard input.
     #[arg(long, hide = true)]
     node: bool,
 }

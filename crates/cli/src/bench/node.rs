@@ -1,4 +1,4 @@
-//! A process that measures: it is told a cell a line, and answers with what it counted.
+//! A worker process: reads a cell a line from standard input, and prints the counts.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

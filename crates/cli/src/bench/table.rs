@@ -43,7 +43,7 @@ pub(super) fn text(measured: &[Measured]) -> String {
     out
 }
 
-/// The same for programs, in SI units.
+/// The results for programs, in SI units.
 pub(super) fn csv(measured: &[Measured]) -> String {
     let mut out = "nodes,concurrency,range_bytes,lookups_per_second,p50_seconds,p90_seconds,p95_seconds,p99_seconds,failed,errors\n".to_owned();
     for one in measured {

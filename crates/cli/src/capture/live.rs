@@ -10,7 +10,7 @@ use weir_tables::Clock;
 use weir_wire::live::{Tap, TapOptions};
 use weir_wire::{Decoder, Model, Skipped};
 
-/// Bytes of a packet that are looked at: heads of requests, not bodies.
+/// Captured bytes of a packet: heads of requests, not bodies.
 const SNAP_BYTES: u32 = 1024;
 const RING_BYTES: usize = 32 << 20;
 /// How long a wait may keep the end from being noticed.

@@ -39,7 +39,7 @@ pub(crate) struct CaptureArgs {
     /// The file. Default: weir-TIME.pcapng in this directory. One that exists is not written over.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Keep what is said as well: requests, cookies, answers.
+    /// Keep payload as well: requests, cookies, responses.
     #[arg(long)]
     payload: bool,
     /// Largest size of the file in MiB; capturing ends there.
@@ -108,7 +108,7 @@ fn write(
             _ => failure,
         }
     };
-    // What visitors say is nobody else's business.
+    // Payload is confidential: only the owner may read the file.
     let file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let cut = if args.payload { Cut::Nothing } else { Cut::Headers };

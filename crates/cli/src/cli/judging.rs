@@ -28,7 +28,7 @@ pub(crate) enum RulesAction {
     List,
     /// Show one rule in full.
     Show {
-        /// Its id, such as tcp.listen_overflow.
+        /// The rule's id, such as tcp.listen_overflow.
         #[arg(value_name = "ID")]
         id: String,
     },
@@ -45,13 +45,14 @@ pub(crate) enum RulesAction {
 /// A rule over the past.
 #[derive(Args, Debug)]
 pub(crate) struct ReplayArgs {
-    /// Its id; one of your own is in the directory of --rules.
+    /// The rule's id; your own rules are in the directory of --rules.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
     /// How far back: 30d, 12h, 90m.
     #[arg(long, value_name = "SPAN", default_value = "1d", value_parser = weir_process::time_args::parse_since)]
     pub(crate) since: std::time::Duration,
-    /// Seconds between two looks while nothing is found; default: so many that 2,000 looks suffice.
+    /// Seconds between two evaluations while nothing is found; default: wide enough for 2,000
+    /// evaluations.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) step: Option<u64>,
     /// text for a person, json with the evidence for a program.
@@ -84,7 +85,7 @@ pub(crate) struct FindingsArgs {
     /// What to do with them.
     #[command(subcommand)]
     pub(crate) action: Option<FindingsAction>,
-    /// Those that are over as well, newest first.
+    /// Include resolved findings, newest first.
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -96,13 +97,13 @@ pub(crate) struct FindingsArgs {
 pub(crate) enum FindingsAction {
     /// Say whether a finding was real; the newest judgement of a finding holds.
     Judge {
-        /// Its id, or the first letters of it.
+        /// The finding's id, or its first letters.
         #[arg(value_name = "ID")]
         id: String,
         /// real: something was wrong. not-actionable: true, but nothing to do about it. wrong: nothing was wrong.
         #[arg(value_enum)]
         verdict: VerdictArg,
-        /// What was done about it, in a few words, always the same ones for the same thing.
+        /// The action that was taken, in a few words; use the same words for the same action.
         #[arg(long, value_name = "TEXT")]
         did: Option<String>,
     },
@@ -130,7 +131,7 @@ impl VerdictArg {
     }
 }
 
-/// Say what thresholds should be by this fleet's own past.
+/// Propose thresholds from this fleet's own past.
 ///
 /// A threshold is the lowest one that would have been passed at most so often in the last four weeks, or in as much of
 /// them as is known. Nothing is changed without --accept, which writes a copy of the rule.
@@ -176,7 +177,7 @@ pub(crate) struct ThresholdsArgs {
     pub(crate) weir: WeirArgs,
 }
 
-/// Say what this host's own counters ask of its kernel and its proxies; changes nothing without --try.
+/// Propose kernel and proxy settings from this host's own counters; changes nothing without --try.
 ///
 /// Each proposal has its reason, its evidence, its risk and what it works together with. Without evidence there is none:
 /// a host that drops nothing needs no tuning.
@@ -208,8 +209,8 @@ pub(crate) struct TuneArgs {
 /// One setting for a while.
 #[derive(Args, Debug)]
 pub(crate) struct TrialArgs {
-    /// Set this until it is known whether it helps: kept when its counter says so, else put back. Needs root; nothing below
-    /// /etc is written. Exit code 0 when it was kept, 1 when it was put back.
+    /// Set this until its effect is known: kept when its counter improves, else reverted. Needs
+    /// root; nothing below /etc is written. Exit code 0 when it was kept, 1 when it was reverted.
     #[arg(long = "try", value_name = "KEY=VALUE")]
     pub(crate) wish: Option<String>,
     /// With --try: how long, from 5s to 1h.
@@ -235,7 +236,7 @@ pub(crate) enum TuneFormat {
     Json,
 }
 
-/// Which side of normal counts.
+/// The side of normal that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MineSide {
     /// Too much.
@@ -246,7 +247,7 @@ pub(crate) enum MineSide {
     Both,
 }
 
-/// What is compared.
+/// The scale of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MineScale {
     /// Whichever has the evener noise.

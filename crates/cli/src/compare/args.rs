@@ -5,9 +5,10 @@ use weir_agent_core::client::WeirArgs;
 
 /// Compare the times of two sets of requests, only where both were measured at the same place.
 ///
-/// A and B are conditions on the table `request`. A time depends on whose clock it was and whom that tier answered: when
-/// a balancer comes in front of a server, the server's times fall and nobody's page is quicker. Such a comparison is
-/// refused with the reason, and times that can be compared are shown instead.
+/// A and B are conditions on the table `request`. A time depends on its vantage point: whose clock
+/// it was and whom that tier answered. When a balancer comes in front of a server, the server's
+/// times fall and no page is quicker. Such a comparison is refused with the reason, and times that
+/// can be compared are shown instead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir compare --around 2026-11-21T14:00:00Z               an hour before and an hour after

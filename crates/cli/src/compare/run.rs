@@ -10,7 +10,7 @@ use crate::show::aligned;
 
 use super::args::{CompareArgs, CompareFormat};
 
-/// Exit code when nothing of what was asked for could be compared.
+/// Exit code when none of the requested times could be compared.
 const EXIT_REFUSED: u8 = 3;
 
 /// Runs the command.

@@ -1,7 +1,8 @@
 //! `weir doctor`: the same rules as `weir up`, over this host for a few seconds or over a recorded one. No hub, no files.
 //!
-//! The engine runs once a second as it would for years; so what a rule wants to see for longer than doctor looks is
-//! still pending at the end. It is shown as a note that says so, because a claim nobody waited for is no reason to page.
+//! The engine runs once a second as it would for years; so a rule whose `for` is longer than
+//! doctor's run is still pending at the end. It is shown as a note that says so, because a pending
+//! finding is no reason to page.
 
 mod report;
 pub(crate) mod source;

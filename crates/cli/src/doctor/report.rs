@@ -39,7 +39,7 @@ fn summary(finding: &OpenFinding) -> String {
 
 const NOT_YET: &str = "seen just now; the rule waits longer before it fires, so look again";
 
-/// What is still pending is a note.
+/// Pending findings are notes.
 fn class(finding: &OpenFinding) -> &'static str {
     if finding.state == State::Firing { finding.class.as_str() } else { "note" }
 }

@@ -16,7 +16,7 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_tables::{Batch, Clock, LogFormat, Micros, StreamId};
 
-/// Of each log file, the last bytes that are read at the start: some minutes of most hosts.
+/// The last bytes of each log file that are read at the start: some minutes of most hosts.
 const RECENT_BYTES: u64 = 4 << 20;
 /// Bytes of log lines that are read in one second, over all files.
 const BYTES_PER_ROUND: usize = 32 << 20;
@@ -147,7 +147,7 @@ impl Source for Live {
     }
 }
 
-/// Asks name servers and TLS servers on a thread of its own, which ends when nobody takes the answers any more.
+/// Probes DNS and TLS servers on a separate thread, which ends when the receiver is dropped.
 #[expect(clippy::disallowed_methods, reason = "the thread waits for nothing but the next second")]
 fn probe(mut prober: Prober, targets: Targets) -> Receiver<Vec<Batch>> {
     let (answers, probed) = std::sync::mpsc::channel();

@@ -1,4 +1,4 @@
-//! The programs of a scene, as hidden commands: they are processes of their own that can be stopped and killed.
+//! The programs of a scene, as hidden commands: separate processes that can be stopped and killed.
 
 use weir_drill::{App, DrillError, Flood, Names, Receive, Relay, Visit};
 

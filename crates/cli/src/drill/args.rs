@@ -9,12 +9,14 @@ use weir_agent_core::client::WeirArgs;
 
 use crate::cli::ReplayFormat;
 
-/// Make faults for real, in namespaces of their own, and see whether they are found and named right.
+/// Make faults for real, in separate namespaces, and check whether they are found and diagnosed
+/// correctly.
 ///
-/// For people who practise, and who want to prove that their alarms ring. A fault gets a small web fleet of its own (visitors,
-/// nginx, an application, a file system) in network namespaces named weir-drill-…; nothing outside of them is touched, and all
-/// of it is taken away at the end, after kill -9 by `weir drill clean` or the next run. `weir drill host` makes a bounded fault
-/// on this host itself, when it is told yes. Needs root.
+/// For practice, and to prove that alarms work. A fault gets a small web fleet (visitors, nginx, an
+/// application, a file system) in network namespaces named weir-drill-…; nothing outside of them is
+/// touched, and all of it is removed at the end, after kill -9 by `weir drill clean` or the next
+/// run. `weir drill host` makes a bounded fault on this host itself, after confirmation. Needs
+/// root.
 ///
 /// Exit code of run: 0 found and named right, 1 not found in time, 2 found, but something else was named or paged too, 64 and above when the
 /// drill itself failed.

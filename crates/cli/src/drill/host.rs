@@ -15,7 +15,7 @@ use super::{Told, clean, ended, failure, parameters, program, runtime, tell, wai
 
 /// How long nothing is wrong before it.
 const CALM: Duration = Duration::from_secs(12);
-/// How long is looked for what else is named after the fault is found.
+/// How long to watch for further findings after the fault is found.
 const AFTER: Duration = Duration::from_secs(6);
 
 /// Runs the command.
@@ -83,7 +83,7 @@ fn entry(fault: &HostFault, paint: &Paint) -> String {
     out
 }
 
-/// The same for programs.
+/// The faults for programs.
 pub(super) fn objects() -> Vec<Value> {
     let object = |fault: &HostFault| {
         let needs = match fault.needs {

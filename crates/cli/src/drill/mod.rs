@@ -1,4 +1,5 @@
-//! `weir drill`: faults made for real in namespaces of their own, and whether they are found, named right, and how soon.
+//! `weir drill`: makes faults for real in separate namespaces, and checks whether they are found,
+//! diagnosed correctly, and how soon.
 //!
 //! Making and taking away is `weir-drill`'s; here are the command, the weir that must find the fault, and the report.
 

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a weir is started beside.
 pub(super) struct Beside<'a> {
-    /// Its files go there.
+    /// The directory for its files.
     pub(super) dir: &'a Path,
     pub(super) config: &'a str,
     /// Where it listens.
@@ -93,7 +93,8 @@ impl Watcher {
     }
 }
 
-/// In a session of its own, as a service is: what a fault starts must not take its share of the processors (sched(7), autogroup).
+/// Starts it in a separate session, like a service, so that the fault's processes do not share its
+/// CPU quota (sched(7), autogroup).
 fn command(program: &Path, instead: &[(&str, PathBuf)]) -> Command {
     let mut command = Command::new("setsid");
     if !instead.is_empty() {

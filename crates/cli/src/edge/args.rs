@@ -39,7 +39,7 @@ pub(crate) struct EdgeArgs {
     pub(crate) replace: bool,
 }
 
-/// What can be asked of an edge that runs.
+/// Commands for a running edge.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum EdgeAction {
     /// Show listeners and backends as they are at this moment.
@@ -63,7 +63,7 @@ pub(crate) enum EdgeAction {
     },
     /// Give a backend another weight, until the file is read again; 0 drains it.
     Weight {
-        /// Its address and port.
+        /// The backend's address and port.
         #[arg(value_name = "BACKEND")]
         backend: String,
         /// From 0 to 1000.
@@ -92,7 +92,7 @@ pub(crate) enum EdgeAction {
 }
 
 impl EdgeAction {
-    /// Which edge is meant; `None` when a weir is asked about it instead.
+    /// The edge to control; `None` when a weir is queried instead.
     pub(crate) fn target(&self) -> Option<&EdgeTarget> {
         match self {
             Self::SafeToEnd(_) => None,
@@ -105,13 +105,13 @@ impl EdgeAction {
     }
 }
 
-/// Which edge is meant.
+/// The edge to control.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct EdgeTarget {
-    /// Its data directory.
+    /// The edge's data directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Its control socket, when that is elsewhere.
+    /// The edge's control socket, when it is elsewhere.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 }

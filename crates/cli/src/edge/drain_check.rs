@@ -18,7 +18,7 @@ use crate::show::aligned;
 
 /// Exit code of a host that cannot be ended yet.
 const EXIT_NOT_YET: u8 = 3;
-/// Windows whose counts are looked at.
+/// Number of windows that are compared.
 const WINDOWS: u32 = 12;
 /// A host that reported nothing for so long may have visitors of whom nothing is known.
 const SILENT_SECONDS: f64 = 60.0;
@@ -37,7 +37,8 @@ pub(crate) struct DrainCheckArgs {
     /// The host, as rows name it.
     #[arg(value_name = "HOST")]
     host: String,
-    /// How long ago it was taken out of DNS: 90m, 2h, 3d. Default: since when the table name_probe says that its name leads elsewhere.
+    /// How long ago it was taken out of DNS: 90m, 2h, 3d. Default: since the table name_probe has
+    /// its name elsewhere.
     #[arg(long, value_name = "SPAN")]
     withdrawn: Option<String>,
     /// Only requests for this name; then also what comes to other hosts for it counts.
@@ -70,9 +71,9 @@ struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Safe,
-    /// After so many windows more, when it goes on falling as it does.
+    /// After this many more windows, at the current rate.
     After(f64),
-    /// It does not fall, or nobody can say yet.
+    /// The rate does not fall, or it is too early to tell.
     NotFalling,
     TooSoon,
 }
@@ -91,7 +92,7 @@ impl Seen {
         if self.share() <= below {
             return Verdict::Safe;
         }
-        // Under half a request in a window nobody comes.
+        // Below half a request in a window, traffic has ended.
         let aim = (below * self.whole()).max(0.5);
         match slope(&self.past) {
             None => Verdict::TooSoon,
@@ -164,7 +165,7 @@ fn number(row: &[Value], at: usize) -> Option<f64> {
     row.get(at).and_then(Value::as_f64)
 }
 
-/// A host that is silent has no rows, whoever visits it.
+/// A host that does not report has no rows, whatever its traffic.
 fn check_reports(client: &Client, host: &str) -> Result<(), Failure> {
     let sql = format!(
         "select date_part('epoch', now()) - date_part('epoch', max(ts)) from (\
@@ -272,7 +273,7 @@ fn past(
     Ok((0..WINDOWS).filter(|age| f64::from(*age) < whole).map(count).collect())
 }
 
-/// Who came within the last window, whoever came most first.
+/// Clients of the last window, by number of requests.
 fn who(
     client: &Client,
     args: &DrainCheckArgs,

@@ -1,4 +1,5 @@
-//! `weir edge show`, `change`, `weight`, `export`, `apply`: what is told to the edge that runs here, over its control socket.
+//! `weir edge show`, `change`, `weight`, `export`, `apply`: controls the edge that runs here, over
+//! its control socket.
 
 use std::path::Path;
 use std::process::ExitCode;

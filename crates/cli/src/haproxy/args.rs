@@ -51,7 +51,7 @@ pub(crate) enum HaproxyAction {
     Ready(Order),
 }
 
-/// A server and how it is told.
+/// A server, and how to apply the order.
 #[derive(Args, Debug)]
 pub(crate) struct Order {
     /// BACKEND/SERVER.
@@ -61,7 +61,7 @@ pub(crate) struct Order {
     pub(crate) how: How,
 }
 
-/// Which HAProxy is told, and whether it is.
+/// The HAProxy to control, and whether to change it.
 #[derive(Args, Debug)]
 pub(crate) struct How {
     /// Print how the server is and what it would be told, and change nothing.
@@ -71,10 +71,10 @@ pub(crate) struct How {
     pub(crate) target: Socket,
 }
 
-/// Which HAProxy is meant.
+/// The HAProxy to control.
 #[derive(Args, Debug)]
 pub(crate) struct Socket {
-    /// Its runtime socket; otherwise `haproxy.sockets`.
+    /// Its runtime socket instead of `haproxy.sockets`.
     #[arg(long, value_name = "PATH|HOST:PORT")]
     pub(crate) socket: Option<String>,
 }

@@ -21,7 +21,7 @@ use weir_tables::nearest;
 
 use crate::cli::ParseArgs;
 
-/// Longer lines are cut before they are looked at: a parser rejects them anyway.
+/// Longer lines are cut before parsing: a parser rejects them anyway.
 const MAX_LINE_BYTES: u64 = (1 << 20) + 1;
 
 /// Runs the command.
@@ -108,7 +108,7 @@ fn chosen(args: &ParseArgs, parsers: &Parsers) -> Result<Option<Arc<Pipeline>>, 
     Err(failure.hint(hint).code(EXIT_USAGE))
 }
 
-/// Lines of a file, of stdin, or the line itself; and the path that a pipeline is looked for by.
+/// Lines of a file, of stdin, or the line itself; and the path that selects a pipeline.
 fn lines(input: &str, at_most: usize) -> Result<(Vec<String>, String), Failure> {
     let path = Path::new(input);
     if input == "-" {

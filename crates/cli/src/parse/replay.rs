@@ -1,7 +1,8 @@
 //! `weir parse --replay`: what a pipeline would make of lines that weir has, against what was made of them.
 //!
-//! Raw lines are kept of rejects, and of `log` rows whose body is the whole line; the running weir is asked for both. Its
-//! answers are read again by the pipeline, and the difference is told. Nothing is changed.
+//! Raw lines are kept of rejects, and of `log` rows whose body is the whole line; both are queried
+//! from the running weir. The pipeline reads them again, and the difference is shown. Nothing is
+//! changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

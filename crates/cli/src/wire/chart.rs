@@ -20,7 +20,7 @@ pub(super) fn line(values: &[Option<f64>], fold: Fold) -> String {
     folded.iter().map(|value| value.map_or(' ', |value| bar(value, highest))).collect()
 }
 
-/// The values in at most so many columns.
+/// The values in at most `columns` columns.
 pub(super) fn folded(values: &[Option<f64>], columns: usize, fold: Fold) -> Vec<Option<f64>> {
     let columns = values.len().min(columns);
     (0..columns)

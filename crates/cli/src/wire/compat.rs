@@ -46,14 +46,14 @@ pub(crate) struct CompatArgs {
     quantile: Option<f64>,
 }
 
-/// Tools whose output can be had.
+/// Tools whose output can be produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompatTool {
     /// pt-tcp-model of Percona Toolkit, 2.1.10.
     PtTcpModel,
 }
 
-/// Its two stages.
+/// The two stages of the tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum CompatKind {
     /// Text of `tcpdump -tttt`, or a capture, to requests.
@@ -120,7 +120,7 @@ fn slices(args: &CompatArgs, inputs: Vec<Input>, out: &mut Output) -> Result<(),
     Ok(())
 }
 
-/// Hands every line to `take`, and writes what it appends. Ends early when nobody reads any more.
+/// Hands every line to `take`, and writes what it appends. Ends early when the reader goes away.
 fn each_line(
     input: Input,
     out: &mut Output,
@@ -138,7 +138,7 @@ fn each_line(
     Ok(())
 }
 
-/// The same for the packets of a capture.
+/// Hands every packet of a capture to `take`, and writes what it appends.
 fn each_packet(input: Input, out: &mut Output, requests: &mut Requests) -> Result<(), Failure> {
     let name = input.name().to_owned();
     let mut capture = Capture::new(input).map_err(wire_failure)?;

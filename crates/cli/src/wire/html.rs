@@ -19,7 +19,8 @@ pub(super) fn write(path: &Path, answer: &str) -> Result<(), Failure> {
 }
 
 fn page(answer: &str) -> String {
-    // In one file there is nothing to export to; a function of its own keeps its names from the page's.
+    // A single file has nothing to export to; a function scope keeps its names apart from the
+    // page's.
     let script = UPLOT_JS
         .replace("export { uPlot as default };", "return uPlot;")
         .replace("\nexport function ", "\nfunction ");
@@ -30,7 +31,7 @@ fn page(answer: &str) -> String {
         // A `<` in JSON is in text only, where it may be written so.
         ("/*DATA*/", &answer.replace('<', "\\u003c")),
     ];
-    // Each mark stands before those that follow it, so text that was filled in is not searched.
+    // Marks are replaced in order, so inserted text is not searched again.
     let (mut out, mut rest) = (String::new(), PAGE);
     let mut sorted = parts;
     sorted.sort_by_key(|(mark, _)| PAGE.find(mark));

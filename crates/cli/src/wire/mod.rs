@@ -31,7 +31,7 @@ use weir_wire::{
 use crate::capture;
 use rows::Rows;
 
-/// Flags that say what to look at and how to show it.
+/// Flags that select packets and the form of the answer.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArgs {
     /// Look at what passes now instead of a file: an interface, `any`, or `NETNS/INTERFACE`.
@@ -52,7 +52,8 @@ pub(crate) struct ModelArgs {
     /// Address of the server to look at.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: Option<IpAddr>,
-    /// What else is asked of packets, as of tcpdump: `host 192.0.2.1 and port 80 and not net 10.0.0.0/8`.
+    /// Further condition on packets, in tcpdump's syntax: `host 192.0.2.1 and port 80 and not net
+    /// 10.0.0.0/8`.
     #[arg(long, value_name = "FILTER")]
     pub(crate) filter: Option<String>,
     /// Leave out packets before: 2026-11-21T10:00:00Z, or seconds since 1970.
@@ -273,14 +274,14 @@ pub(crate) fn open(file: &Path) -> Result<Input, WireError> {
     Input::open(file)
 }
 
-/// One line on a terminal that says how far reading has come.
+/// A progress line on a terminal.
 struct Progress {
     name: String,
     shown: u64,
     is_wanted: bool,
 }
 
-/// So many bytes between two looks.
+/// Bytes between two updates.
 const STEP_BYTES: u64 = 64 << 20;
 
 impl Progress {

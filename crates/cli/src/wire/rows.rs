@@ -1,7 +1,7 @@
 //! Rows of a capture: printed as they come, sent to a weir, or put into a data directory.
 //!
-//! A capture is a stream: its identity is that of its bytes and of what was asked for, its position counts parcels.
-//! So a capture that is read into the same weir twice is there once.
+//! A capture is a stream: its identity is derived from its bytes and the query options, its
+//! position counts parcels. So a capture that is read into the same weir twice is stored once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -257,7 +257,7 @@ fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
 /// Bytes of each file that make its identity, with its length.
 const IDENTITY_BYTES: u64 = 1 << 20;
 
-/// The same for the same captures and the same questions; new each time for a pipe.
+/// Stable for the same captures and options; random for a pipe.
 fn identity(args: &ModelArgs, files: &[PathBuf]) -> Result<StreamId, Failure> {
     if args.interface.is_some() || files.iter().any(|file| file == Path::new("-")) {
         let half = |n: u8| u128::from(RandomState::new().hash_one(n));

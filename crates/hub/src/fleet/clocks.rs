@@ -14,12 +14,12 @@ const MOVED_MICROS: u64 = 100_000;
 /// Knows what was written of each agent.
 #[derive(Default)]
 pub(super) struct ClockLog {
-    /// By name: since when it was connected, when it was asked, and its offset.
+    /// By name: time of connecting, time of the measurement, and offset.
     written: HashMap<String, (Micros, Micros, i64)>,
 }
 
 impl ClockLog {
-    /// Rows that are due, of those who are connected.
+    /// Due rows of connected agents.
     pub(super) fn rows(&mut self, connected: &[Connected]) -> Option<Batch> {
         self.written.retain(|name, _| connected.iter().any(|agent| agent.name == *name));
         let mut rows = AgentLinkRows::default();
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(offsets(&mut log, &both), [0.001]);
         assert_eq!(offsets(&mut log, &[agent("web1", 130, 2_000_000)]), [2.0]);
         assert_eq!(offsets(&mut log, &[agent("web1", 190, 2_000_000)]), [2.0]);
-        // One that connected anew, and one that never tells.
+        // An agent that reconnected, and one that never reports.
         let again = Connected { since: Micros(9), ..agent("web1", 191, 2_000_000) };
         assert_eq!(offsets(&mut log, &[again]), [2.0]);
         assert_eq!(offsets(&mut log, &[Connected { clock: None, ..agent("old", 1, 0) }]), [0.0; 0]);

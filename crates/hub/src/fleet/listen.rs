@@ -1,5 +1,5 @@
-//! The hub's address for agents: opened at start when it is configured or agents were invited before, else as soon as the
-//! first invitation is made. So nothing listens to the network until somebody is asked to come.
+//! The hub's address for agents: opened at start when it is configured or agents were invited
+//! before, else at the first invitation. So no port is open until an agent is expected.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,12 +21,12 @@ use weir_tables::{Clock, Micros, Parcel};
 use super::clocks::ClockLog;
 use super::intake::StoreIntake;
 
-/// How often it is looked for a first invitation, and written down who is connected.
+/// How often to check for a first invitation, and to write the list of connected agents.
 const LOOK: Duration = Duration::from_secs(1);
 /// The list of who is connected is written at least this often, in looks.
 const LOOKS_A_LIST: u32 = 10;
 
-/// What is known of the fleet while the hub runs.
+/// The state of the fleet while the hub runs.
 #[derive(Default)]
 pub(crate) struct Fleet {
     hub: OnceLock<Arc<Hub>>,
@@ -54,11 +54,11 @@ impl Fleet {
 
 /// Whether and where a hub listens for agents.
 pub(crate) enum Listening {
-    /// Not at all.
+    /// The hub takes no agents.
     Never,
     /// There.
     Now(TcpListener),
-    /// As soon as somebody is invited.
+    /// At the first invitation.
     OnceInvited,
 }
 
@@ -84,7 +84,8 @@ impl Listening {
         }
     }
 
-    /// Writes down the address when it is known at start, before anybody is told that the hub is up: an invitation names it.
+    /// Writes the address, when it is known at start, before the hub reports that it is up: an
+    /// invitation names it.
     pub(crate) fn note_address(&self, values: &Values) {
         let Some(address) = self.address() else { return };
         let dir = link_dir(values);
@@ -133,7 +134,8 @@ fn bind(text: &str) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Binds when there is an authority, which the first `weir hub invite` makes; again and again when that fails.
+/// Binds when there is an authority, which the first `weir hub invite` makes; retries when that
+/// fails.
 async fn once_invited(serving: &Serving, mut ended: watch::Receiver<bool>) -> Option<TcpListener> {
     let mut said = String::new();
     loop {

@@ -27,7 +27,7 @@ use weir_intake::{BodyFault, Intake, Sender, Tls};
 const READ_HEAD: Duration = Duration::from_secs(60);
 /// How long a body may take to arrive.
 const READ_BODY: Duration = Duration::from_secs(60);
-/// How long open requests may take to end after weir was told to end; an append may wait 10 s for room.
+/// How long open requests may take to end after a stop; an append may wait 10 s for space.
 const DRAIN: Duration = Duration::from_secs(12);
 /// A pause when the kernel gives no connection, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Requests that one HTTP/2 connection may have open.
 const STREAMS: u32 = 64;
 
-/// Serves until `ended` says so, then lets open requests finish.
+/// Serves until `ended`, then lets open requests finish.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -72,7 +72,7 @@ pub(super) async fn serve(
     let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
 }
 
-/// A connection that breaks is the sender's matter: there is nobody to tell.
+/// A broken connection is the sender's problem: there is no one to report it to.
 async fn connection(stream: TcpStream, tls: Option<Tls>, router: Router, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
     match tls {

@@ -96,7 +96,7 @@ fn rejected(rows: &RecordBatch) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Offsets within a request tell the sender something, and nobody later.
+/// Offsets within a request matter to the sender only.
 fn without_offsets(rows: &RecordBatch) -> RecordBatch {
     let Ok(at) = rows.schema_ref().index_of("source_offset") else { return rows.clone() };
     let mut columns = rows.columns().to_vec();

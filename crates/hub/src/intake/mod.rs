@@ -1,6 +1,7 @@
-//! Other people's shippers: sockets from the configuration, the room `intake` behind them, the store behind that.
+//! Intake from other shippers: sockets from the configuration, the crate `intake` behind them, the
+//! store behind that.
 //!
-//! Sockets are bound before the store is opened, so that a wrong address is told at once.
+//! Sockets are bound before the store is opened, so that a wrong address is reported at once.
 
 mod http;
 mod hub;
@@ -128,7 +129,7 @@ fn bind_others(
     Ok(())
 }
 
-/// Which kinds of sockets know who may send, so that they may be reached from other machines.
+/// Kinds of sockets that authenticate senders, so that they may be reached from other machines.
 struct Guard {
     http: bool,
     plain: bool,
@@ -338,7 +339,7 @@ async fn report_always(intake: Arc<Intake>, hub: Arc<StoreHub>) {
     }
 }
 
-/// What cannot be kept is counted nowhere else, so it is said.
+/// Rejected rows are counted nowhere else, so they are logged.
 async fn report(intake: &Intake, hub: &StoreHub) {
     if let Some(batch) = intake.report()
         && let Err(error) = hub.keep(vec![batch]).await

@@ -1,4 +1,5 @@
-//! Targets of `[[scrape]]`: asked in their interval, each by a task of its own; the room `intake` reads what they answer.
+//! Targets of `[[scrape]]`: each is scraped in its interval by a separate task; the crate `intake`
+//! reads the answers.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub(super) struct Target {
     login: Option<(String, String)>,
 }
 
-/// Reads the files of logins; asks nobody.
+/// Reads the files with logins; connects to no target yet.
 pub(super) fn prepare(targets: &[ScrapeTarget]) -> Result<Vec<Target>, Failure> {
     targets.iter().map(of).collect()
 }
@@ -118,7 +119,8 @@ impl Target {
         }
     }
 
-    /// The label `host` of the configuration, else the host that is asked; this one for what is on it.
+    /// The label `host` of the configuration, else the target's host; the own name for targets on
+    /// this host.
     fn host(&self, own: &str) -> String {
         let named = self.target.labels.iter().find(|(name, _)| name == "host");
         let host = named.map_or(self.target.host.as_str(), |(_, value)| value);

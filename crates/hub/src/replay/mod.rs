@@ -1,10 +1,11 @@
 //! `weir rules replay`: when would a rule have fired, with what evidence, on the rows that a running weir holds.
 //!
-//! The rule's own queries are asked with other times for `$now`, and the engine that finds things in earnest takes in the
-//! answers. Looking at every moment of a month would take hours, so it is asked first when a condition on single rows
-//! (`when`) was true at all, a day at a time. What is left is walked at the rule's own pace when it is short, else in wide
-//! steps, and only around an answer at the rule's own pace: what is shorter than a step and lies between two looks is
-//! missed, and the report says how wide the steps were.
+//! The rule's own queries run with other times for `$now`, and the real engine takes in the
+//! answers. Evaluating every moment of a month would take hours, so the condition on single rows
+//! (`when`) is queried first, a day at a time. The remaining spans are evaluated at the rule's own
+//! interval when they are short, else in wide steps, and only around an answer at the rule's own
+//! interval: what is shorter than a step and lies between two evaluations is missed, and the report
+//! has the width of the steps.
 
 mod spans;
 
@@ -38,7 +39,7 @@ fn step_of(every: u64, span: u64) -> u64 {
     every * span.div_ceil(every * WIDE_LOOKS).max(1)
 }
 
-/// A rule on its way through the past.
+/// A walk of a rule through the past.
 pub struct Walk<A> {
     rule: Arc<Rule>,
     engine: Engine,
@@ -186,7 +187,7 @@ fn text(cell: &Value) -> Option<String> {
     }
 }
 
-/// What is told at the end.
+/// The report of a replay.
 pub struct Report<'a, A> {
     from: Micros,
     to: Micros,

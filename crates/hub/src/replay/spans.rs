@@ -129,7 +129,8 @@ mod tests {
         why = \"w\"\nlook_at = \"l\"\nsilent_when = \"s\"\nfix = \"f\"\nsource = \"x\"\n";
     const BEGIN: i64 = 1_795_176_000;
 
-    /// Spans of two days, in seconds from their begin; the first row comes after 50 s, and a day's bins are asked only when `is_well`.
+    /// Spans of two days, in seconds from their begin; the first row comes after 50 s, and a day's
+    /// bins are queried only when `is_well`.
     fn spans(when: &str, bins: &[i64], is_well: bool) -> Vec<(i64, i64)> {
         let rule = Rule::parse("test", &format!("{HEAD}{when}---*/\nselect $now")).unwrap();
         let at = |second: i64| Micros((BEGIN + second) * 1_000_000);

@@ -22,7 +22,7 @@ impl Refusal {
         Self { status, message: message.into(), hint: None, expected: None }
     }
 
-    /// The same with a line that says what to do.
+    /// Adds a line with what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -1,4 +1,4 @@
-//! Who sends a request, and how many queries each may have running.
+//! The caller of a request, and how many queries each caller may run at a time.
 //!
 //! The name is that of HTTP Basic's user when there is one, else the peer's address. It is no proof of anything: it says
 //! in `slow_query` who asked, and keeps one asker from taking every turn.
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 tokio::task_local! {
     /// Address of the connection that a task serves.
     pub(super) static PEER: IpAddr;
-    /// Who sent the request that a task answers.
+    /// The caller of the request that a task answers.
     static CALLER: Arc<str>;
 }
 
@@ -29,7 +29,7 @@ pub(super) async fn as_caller<T>(user: Option<&str>, answer: impl Future<Output 
     CALLER.scope(name.into(), answer).await
 }
 
-/// Who sent the request that this task answers; empty when it answers none.
+/// The caller of the request that this task answers; empty outside of a request.
 pub(super) fn caller() -> Arc<str> {
     CALLER.try_with(Arc::clone).unwrap_or_else(|_| "".into())
 }
@@ -41,7 +41,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// So many queries of each may run at one time.
+    /// At most `each` queries of each caller at a time.
     pub(crate) fn new(each: usize) -> Self {
         Self { each, turns: Mutex::default() }
     }

@@ -37,7 +37,7 @@ const PROTOCOL: HeaderValue = HeaderValue::from_static("weir-pieces");
 /// A hub that does not say within this that it is there gets no more answers.
 const ALIVE: Duration = Duration::from_secs(10);
 
-/// A [`PeerAsk`] on its way.
+/// The wire form of a [`PeerAsk`].
 #[derive(Deserialize, Serialize)]
 struct Asked {
     snapshot: i64,

@@ -1,7 +1,7 @@
 //! Connections of the page and the API: taken up to a limit, closed when a client sends nothing, drained at the end.
 //!
-//! A client that sends its request byte by byte, or not at all, holds a connection. There are only so many, so each
-//! has a limit for its head here and for the whole request in `guard`.
+//! A client that sends its request byte by byte, or not at all, holds a connection. Their number is
+//! limited, so each has a timeout for its head here and for the whole request in `guard`.
 
 use std::io;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::caller::PEER;
 const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may take for the head of a request, and how long a connection may lie idle before the next one.
 const READ_HEAD: Duration = Duration::from_secs(10);
-/// How long open connections may take to end after weir was told to end.
+/// How long open connections may take to end after a stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Serves until `ended` says so, then lets open connections finish for a moment.
+/// Serves until `ended`, then lets open connections finish for a moment.
 pub(crate) async fn serve(
     mut listener: TcpListener,
     router: Router,
@@ -57,7 +57,7 @@ pub(crate) async fn serve(
             connection.await
         };
         tokio::spawn(async move {
-            // A connection that breaks is the client's matter: there is nobody to tell.
+            // A broken connection is the client's problem: there is no one to report it to.
             let _ = PEER.scope(peer.ip(), serving).await;
             drop(place);
         });

@@ -1,4 +1,5 @@
-//! `/api/edge`: the edge of this process. What changes it needs a login, since whoever is on this host reaches the page.
+//! `/api/edge`: the edge of this process. Changes need a login, since every user of this host can
+//! reach the page.
 
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ fn may_change(app: &App) -> Result<&Arc<Control>, Refusal> {
     control(app)
 }
 
-/// `GET /api/edge`; a weir without an edge says so.
+/// `GET /api/edge`; without an edge `is_here` is false.
 pub(crate) async fn state(State(app): State<Shared>) -> Answer {
     if app.edge.get().is_none() {
         return Ok(Json(json!({"is_here": false})));

@@ -115,7 +115,7 @@ fn parse_in_place(finding: &mut Map<String, Value>, name: &str) {
     finding.insert(name.into(), value);
 }
 
-/// What the rule says of all its findings, with its queries as of this one.
+/// Adds the rule's texts, and its queries with this finding's times.
 fn add_rule(app: &Shared, finding: &mut Map<String, Value>) {
     let id = finding.get("rule").and_then(Value::as_str).unwrap_or_default();
     let Some(rule) = app.judge.rules.get(id).cloned() else {

@@ -1,7 +1,9 @@
-//! Who may ask, and for how long: the Host header against DNS rebinding, the login, the headers that keep a browser strict.
+//! Access and timeouts: the Host header against DNS rebinding, the login, the headers that keep a
+//! browser strict.
 //!
-//! A page on another site can make a browser send requests here. It cannot read answers (no CORS), cannot send JSON
-//! without a preflight that nobody answers, and cannot pass for this site by renaming itself, because of the Host check.
+//! A page on another site can make a browser send requests here. It cannot read answers (no CORS),
+//! cannot send JSON (the preflight fails), and cannot pass for this site by renaming itself (the
+//! Host check).
 
 use std::net::IpAddr;
 use std::time::Duration;

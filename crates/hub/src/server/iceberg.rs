@@ -13,10 +13,10 @@ use weir_tables::{TABLES, TableSpec};
 
 use super::Shared;
 
-/// The one namespace.
+/// The only namespace.
 const NAMESPACE: &str = "weir";
 
-/// What is answered; clients ask for nothing else then.
+/// The supported endpoints; clients then request no others.
 const ENDPOINTS: [&str; 8] = [
     "GET /v1/{prefix}/namespaces",
     "GET /v1/{prefix}/namespaces/{namespace}",
@@ -116,7 +116,7 @@ async fn table(
     Ok(Json(body).into_response())
 }
 
-/// What a client says of its own work.
+/// Accepts and ignores a client's metrics.
 async fn metrics() -> StatusCode {
     StatusCode::NO_CONTENT
 }

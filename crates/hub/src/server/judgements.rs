@@ -1,4 +1,5 @@
-//! `POST /api/findings/{finding_id}/judgement`: somebody says whether a finding was real.
+//! `POST /api/findings/{finding_id}/judgement`: a person's judgement of whether a finding was
+//! right.
 
 use axum::Json;
 use axum::extract::{Path, State};

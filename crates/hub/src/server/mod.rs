@@ -59,14 +59,14 @@ pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) judge: Arc<Judge>,
-    /// For those who try out how lines are read.
+    /// For trying out pipelines.
     pub(crate) parsers: weir_parse::Parsers,
     pub(crate) meter: Arc<Meter>,
     /// What this host's collectors see; `None` on a hub.
     pub(crate) watch: Option<Arc<WatchStatus>>,
     /// Agents that are connected.
     pub(crate) fleet: Arc<Fleet>,
-    /// What is copied to other systems.
+    /// Copies of rows to other systems.
     pub(crate) outputs: Arc<Outputs>,
     /// The edge of this process, once it runs.
     pub(crate) edge: OnceLock<Arc<Control>>,
@@ -92,7 +92,7 @@ pub(crate) struct App {
 pub(crate) type Shared = Arc<App>;
 
 impl App {
-    /// Waits for a turn among the queries of users, of which so many run at a time, and so many of each user.
+    /// Waits for a permit to query; their number is limited in all and for each user.
     pub(crate) async fn turn(&self) -> Result<Turn<'_>, Refusal> {
         let waiting = async {
             let own = self.callers.turn().await?;

@@ -1,4 +1,4 @@
-//! `POST /api/parse`: what lines become, as `weir parse` says it. Nothing is stored.
+//! `POST /api/parse`: the rows that lines become, as in `weir parse`. Nothing is stored.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ struct Question {
     /// A grok pattern, instead of a pipeline.
     #[serde(default)]
     pattern: Option<String>,
-    /// The path that a pipeline is looked for by.
+    /// The path that selects a pipeline.
     #[serde(default)]
     path: Option<String>,
 }

@@ -61,7 +61,7 @@ impl PgServer {
         self.address
     }
 
-    /// Serves until `ended` says so.
+    /// Serves until `ended`.
     pub(crate) async fn serve(self, app: Shared, ended: watch::Receiver<bool>) {
         match tokio::net::TcpListener::from_std(self.socket) {
             Ok(socket) => weir_pg::serve(socket, self.options, Arc::new(Rows(app)), ended).await,
@@ -95,7 +95,7 @@ impl Engine for Rows {
         parameters: Vec<ArrayRef>,
     ) -> BoxFuture<'static, Result<Answer, Refusal>> {
         let app = Arc::clone(&self.0);
-        // A name that everybody has tells nobody from anybody.
+        // The common user name does not identify a caller.
         let user = Some(who.user).filter(|user| &**user != "weir");
         let answer = async move { answer(&app, &sql, &parameters).await };
         PEER.scope(who.address, async move { as_caller(user.as_deref(), answer).await }).boxed()

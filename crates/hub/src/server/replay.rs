@@ -19,7 +19,7 @@ use crate::store_failure;
 
 /// Rows of one answer, as the command has it.
 const ROWS: usize = 10_000;
-/// Longer than that nobody waits for a page.
+/// A page is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How far back: the default, and the most.
 const SINCE_SECONDS: (u64, u64) = (86_400, 30 * 86_400);

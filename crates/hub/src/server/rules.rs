@@ -1,4 +1,4 @@
-//! `GET /api/rules`: what is looked for, and how each rule fared; broken rule files are in the list with their error.
+//! `GET /api/rules`: every rule and its state; broken rule files are in the list with their error.
 
 use axum::Json;
 use axum::extract::State;
@@ -44,7 +44,7 @@ fn loaded(app: &Shared, rule: &Rule) -> Value {
     })
 }
 
-/// A rule file that weir goes on without.
+/// A rule file that could not be loaded.
 fn broken_rule(error: &RuleError) -> Value {
     json!({
         "id": error.origin,

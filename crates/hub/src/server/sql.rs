@@ -16,7 +16,7 @@ use super::answer::Refusal;
 use super::cluster::ARROW;
 use crate::cells::{Cells, kind_of, plain, push_csv};
 
-/// Rows of an answer in JSON, which is for pages; files have all rows when nothing else is said.
+/// Default number of rows in JSON, which is for pages; files have all rows by default.
 const DEFAULT_ROWS: usize = 10_000;
 const MAX_ROWS: usize = 100_000;
 

@@ -1,8 +1,9 @@
 //! Keeps the values of five minutes of each rule that has a section `[threshold]`, and mines them.
 //!
-//! What is missing of the last four weeks is made up for at the start and before each mining, because logs that are read
-//! for the first time bring their past with them. That takes a fifth of the time of one query at a time; a span that is
-//! asked for at once grows where queries are quick and shrinks where they are not.
+//! Missing values of the last four weeks are filled in at the start and before each mining, because
+//! logs that are read for the first time bring their past with them. That takes a fifth of the time
+//! of one query at a time; the span of a query grows where queries are quick and shrinks where they
+//! are not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::judge::Judge;
 
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_secs(2);
-/// After a step that took a second, nothing is done for so many.
+/// After a step, the pause is this many times its duration.
 const PAUSE_PARTS: u32 = 4;
 /// After one that failed, the rule rests for so long.
 const REST: Duration = Duration::from_secs(60);
@@ -37,11 +38,11 @@ const QUICK: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(1);
 /// Days that are made up for.
 const BACK_DAYS: i64 = 28;
-/// Subjects of one rule; those that come when there are so many are left out.
+/// Subjects of one rule; further subjects are left out.
 const MAX_SUBJECTS: usize = 500;
 /// A subject that was not seen for so long is no longer 0 but gone.
 const FORGET_SECONDS: i64 = 7 * 86_400;
-/// How often normal is mined anew, and proposals are made.
+/// How often normal is mined again, and proposals are made.
 const MINE_SECONDS: f64 = 86_400.0;
 const PROPOSE_SECONDS: f64 = 7.0 * 86_400.0;
 /// Until a day is known, it is looked again after so long, and each time after twice as long, up to an hour.
@@ -97,12 +98,12 @@ struct Kept {
     missing: Vec<(i64, i64)>,
     /// and those five minutes in them that have values, sorted.
     known: Vec<i64>,
-    /// Whether it was looked for them since the last mining.
+    /// Whether missing values were filled in since the last mining.
     is_filled: bool,
     /// When it is mined next, and how soon again when too little was known.
     due: Micros,
     retry_seconds: f64,
-    /// Values that are asked for at once.
+    /// Values of one query.
     at_once: i64,
     rests_until: Option<Micros>,
     /// When each subject was last seen.
@@ -110,7 +111,7 @@ struct Kept {
     models: BTreeMap<Name, Model>,
 }
 
-/// What is normal for a subject, and what its newest values left over.
+/// The model of a subject, and the residuals of its newest values.
 struct Model {
     mined: Mined,
     left: VecDeque<f64>,
@@ -230,7 +231,7 @@ impl Kept {
                 let last = seen.entry(name.clone()).or_insert(slot);
                 *last = slot.max(*last);
             }
-            // Only what nobody saw while somebody looked is 0: in the past weir may have been off.
+            // Absence means 0 only while weir was running: in the past it may have been off.
             if self.mining.absent_is_zero && is_live {
                 let silent =
                     seen.iter().filter(|(_, at)| **at < slot && slot - **at <= FORGET_SECONDS);

@@ -17,7 +17,7 @@ use weir_rules::{Class, Rule};
 /// Seconds of a value.
 const STEP_SECONDS: i64 = 300;
 
-/// False findings that are accepted of a rule in a week, by what they cost: a page wakes somebody.
+/// Accepted false findings of a rule in a week, by what they cost: a page wakes a person.
 pub fn accepted_per_week(class: Class) -> f64 {
     match class {
         Class::Page => 0.25,
@@ -26,7 +26,7 @@ pub fn accepted_per_week(class: Class) -> f64 {
     }
 }
 
-/// What is asked of the miner for one subject of a rule, of so many.
+/// Options of the miner for one of `subjects` subjects of a rule.
 fn options(rule: &Rule, per_week: f64, subjects: usize) -> Options {
     let defaults = Options::default();
     let Some(mining) = &rule.mining else { return defaults };

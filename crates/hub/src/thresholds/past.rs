@@ -1,4 +1,4 @@
-//! What the table `measure` knows of a rule, and which parts of it were incidents.
+//! The history of a rule in the table `measure`, and which parts of it were incidents.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

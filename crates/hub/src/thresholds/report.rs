@@ -1,4 +1,5 @@
-//! What is known of one rule's threshold: the value in force against the one that its own past would give.
+//! The report of one rule's threshold: the value in force against the one that its own past would
+//! give.
 
 use serde_json::{Value, json};
 use weir_rules::mine::{Replayed, mine, mine_constant, replay_constant};
@@ -132,7 +133,7 @@ impl Report {
     }
 }
 
-/// What is normal for a subject now.
+/// The current model of a subject.
 fn season(
     name: &str,
     mined: Result<weir_rules::mine::Mined, weir_rules::mine::TooLittle>,

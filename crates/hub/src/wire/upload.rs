@@ -1,4 +1,5 @@
-//! A capture that somebody dropped on the page: the answer of `weir wire`, and its slowest requests one by one.
+//! A capture that was dropped on the page: the answer of `weir wire`, and its slowest requests one
+//! by one.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,7 @@ use weir_wire::{
 
 use super::json as object;
 
-/// What is asked of the capture.
+/// The capture and the options.
 pub(crate) struct Question {
     /// The file's name.
     pub(crate) name: String,
@@ -23,7 +24,7 @@ pub(crate) struct Question {
     pub(crate) slice_ns: i64,
     /// The longest that reading may take.
     pub(crate) limit: Duration,
-    /// Whose rows they are, when they are to be kept.
+    /// The origin of the rows, when they are to be kept.
     pub(crate) keep_as: Option<Origin>,
 }
 
@@ -101,7 +102,7 @@ impl Gathered {
     }
 }
 
-/// Hands on what it sees to both who show and who keep.
+/// Passes what it receives to the display and to the store.
 struct Tee {
     gathered: Arc<Mutex<Gathered>>,
     rows: Option<Box<dyn Sink>>,

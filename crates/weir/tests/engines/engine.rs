@@ -43,7 +43,7 @@ impl Engine {
         Self { name, statements, answers, _child: Ended(child), _server: server }
     }
 
-    /// Its rows, or what it says went wrong.
+    /// The query's rows, or the engine's error.
     pub(crate) fn try_rows(&mut self, sql: &str) -> Result<Value, String> {
         writeln!(self.statements, "{sql}").expect("it runs");
         let mut line = String::new();

@@ -47,7 +47,7 @@ impl Hub {
         hub
     }
 
-    /// Goes on with more settings.
+    /// Restarts with more settings.
     pub(crate) fn restart_with(&mut self, settings: Vec<(&'static str, String)>) {
         if let Some(weir) = self.weir.take() {
             assert_eq!(weir.terminate(), Some(0));
@@ -129,7 +129,7 @@ impl Hub {
         wait_for("the oldest rows are deleted", UPKEEP, is_less);
     }
 
-    /// Bytes of all files of all tables, and of those that moved.
+    /// Bytes of all files of all tables, and bytes of moved files.
     pub(crate) fn file_bytes(&self) -> (u64, u64) {
         let told = self.ask("GET", "/metrics", "");
         let figure = |name: &str| {

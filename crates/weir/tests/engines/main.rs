@@ -49,7 +49,7 @@ fn all_agree(when: &str, engines: &mut [Engine], hubs: &[&Hub]) {
     }
 }
 
-/// What a catalog says of itself.
+/// The catalog's own tables can be read.
 fn files_can_be_listed(trino: &mut Engine, spark: &mut Engine, hub: &Hub) {
     let (files, name) = (json!([[hub.files()]]), hub.name);
     for (table, wanted) in [("files", &files), ("entries", &files), ("manifests", &json!([[1]]))] {
@@ -61,7 +61,7 @@ fn files_can_be_listed(trino: &mut Engine, spark: &mut Engine, hub: &Hub) {
     }
 }
 
-/// Nobody writes, and who tries leaves nothing.
+/// A write is refused and leaves nothing.
 fn writing_is_refused(engines: &mut [Engine], hub: &Hub) {
     let before = hub.iceberg_files();
     for engine in engines {
@@ -125,7 +125,7 @@ fn engines_count_and_sum_what_weir_does_over_merging_moving_and_deletion() {
     ];
     both.iter().for_each(|hub| hub.post(0..3000));
     all_agree("one file", &mut engines, &both);
-    // From one day into the next, in files of their own.
+    // From one day into the next, in separate files.
     both.iter().for_each(|hub| hub.post(3000..7000));
     all_agree("two days", &mut engines, &both);
     for part in 0..17 {

@@ -142,7 +142,8 @@ fn lines_of_a_bucket_come_once_over_kills_and_while_objects_come() {
     assert_eq!(weir.number(count), expected);
 }
 
-/// Two agents name the same bucket; one of them cuts objects into smaller chunks and is killed again and again.
+/// Two agents name the same bucket; one of them cuts objects into smaller chunks and is killed
+/// repeatedly.
 #[test]
 fn lines_of_a_bucket_that_two_agents_read_come_once() {
     let Some((_moto, service)) = service() else { return };

@@ -26,7 +26,7 @@ fn run(program: &str, args: &[&str]) {
     assert!(output.status.success(), "{program} {args:?}: {output:?}");
 }
 
-/// A certificate for so many days, where the server looks for it.
+/// A certificate that is valid for `days`, where the server looks for it.
 fn issue(dir: &Path, days: &str) {
     let [key, cert] = ["key.pem", "cert.pem"].map(|name| dir.join(name).display().to_string());
     let kind = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=shop.example"];

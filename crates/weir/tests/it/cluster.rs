@@ -271,7 +271,7 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     for hub in [&first, &third] {
         has(&hub.url, 200);
     }
-    // A file of the new cluster is damaged and mended while its hub goes on.
+    // A file of the new cluster is damaged and repaired while its hub runs.
     let only = |place: PathBuf| {
         let mut entries = std::fs::read_dir(place).expect("it is there");
         entries.next().expect("there is one").expect("it can be read").path()

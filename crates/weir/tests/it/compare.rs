@@ -28,7 +28,7 @@ fn balancer(netns: &Netns, dir: &Path) -> Ended {
     Ended(command.spawn().expect("it is installed"))
 }
 
-/// One request by a visitor with an address of their own.
+/// One request of a client with its own address.
 fn visit(number: u8, port: u16) -> std::io::Result<()> {
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 9, number)), 0);
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None)?;

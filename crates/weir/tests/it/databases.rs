@@ -1,4 +1,4 @@
-//! `[[databases]]`: real servers with real replicas, what goes wrong with them, and what weir says of it.
+//! `[[databases]]`: real servers with real replicas, faults in them, and weir's diagnosis.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! `[[databases]]` with `tls`: real servers that speak TLS, and what weir says of certificates that it must not believe.
+//! `[[databases]]` with `tls`: real servers that speak TLS, and weir's errors about certificates
+//! that must be refused.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +11,7 @@ use super::wire_databases::{Program, ids_of, is_there, postgresql};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// An authority, a certificate of it for `db.example`, one for a client, and another authority that nobody knows.
+/// An authority, its certificates for `db.example` and for a client, and an unknown authority.
 struct Certificates(PathBuf);
 
 impl Certificates {
@@ -42,7 +43,7 @@ impl Certificates {
         )
     }
 
-    /// What is believed, one after the other, and what `db_server` must say then: NULL, or a part of the error.
+    /// The settings to try, and the expected `db_server`: NULL, or a part of the error.
     fn ways(&self, more: &str) -> [(String, Option<&'static str>); 5] {
         let ca = format!("ca_file = \"{}\"\n", self.path("ca.pem"));
         let other = format!("ca_file = \"{}\"\n", self.path("other.pem"));

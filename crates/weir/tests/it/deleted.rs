@@ -96,7 +96,7 @@ fn what_fits_nowhere_is_a_gap_of_so_many_bytes() {
         (hub.number("select count(*) from log where body like 'line %'") == 1000).then_some(())
     });
     hub.kill();
-    // More than may be on its way in memory.
+    // More than may be in flight.
     write_lines(&log, 1000, 400_000);
     let bytes = std::fs::metadata(&log).expect("it is there").len();
     std::fs::remove_file(&log).expect("it is there");
@@ -113,7 +113,7 @@ fn what_fits_nowhere_is_a_gap_of_so_many_bytes() {
     assert_eq!((rows.len(), number(2), from + lost), (1, bytes, bytes));
     assert_eq!([&rows[0][3], &rows[0][4]], [&serde_json::json!(true), &serde_json::json!("gone")]);
     assert!(lost > 1 << 20, "{lost}");
-    // What is not in the gap is in rows: what was on its way when the hub went.
+    // Lines that are not in the gap are in rows: they were in flight when the hub ended.
     let kept = hub.number("select sum(length(body) + 1) from log where body like 'line %'");
     assert_eq!(u64::try_from(kept), Ok(from));
     drop(agent);

@@ -20,7 +20,7 @@ fn can_drill(test: &str) -> bool {
     can_run(test, "root, iproute2 and nginx", is_root() && has("ip") && has("nginx"))
 }
 
-/// `weir drill run NAME`, with a weir of its own.
+/// `weir drill run NAME`, with its own weir.
 fn drill(more: &[&str]) -> Command {
     let mut command = Command::new(WEIR);
     command.args(["drill", "run"]).args(more).env_remove("WEIR_URL");
@@ -29,7 +29,7 @@ fn drill(more: &[&str]) -> Command {
     command
 }
 
-/// What is left of the drill whose program had this number.
+/// Leftovers of the drill whose program had this PID.
 fn left(id: u32) -> Vec<String> {
     let name = format!("weir-drill-{id}-");
     let dirs = [
@@ -204,7 +204,7 @@ fn a_narrow_line_is_wide_again_after_its_time_and_when_weir_is_killed() {
         text(&output.expect("iproute2 is there").stdout).starts_with("qdisc tbf ")
     };
     for signal in [Signal::KILL, Signal::STOP] {
-        // Stopped, it cannot undo anything: its time is over before it can go on.
+        // While stopped it cannot undo anything: its time is over before it can resume.
         let span = if signal == Signal::STOP { "5s" } else { "5m" };
         let more = ["line", "--device", "lo", "--for", span, "--param", "rate=20000"];
         let mut child = host_drill(Some(&netns), &more).spawn().expect("weir can be started");

@@ -121,7 +121,7 @@ fn look_up() -> SocketAddr {
     (address, 8080).into()
 }
 
-/// Asks for a page from an address of its own.
+/// Requests a page from a client address.
 fn visit(from: [u8; 4], to: SocketAddr) -> Result<(), String> {
     use std::io::{Read, Write};
     let reach = || -> std::io::Result<String> {

@@ -195,7 +195,8 @@ fn doctors_exit_code_says_the_worst_class() {
     manner.is_ended.store(true, Ordering::Relaxed);
 }
 
-/// What `weir doctor` says of port 9001 by this rule; its exit code fits the worst of all that it found, of this host too.
+/// The findings of `weir doctor` for port 9001 by this rule; its exit code fits the worst of all
+/// findings, of this host too.
 fn doctor(rule: &str) -> Value {
     let output = weir(&["doctor", "--seconds", "12", "--format", "json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -74,7 +74,8 @@ impl Host<'_> {
         self.start_towards(log, &[hub], set)
     }
 
-    /// By a clock that is off by so much. What `faketime` would set is asked of it, for it would stand between us and the agent.
+    /// Starts an agent with a clock that is off. The library of `faketime` is loaded directly,
+    /// because its program would be the parent of the agent.
     fn start_by_clock(&self, off: &str, log: &Path, hub: SocketAddr) -> Agent {
         let mut asked = Command::new("faketime");
         let asked = asked.args(["-f", off, "printenv"]).output();
@@ -225,7 +226,7 @@ fn a_hub_listens_for_agents_once_one_is_invited() {
     assert!(!hub.greeting.contains("agents"), "{}", hub.greeting);
     assert!(!data.join("link").exists());
     assert_eq!(hub.terminate(), Some(0));
-    // A loopback address of its own, so that the usual port is free there.
+    // A separate loopback address, so that the usual port is free there.
     let own = format!("127.{}.7.7:4771", 1 + std::process::id() % 250);
     std::fs::write(&config, format!("[link]\nlisten = \"{own}\"\n")).expect("there is room");
     let mut command = super::harness::serve("hub", &data);

@@ -130,7 +130,7 @@ impl Drop for Disk<'_> {
     }
 }
 
-/// What is known of lines that do not come.
+/// A report about lines that do not arrive.
 fn unfinished(site: &Site<'_>, rows: &Result<Vec<Vec<Value>>, String>, written: u64) -> String {
     let gaps = "select number, before from (select n as number, lag(n) over (order by n) as before from \
         (select cast(split_part(body, ' ', 2) as bigint) as n from log where body like 'line %')) \

@@ -1,4 +1,5 @@
-//! Starts weir on a free port with a data directory of its own, asks it, waits for what must come, and ends it.
+//! Starts weir on a free port with its own data directory, queries it, waits for results, and ends
+//! it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ pub(crate) struct Weir {
     child: Child,
     /// The address of the page.
     pub(crate) url: String,
-    /// What it said at start.
+    /// The banner that it printed at start.
     pub(crate) greeting: String,
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn serve(role: &str, data: &Path) -> Command {
 }
 
 impl Weir {
-    /// Starts the command and waits until it says that it is up.
+    /// Starts the command and waits until it reports that it is up.
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("weir can be started");
@@ -128,12 +129,12 @@ impl Drop for Weir {
     }
 }
 
-/// An address of the loopback where nobody listens.
+/// A loopback address on which no process listens.
 pub(crate) fn free_address() -> SocketAddr {
     weir_drill::free_address().expect("a free port")
 }
 
-/// Its port.
+/// The port of a free address.
 pub(crate) fn free_port() -> u16 {
     free_address().port()
 }
@@ -161,7 +162,7 @@ pub(crate) fn try_rows(url: &str, sql: &str) -> Result<Vec<Vec<Value>>, String> 
     Ok(rows.into_iter().map(|row| row.as_array().cloned().unwrap_or_default()).collect())
 }
 
-/// One HTTP request over a connection of its own: status, head, body. Status 0 when there was no answer.
+/// One HTTP request over its own connection: status, head, body. Status 0 when there was no answer.
 pub(crate) fn request(
     url: &str,
     method: &str,
@@ -234,7 +235,7 @@ pub(crate) fn repository() -> PathBuf {
 pub(crate) struct Seeded(u64);
 
 impl Seeded {
-    /// From `WEIR_SEED`, else anew; printed, so that a failure can be run again.
+    /// From `WEIR_SEED`, else random; printed, so that a failure can be reproduced.
     pub(crate) fn new() -> Self {
         use std::hash::BuildHasher;
         let given = std::env::var("WEIR_SEED").ok().and_then(|seed| seed.parse().ok());

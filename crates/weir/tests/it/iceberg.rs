@@ -36,7 +36,7 @@ fn read(hub: &Weir) -> Value {
     serde_json::from_slice(&output.stdout).expect("a line of JSON")
 }
 
-/// The same from weir's own SQL.
+/// The answer of weir's own SQL.
 fn asked(hub: &Weir) -> Value {
     let sql = format!(
         "select count(*), count(distinct body), sum(cast(attrs['number'] as bigint)),
@@ -136,7 +136,7 @@ fn catalog_says_no_in_its_own_words() {
     let namespaces = "/iceberg/v1/namespaces";
     let (status, kind, told) = ask("GET", &format!("{namespaces}/weir/tables/nothing"));
     assert_eq!((status, &*kind), (404, "NoSuchTableException"), "{told}");
-    // As Spark asks for what it knows of the files of `log`.
+    // The request that Spark sends about the files of `log`.
     let (status, kind, told) = ask("GET", &format!("{namespaces}/weir%1Flog/tables/files"));
     assert_eq!((status, &*kind), (404, "NoSuchTableException"), "{told}");
     let words = told["error"]["message"].as_str().unwrap_or_default();

@@ -23,7 +23,7 @@ impl Hub {
         Self { dir: tempfile::tempdir().expect("a directory"), settings: Vec::new() }
     }
 
-    /// Takes `key` on a port that was free a moment ago.
+    /// Sets `key` to a free port.
     fn take(&mut self, key: &str) -> u16 {
         let port = free_port();
         self.set(key, &format!("127.0.0.1:{port}"));
@@ -224,7 +224,7 @@ input(type="imfile" file="{input_path}" tag="numbers:" ruleset="ship" addMetadat
     });
 }
 
-/// A certificate of its own making for 127.0.0.1.
+/// A self-signed certificate for 127.0.0.1.
 fn certificate(hub: &mut Hub) {
     let (certificate, key) = (hub.path("cert.pem"), hub.path("key.pem"));
     let mut command = Command::new("openssl");

@@ -12,7 +12,7 @@ use super::harness::{WEIR, Weir, can_run, is_root, wait_for};
 const PROGRAM: &str = "/lib/systemd/systemd-journald";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// journald with a journal of its own: it lives in a mount namespace that hides this host's.
+/// journald with a separate journal: it runs in a mount namespace that hides this host's.
 struct Journald(Child);
 
 impl Journald {
@@ -30,7 +30,7 @@ impl Journald {
         journald
     }
 
-    /// Its socket for native messages, seen from outside of its namespace.
+    /// The socket for native messages, seen from outside of its namespace.
     fn socket(&self) -> std::io::Result<UnixDatagram> {
         let socket = UnixDatagram::unbound()?;
         let root = Path::new("/proc").join(self.0.id().to_string()).join("root");

@@ -1,4 +1,5 @@
-//! The live tap against a real nginx and real visitors: nothing twice, nothing missing, and what is missing is said.
+//! The live tap against a real nginx and real clients: nothing twice, nothing missing, and drops
+//! are reported.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -58,7 +59,7 @@ impl Scene {
         self.watch_with(interface, "67108864")
     }
 
-    /// The same with a ring of so many bytes.
+    /// Watches with a ring of this size.
     fn watch_with(&self, interface: &str, ring_bytes: &str) -> Weir {
         let mut command = serve("up", &self.dir.path().join("data"));
         quiet(&mut command);
@@ -160,7 +161,8 @@ fn loopback_is_counted_once() {
     agree(&weir, scene.logged());
 }
 
-/// The tap stands still under load until its ring is full: the slices that this touches say so, and judge nothing.
+/// The tap stalls under load until its ring is full: the affected slices report it, and have no
+/// verdict.
 #[test]
 fn slices_with_losses_say_so_and_give_no_verdict() {
     let _turn = ONE_AT_A_TIME.lock();
@@ -242,7 +244,8 @@ fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
     }
 }
 
-/// Forty visitors who all ask at once, then pause, again and again until the end; their connections stay.
+/// Forty clients that all send at once, then pause, repeatedly until the end; their connections
+/// stay.
 fn bursts(netns: &Netns, is_ended: &Arc<AtomicBool>) -> JoinHandle<()> {
     let is_ended = Arc::clone(is_ended);
     netns.spawn(move || {
@@ -298,7 +301,7 @@ fn a_finding_names_the_command_whose_file_proves_it() {
 fn a_capability_is_enough_and_its_lack_is_named() {
     let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("live-cap") else { return };
-    // Nobody may look into the directory that programs are built in.
+    // The build directory is not readable for other users.
     let program = scene.dir.path().join("weir");
     std::fs::copy(WEIR, &program).expect("there is room");
     let run = |capability: &str, out: &str| {

@@ -39,7 +39,7 @@ fn firing(weir: &Weir, rule: &str) -> Option<Value> {
     weir.findings(rule).into_iter().find(|finding| finding["state"] == "firing")
 }
 
-/// Asks for `path` again and again until the end.
+/// Requests `path` repeatedly until the end.
 fn ask(netns: &Netns, path: &'static str, every: Duration, manner: &Manner) -> JoinHandle<()> {
     let is_ended = Arc::clone(&manner.is_ended);
     let name = netns.name.clone();

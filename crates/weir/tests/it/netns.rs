@@ -1,4 +1,4 @@
-//! A network namespace of a test's own: servers, applications and visitors in it meet nobody else.
+//! A network namespace for a test: servers, applications and clients in it are isolated.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use super::harness::pause;
 
 /// A named namespace with `lo` up; deleted when dropped.
 pub(crate) struct Netns {
-    /// Its name under /run/netns.
+    /// The namespace's name under /run/netns.
     pub(crate) name: String,
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct Manner {
     pub(crate) is_stalled: Arc<AtomicBool>,
     /// Milliseconds before the first byte of an answer.
     pub(crate) think_millis: Arc<AtomicU64>,
-    /// The same for requests below `/search`, on top.
+    /// Additional delay of requests below `/search`.
     pub(crate) search_millis: Arc<AtomicU64>,
     /// Bytes of an answer's body.
     pub(crate) body_bytes: Arc<AtomicU64>,
@@ -172,7 +172,7 @@ pub(crate) struct Manner {
     pub(crate) is_ended: Arc<AtomicBool>,
 }
 
-/// A listening socket with a backlog of its own choice, which std does not offer.
+/// A listening socket with a chosen backlog, which std does not offer.
 fn listener(port: u16, backlog: i32) -> TcpListener {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
     let fd: OwnedFd =
@@ -224,7 +224,7 @@ fn answer(mut stream: TcpStream, manner: &Manner) {
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'z'; length]));
 }
 
-/// How visitors read what they asked for.
+/// How clients read responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// At once.
@@ -236,7 +236,7 @@ pub(crate) enum Reading {
 /// Keeps visitors below a thousand requests a second: the fault is measured, not the machine.
 const BETWEEN_VISITS: Duration = Duration::from_millis(50);
 
-/// `count` visitors who ask nginx again and again until the end.
+/// `count` clients that send requests to nginx repeatedly until the end.
 pub(crate) fn visitors(
     netns: &Netns,
     count: usize,
@@ -245,7 +245,7 @@ pub(crate) fn visitors(
 ) -> Vec<JoinHandle<()>> {
     (0..count)
         .map(|visitor| {
-            // Each at a pace of its own: in step they would all knock at once and be a fault by themselves.
+            // Each at its own pace: in step they would all connect at once and cause a fault.
             let between = BETWEEN_VISITS + Duration::from_millis(visitor as u64 * 7 % 100);
             let is_ended = Arc::clone(&manner.is_ended);
             netns.spawn(move || {

@@ -52,7 +52,7 @@ fn certificates(dir: &Path) {
     std::fs::write(path("broker.pem"), parts.concat()).expect("it can be written");
 }
 
-/// A broker of its own, in KRaft mode: one listener for anybody, one with TLS and a login.
+/// A separate broker, in KRaft mode: one listener without a login, one with TLS and a login.
 struct Kafka {
     dir: tempfile::TempDir,
     port: u16,
@@ -232,7 +232,7 @@ fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
     assert_eq!((by_id.len(), bodies.len()), (3000, 3000));
 }
 
-/// A node of its own. It refuses to run as root, so whoever starts it is somebody else in a user namespace.
+/// A separate node. It refuses to run as root, so it runs as another user in a user namespace.
 struct Elasticsearch {
     dir: tempfile::TempDir,
     url: String,
@@ -315,7 +315,7 @@ fn elasticsearch_has_every_row_once_over_kills_of_both() {
     hub.post(0, 1500);
     waits_for_its_target(&running, "search");
     let node = elastic.start();
-    // It may not make indices by itself: rows wait until somebody has made this one.
+    // It may not create indices automatically: rows wait until this one is created.
     wait_for("the missing index", ARRIVAL, || {
         let status = running.get("/api/status");
         let error = status["outputs"][0]["error"].as_str()?.to_owned();

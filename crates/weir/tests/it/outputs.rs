@@ -64,7 +64,7 @@ impl Hub {
     }
 }
 
-/// Rows that an output says it has copied, in this life of the hub.
+/// Rows that an output has reported as copied since the hub's start.
 pub(super) fn copied(hub: &Weir, name: &str) -> u64 {
     let status = hub.get("/api/status");
     let outputs = status["outputs"].as_array().cloned().unwrap_or_default();
@@ -254,7 +254,7 @@ fn objects_hold_every_row_once_over_kills_and_a_service_that_comes_late() {
     waits_for_its_target(&running, "lines");
     running.kill();
     let Some(_moto) = moto(port) else { return };
-    // Not checked there, but without it objects are nobody's to read.
+    // Not checked there, but without it objects are not readable.
     let login = [(
         "authorization",
         "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0",

@@ -88,7 +88,7 @@ impl Hub {
         text(&output.stdout)
     }
 
-    /// What psql says of an error.
+    /// The error that psql prints.
     fn refused(&self, how: &str, command: &str) -> String {
         let output = self.run(how, &["\\set VERBOSITY verbose", command]);
         assert!(!output.status.success(), "{command}: {}", text(&output.stdout));

@@ -1,8 +1,9 @@
 //! A plain host with nginx badly set up, as a new user has it: `weir doctor` names what is wrong and nothing else, and
 //! following its fixes word by word clears it.
 //!
-//! The host is made of namespaces (mounts, processes, network) around Debian's nginx, so that doctor meets nobody else's
-//! processes, logs and disks. The kernel's own figures (pressure, memory, processors) are the whole machine's.
+//! The host is made of namespaces (mounts, processes, network) around Debian's nginx, so that
+//! doctor sees no other processes, logs and disks. The kernel's own figures (pressure, memory,
+//! processors) are the whole machine's.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -177,7 +178,7 @@ impl Host {
     }
 }
 
-/// 500 visitors a second, each with a connection of his own.
+/// 500 clients a second, each with its own connection.
 fn visit(end: &AtomicBool) {
     let begin = Instant::now();
     let mut count = 0_u64;
@@ -220,7 +221,7 @@ fn child_of(process: u32) -> Option<u32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// What is the whole machine's and not this host's.
+/// Whether a rule is about the whole machine and not this host.
 fn is_of_the_machine(rule: &str) -> bool {
     let families = [
         "cpu.",

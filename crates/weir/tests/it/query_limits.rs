@@ -1,4 +1,5 @@
-//! Limits of queries by way of the API: each ends with words, leaves its row in `slow_query`, and hurts nobody else.
+//! Limits of queries over the API: each ends with an error, leaves its row in `slow_query`, and
+//! affects no other query.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -25,7 +25,7 @@ pub(super) struct Writer {
     written: u64,
     /// Lines that had to be at the hub before the log was deleted, until the hub has heard of the next file.
     deleted_at: Option<u64>,
-    /// How it was rotated, behind which line.
+    /// The kind of each rotation, and the line before it.
     rotations: Vec<(&'static str, u64)>,
 }
 
@@ -34,7 +34,7 @@ fn open(log: &Path) -> File {
 }
 
 impl Writer {
-    /// `hub` is asked whether lines have arrived.
+    /// `hub` is queried for lines that have arrived.
     pub(super) fn new(log: &Path, choose: Seeded, hub: String) -> Self {
         let (log, file, born) = (log.to_owned(), open(log), Instant::now());
         Self { log, file, choose, hub, born, written: 0, deleted_at: None, rotations: Vec::new() }
@@ -98,7 +98,8 @@ impl Writer {
             }
             _ => {
                 std::fs::rename(&self.log, &first).expect("it is there");
-                // The writer goes on in the old file for a moment, as every server does until it reopens.
+                // The writer continues in the old file for a moment, as every server does until it
+                // reopens.
                 self.line();
                 self.file = open(&self.log);
             }
@@ -133,7 +134,7 @@ impl Writer {
         PathBuf::from(format!("{}.{number}{end}", self.log.display()))
     }
 
-    /// Whether so many lines are there soon.
+    /// Whether this many lines arrive soon.
     fn are_at_the_hub(&self, lines: u64) -> bool {
         let end = Instant::now() + Duration::from_secs(15);
         let sql = "select count(*) from log where body like 'line %'";

@@ -37,7 +37,8 @@ pub(super) fn generate(log: &Path, is_ended: &AtomicBool, mut choose: Seeded) ->
         if born.elapsed() > MIN_LIFE && choose.below(50) == 0 {
             rotations += 1;
             rotate(log);
-            // The writer goes on in the old file for a moment, as every server does until it reopens.
+            // The writer continues in the old file for a moment, as every server does until it
+            // reopens.
             written += 1;
             writeln!(file, "line {written:08} after the rename").expect("there is room");
             file = open();

@@ -52,7 +52,7 @@ fn run(dir: &Path, wish: &str, more: &[&str]) -> Output {
     tune(dir, wish, more).output().expect("weir can be started")
 }
 
-/// What it wrote at its end; it was kept exactly when the exit code is 0.
+/// The final report; the setting was kept exactly when the exit code is 0.
 fn trial(output: &Output) -> Value {
     let trial: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
@@ -181,7 +181,7 @@ fn a_trial_that_is_interrupted_or_killed_is_put_back() {
         assert_eq!(rows[2][0], "16384");
         assert!(rows[2][2].as_str().is_some_and(|reason| reason.contains("died")), "{rows:?}");
 
-        // A value that somebody else set meanwhile is left alone.
+        // A value that was set by another program meanwhile is left alone.
         let mut child = begin(dir, "32768");
         child.kill().and_then(|()| child.wait()).expect("it ran");
         std::fs::write(FILE, "5000").expect("root may");

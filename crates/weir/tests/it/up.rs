@@ -1,4 +1,5 @@
-//! `weir up`: starts fast, says what it found, finds lines that are written, guards its port, ends cleanly.
+//! `weir up`: starts fast, reports its sources, finds lines that are written, guards its port, ends
+//! cleanly.
 
 use std::fs::OpenOptions;
 use std::io::Write;

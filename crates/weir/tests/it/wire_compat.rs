@@ -30,7 +30,7 @@ fn compat(args: &[&str], input: &str) -> Output {
         .spawn()
         .expect("weir can be started");
     let mut stdin = child.stdin.take().expect("it is piped");
-    // Where the command is refused nobody reads.
+    // A refused command does not read its input.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("it ends")

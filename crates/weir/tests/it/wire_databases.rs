@@ -1,5 +1,5 @@
-//! Databases as they are: real servers, their own clients, and a capture of what passed. Counts must be what the client
-//! says that it sent, or what the server says that it did.
+//! Real database servers, their own clients, and a capture of their traffic. Counts must match the
+//! client's or the server's own figures.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

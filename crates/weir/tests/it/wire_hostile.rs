@@ -1,4 +1,4 @@
-//! Captures that somebody made to hurt: memory stays bounded, and what is given up is counted.
+//! Hostile captures: memory stays bounded, and what is given up is counted.
 
 use std::io::{BufWriter, Write};
 use std::process::{Command, Stdio};

@@ -18,7 +18,7 @@ use weir_wire::{
 
 use super::harness::{can_run, text, weir};
 
-/// A capture of some seconds in a directory of its own.
+/// A capture of some seconds in a separate directory.
 fn made(dir: &Path, story: Story, format: Format) -> PathBuf {
     let own = Recipe::of(story);
     let recipe = Recipe { seconds: own.seconds.min(5), rate: own.rate.min(150), ..own };
@@ -47,7 +47,7 @@ fn each_packet(path: &Path, mut take: impl FnMut(&Packet<'_>)) -> Result<(), Wir
     Ok(())
 }
 
-/// What text of a style says of a packet.
+/// A packet as printed in one of the text styles.
 #[derive(Clone, Copy)]
 struct Style {
     args: &'static [&'static str],

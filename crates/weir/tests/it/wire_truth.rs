@@ -10,7 +10,7 @@ use weir_bench::capture::{self, Format, Link, Recipe, Story, Summary};
 
 use super::harness::{text, weir};
 
-/// What was simulated, and what weir says of it.
+/// The simulated traffic, and weir's answer.
 struct Told {
     story: Story,
     summary: Summary,
@@ -56,7 +56,7 @@ impl Told {
         self.tier(port)[name].as_u64().unwrap_or(u64::MAX)
     }
 
-    /// What is wrong with the counts, in words.
+    /// Wrong counts, as text.
     fn miscounted(&self) -> Vec<String> {
         let Summary { requests, unanswered, upstream_requests, .. } = self.summary;
         let mut expected =
@@ -164,7 +164,7 @@ fn each_of<T: Sync + std::fmt::Debug>(
     })
 }
 
-/// All stories; a reader that is slow takes so many packets that few requests must do.
+/// All stories; a slow reader takes so long for a packet that few requests must do.
 fn stories() -> impl Iterator<Item = Recipe> {
     let all = Story::ALL.into_iter().filter(|story| *story != Story::Bulk);
     all.map(|story| match recipe(story) {
@@ -190,8 +190,8 @@ fn every_story_is_the_same_in_other_formats() {
         let mut wrong = told.miscounted();
         wrong.extend(told.mistimed(story_rtt_seconds(told.story)));
         if format.is_ipv6 && is_lone_loss {
-            // A request that was lost alone and sent again is a request that came late: only identifications tell, and
-            // IPv6 has none. The answer says so.
+            // A lost request that was sent again looks like a late request: only IP identifications
+            // show the difference, and IPv6 has none. The answer mentions it.
             let why = told.answer["why"].as_str().unwrap_or_default();
             wrong.extend(
                 (!why.contains("what is lost before the tap is not known"))

@@ -1,4 +1,5 @@
-//! What is counted before a setting and with it: on this host by looking, on its siblings by asking the weir that has them.
+//! The measurements before and during a trial: on this host by sampling, on its siblings by queries
+//! to their weir.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ impl Compared {
     }
 }
 
-/// Rows of this host since the trial began to look, and who knows of its siblings.
+/// Rows of this host since the trial began, and the source of its siblings' rows.
 pub(super) struct Eyes<S> {
     source: S,
     clock: Arc<FixedClock>,
@@ -171,7 +172,7 @@ impl<S: Source> Eyes<S> {
             .collect())
     }
 
-    /// The same of the weir that has the siblings; nothing without one.
+    /// The query over the siblings' rows; empty without a weir.
     fn ask_hub(&self, sql: &str, columns: [&str; 2]) -> Result<Vec<(String, [f64; 2])>, Failure> {
         let Some(hub) = &self.hub else { return Ok(Vec::new()) };
         let answer = hub.post_json("/api/sql", &json!({"sql": sql, "limit": HOSTS}))?;

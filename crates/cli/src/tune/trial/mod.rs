@@ -32,9 +32,9 @@ use measure::{Compared, Eyes, Window};
 
 /// Exit code when a trial may not be made here (`EX_NOPERM` of sysexits.h).
 const EXIT_NOT_ALLOWED: u8 = 77;
-/// How long it is looked at before, unless asked otherwise.
+/// How long to measure before the trial, by default.
 const BEFORE_MAX: Duration = Duration::from_secs(300);
-/// Between two looks at the guards; two that say so in a row end the trial.
+/// Interval of the guards' checks; two failures in a row end the trial.
 const GUARDS_EVERY_SECONDS: f64 = 5.0;
 /// A weir that looks for trials that died holds the lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// What is tried.
+/// The setting to try.
 struct Plan {
     tryable: &'static Tryable,
     before: String,
@@ -300,7 +300,7 @@ impl Plan {
         Ok(running)
     }
 
-    /// What is clearly worse with it.
+    /// Measures that are clearly worse with the setting.
     async fn harm<S: Source>(
         &self,
         eyes: &Eyes<S>,
