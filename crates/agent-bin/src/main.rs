@@ -1,13 +1,14 @@
 //! The program weir-agent: `weir agent` without the hub, and so without an SQL engine.
 //!
-//! It reads no `[[buckets]]` and puts no setting back that `weir tune --try` left: both need parts of the hub.
+//! It reads no `[[buckets]]` and puts no setting back that `weir tune --try` left: both need parts
+//! of the hub.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use weir_agent_core::args::AgentArgs;
-use weir_agent_core::edge::{Startup, reload_of};
+use weir_agent_core::edge::{EdgeStartup, reload_of};
 use weir_agent_core::hooks::AgentHooks;
 use weir_agent_core::run;
 use weir_agent_core::watch::{BucketOptions, ObjectSource};
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
 
 fn watch(cli: &Cli) -> Result<(), Failure> {
     let config = Config::of_process(cli.config.as_deref(), cli.log_level.as_ref())?;
-    let startup = Startup::new(reload_of(cli.config.clone(), None), false);
+    let startup = EdgeStartup::new(reload_of(cli.config.clone(), None), false);
     run::command(&cli.agent, config, &startup, HOOKS)
 }
 

@@ -5,8 +5,8 @@ use weir_config::flags::WatchArgs;
 
 /// Watch this host and send what is seen to a hub.
 ///
-/// Where each log file stands is known by the hub, so an agent can be killed and started again at any time. It keeps its
-/// certificate, and the samples that no hub has in its tables yet.
+/// Where each log file stands is known by the hub, so an agent can be killed and started again at
+/// any time. It keeps its certificate, and the samples that no hub has in its tables yet.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir agent join TOKEN                          once; `weir hub invite` on the hub prints the token

@@ -1,4 +1,5 @@
-//! Asking a weir over HTTP: for `weir query` and for agents. Blocking, without TLS (`link` brings that).
+//! Asking a weir over HTTP: for `weir query` and for agents. Blocking, without TLS (`link` brings
+//! that).
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -41,7 +42,7 @@ pub struct Client {
 }
 
 /// What came back.
-pub struct Answer {
+pub struct HttpResponse {
     /// The HTTP status.
     pub status: u16,
     /// The body.
@@ -91,7 +92,7 @@ impl Client {
         }
         let read = |mut response: ureq::http::Response<ureq::Body>| {
             let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
-            Ok(Answer { status: response.status().as_u16(), body })
+            Ok(HttpResponse { status: response.status().as_u16(), body })
         };
         let answer = request.call().and_then(read);
         answer.map_err(|error| unreachable_weir(self, &error))?.json()
@@ -109,7 +110,12 @@ impl Client {
     }
 
     /// POSTs a body; an error when no whole answer came.
-    pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, ureq::Error> {
+    pub fn post(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<HttpResponse, ureq::Error> {
         let mut request =
             self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
         if let Some(login) = &self.login {
@@ -117,11 +123,11 @@ impl Client {
         }
         let mut response = request.send(body)?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
-        Ok(Answer { status: response.status().as_u16(), body })
+        Ok(HttpResponse { status: response.status().as_u16(), body })
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// The body of a good answer.
     fn json(&self) -> Result<Value, Failure> {
         if self.status != 200 {

@@ -1,4 +1,5 @@
-//! A courier as the destination of this host's rows: parcels go to a hub over the link, samples by way of the spool.
+//! A courier as the destination of this host's rows: parcels go to a hub over the link, samples by
+//! way of the spool.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -8,27 +9,27 @@ use weir_process::meter::{Meter, Stage};
 use weir_process::own_limits::CpuShare;
 use weir_tables::{Batch, Parcel, StreamId};
 
-use crate::watch::deliver::{Destination, Ticket};
+use crate::watch::deliver::{DeliveryTicket, Destination};
 
 /// Hands over to a courier.
-pub(crate) struct Couriered {
+pub(crate) struct CourierDestination {
     handle: CourierHandle,
     meter: Arc<Meter>,
     cpu: Mutex<CpuShare>,
 }
 
-impl Couriered {
+impl CourierDestination {
     pub(crate) fn new(handle: CourierHandle, meter: Arc<Meter>, cpu: CpuShare) -> Self {
         Self { handle, meter, cpu: Mutex::new(cpu) }
     }
 }
 
-impl Destination for Couriered {
+impl Destination for CourierDestination {
     fn positions(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, String> {
         self.handle.positions(streams)
     }
 
-    fn send_stream(&self, parcel: Parcel, ticket: Ticket) {
+    fn send_stream(&self, parcel: Parcel, ticket: DeliveryTicket) {
         let Some(range) = parcel.range else { return };
         // Back-pressure: the parser blocks here, and through it the tailer; samples pass.
         self.cpu.lock().unwrap_or_else(PoisonError::into_inner).keep();

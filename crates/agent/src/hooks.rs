@@ -1,4 +1,5 @@
-//! What a program lends to the agent that this crate does not have: a client of buckets, and the rules' list of settings.
+//! What a program lends to the agent that this crate does not have: a client of buckets, and the
+//! rules' list of settings.
 //!
 //! `weir` has both; `weir-agent` has neither, which keeps the store and the rules out of it.
 

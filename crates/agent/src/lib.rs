@@ -1,4 +1,5 @@
-//! The agent: watches a host, runs its edge, and delivers the rows exactly once. It names no store and no SQL engine.
+//! The agent: watches a host, runs its edge, and delivers the rows exactly once. It names no store
+//! and no SQL engine.
 //!
 //! ```text
 //!   watch, capture, edge ──► Destination ──┬─► courier   over the link to a hub

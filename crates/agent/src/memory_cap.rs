@@ -1,7 +1,8 @@
 //! The agent's memory limit, and the share of it that each buffer may use.
 //!
-//! Source: /proc/self/status in proc(5). What grows with the work is bounded by a share of the cap; what is left, parsers of
-//! thousands of logs and what the allocator keeps, is met by the last resort: reading waits until less is resident.
+//! Source: /proc/self/status in proc(5). What grows with the work is bounded by a share of the cap;
+//! what is left, parsers of thousands of logs and what the allocator keeps, is met by the last
+//! resort: reading waits until less is resident.
 
 use std::time::{Duration, Instant};
 

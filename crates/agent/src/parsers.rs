@@ -1,4 +1,5 @@
-//! The parsers that the configuration asks for: built-in pipelines, the user's directory, zone, redaction, budgets.
+//! The parsers that the configuration asks for: built-in pipelines, the user's directory, zone,
+//! redaction, budgets.
 //!
 //! An invalid pipeline ends the start: without it, data that it redacts could leave the host.
 

@@ -1,4 +1,5 @@
-//! A hub as a destination: parcels go over HTTP one after the other, and again until the hub has them.
+//! A hub as a destination: parcels go over HTTP one after the other, and again until the hub has
+//! them.
 //!
 //! Samples cannot be read again, so they wait in memory under a limit, numbered as one stream: a
 //! sample whose acknowledgement was lost is sent again, and the hub recognises it as a duplicate.
@@ -12,9 +13,9 @@ use serde_json::Value;
 use weir_process::meter::{Meter, Stage};
 use weir_tables::{Batch, Parcel, StreamId, StreamRange};
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, HttpResponse};
 use crate::parcel_link::{PARCEL_TYPE, parse_stream};
-use crate::watch::deliver::{Destination, Ticket};
+use crate::watch::deliver::{DeliveryTicket, Destination};
 
 /// Parcels of streams that wait to be sent.
 const STREAMS_WAITING: usize = 2;
@@ -22,7 +23,7 @@ const STREAMS_WAITING: usize = 2;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
 /// Hands parcels to the sending thread.
-pub(crate) struct Remote {
+pub(crate) struct RemoteHub {
     client: Client,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -33,14 +34,14 @@ pub(crate) struct Remote {
 
 #[derive(Default)]
 struct Queue {
-    streams: VecDeque<(Parcel, Ticket)>,
-    samples: VecDeque<Sample>,
+    streams: VecDeque<(Parcel, DeliveryTicket)>,
+    samples: VecDeque<QueuedSample>,
     sample_bytes: usize,
     next_sample: u64,
     is_closed: bool,
 }
 
-struct Sample {
+struct QueuedSample {
     from: u64,
     to: u64,
     bytes: Vec<u8>,
@@ -48,15 +49,15 @@ struct Sample {
     is_sent: bool,
 }
 
-enum Verdict {
+enum SendOutcome {
     Durable(Option<u64>),
     Behind(u64),
     Refused(String),
     Later(String),
 }
 
-impl Remote {
-    /// A destination; [`Remote::send_always`] must run on a separate thread.
+impl RemoteHub {
+    /// A destination; [`RemoteHub::send_always`] must run on a separate thread.
     pub(crate) fn new(client: Client, meter: Arc<Meter>, buffer_bytes: usize) -> Self {
         let half = |n: u8| u128::from(RandomState::new().hash_one(n));
         let sample_stream = StreamId(half(1) << 64 | half(2));
@@ -79,8 +80,8 @@ impl Remote {
         let mut failures = 0;
         while let Some(work) = self.next() {
             let verdict = match work {
-                Work::Sample => self.send_oldest_sample(),
-                Work::Stream(parcel, ticket) => self.send_parcel(&parcel, ticket),
+                SendJob::Sample => self.send_oldest_sample(),
+                SendJob::Stream(parcel, ticket) => self.send_parcel(&parcel, ticket),
             };
             match verdict {
                 None if failures > 0 => {
@@ -101,16 +102,16 @@ impl Remote {
     }
 
     /// Samples first: they are small, and only they can be lost.
-    fn next(&self) -> Option<Work> {
+    fn next(&self) -> Option<SendJob> {
         let mut queue = self.queue();
         loop {
             if let Some(sample) = queue.samples.front_mut() {
                 sample.is_sent = true;
-                return Some(Work::Sample);
+                return Some(SendJob::Sample);
             }
             if let Some((parcel, ticket)) = queue.streams.pop_front() {
                 self.changed.notify_all();
-                return Some(Work::Stream(parcel, ticket));
+                return Some(SendJob::Stream(parcel, ticket));
             }
             if queue.is_closed {
                 return None;
@@ -128,20 +129,20 @@ impl Remote {
         };
         let started = Instant::now();
         match self.post(&bytes) {
-            Verdict::Later(error) => {
+            SendOutcome::Later(error) => {
                 // A closed agent tries once and lets go.
                 let is_closed = self.queue().is_closed;
                 is_closed.then(|| self.drop_oldest());
                 return Some(error);
             }
-            Verdict::Durable(_) => self.meter.took(Stage::Store, started.elapsed(), 0),
-            Verdict::Behind(expected) => {
+            SendOutcome::Durable(_) => self.meter.took(Stage::Store, started.elapsed(), 0),
+            SendOutcome::Behind(expected) => {
                 tracing::error!(
                     "the hub knows samples up to {expected}, this one begins at {from}"
                 );
                 self.meter.count_dropped(1);
             }
-            Verdict::Refused(error) => {
+            SendOutcome::Refused(error) => {
                 tracing::error!("the hub refuses a sample: {error}");
                 self.meter.count_dropped(1);
             }
@@ -157,21 +158,21 @@ impl Remote {
         }
     }
 
-    fn send_parcel(&self, parcel: &Parcel, ticket: Ticket) -> Option<String> {
+    fn send_parcel(&self, parcel: &Parcel, ticket: DeliveryTicket) -> Option<String> {
         let started = Instant::now();
         match self.post(&parcel.encode(true)) {
-            Verdict::Durable(position) => {
+            SendOutcome::Durable(position) => {
                 self.meter.took(Stage::Store, started.elapsed(), parcel.row_count());
                 let to = position.unwrap_or(ticket.to);
                 ticket.durable(to);
                 None
             }
-            Verdict::Behind(expected) => {
+            SendOutcome::Behind(expected) => {
                 ticket.again(expected, false);
                 None
             }
             // The tailer reads it again after its own pause; nothing is kept here meanwhile.
-            Verdict::Refused(error) | Verdict::Later(error) => {
+            SendOutcome::Refused(error) | SendOutcome::Later(error) => {
                 let from = ticket.from;
                 self.forget(&ticket);
                 ticket.again(from, true);
@@ -181,7 +182,7 @@ impl Remote {
     }
 
     /// What waits of the same attempt at a stream would leave a gap: it is read again as well.
-    fn forget(&self, refused: &Ticket) {
+    fn forget(&self, refused: &DeliveryTicket) {
         let mut queue = self.queue();
         queue
             .streams
@@ -189,20 +190,20 @@ impl Remote {
         self.changed.notify_all();
     }
 
-    fn post(&self, bytes: &[u8]) -> Verdict {
+    fn post(&self, bytes: &[u8]) -> SendOutcome {
         let answer = match self.client.post("/api/link/parcel", PARCEL_TYPE, bytes) {
             Ok(answer) => answer,
-            Err(error) => return Verdict::Later(error.to_string()),
+            Err(error) => return SendOutcome::Later(error.to_string()),
         };
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match answer.status {
-            200 => Verdict::Durable(body["position"].as_u64()),
+            200 => SendOutcome::Durable(body["position"].as_u64()),
             409 => match body["expected"].as_u64() {
-                Some(expected) => Verdict::Behind(expected),
-                None => Verdict::Later(reason(&answer)),
+                Some(expected) => SendOutcome::Behind(expected),
+                None => SendOutcome::Later(reason(&answer)),
             },
-            400 | 413 | 415 => Verdict::Refused(reason(&answer)),
-            _ => Verdict::Later(reason(&answer)),
+            400 | 413 | 415 => SendOutcome::Refused(reason(&answer)),
+            _ => SendOutcome::Later(reason(&answer)),
         }
     }
 
@@ -224,16 +225,16 @@ impl Remote {
     }
 }
 
-enum Work {
-    Sample,
-    Stream(Parcel, Ticket),
+enum SendJob {
+    QueuedSample,
+    Stream(Parcel, DeliveryTicket),
 }
 
-fn reason(answer: &Answer) -> String {
+fn reason(answer: &HttpResponse) -> String {
     answer.failure().to_string().replace('\n', "; ")
 }
 
-impl Destination for Remote {
+impl Destination for RemoteHub {
     fn positions(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, String> {
         let ids: Vec<String> = streams.iter().map(ToString::to_string).collect();
         let body = serde_json::json!({"streams": ids}).to_string();
@@ -254,7 +255,7 @@ impl Destination for Remote {
             .collect())
     }
 
-    fn send_stream(&self, parcel: Parcel, ticket: Ticket) {
+    fn send_stream(&self, parcel: Parcel, ticket: DeliveryTicket) {
         let mut queue = self.queue();
         while queue.streams.len() >= STREAMS_WAITING && !queue.is_closed {
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -272,7 +273,7 @@ impl Destination for Remote {
         let range = StreamRange { stream: self.sample_stream, from, to };
         let bytes = Parcel { range: Some(range), batches }.encode(true);
         queue.sample_bytes += bytes.len();
-        queue.samples.push_back(Sample { from, to, bytes, is_sent: false });
+        queue.samples.push_back(QueuedSample { from, to, bytes, is_sent: false });
         while queue.sample_bytes > self.buffer_bytes && drop_one(&mut queue) {
             self.meter.count_dropped(1);
         }
@@ -285,7 +286,8 @@ impl Destination for Remote {
     }
 }
 
-/// Drops the oldest sample that is not being sent; the next one then covers its number, so that no gap is left.
+/// Drops the oldest sample that is not being sent; the next one then covers its number, so that no
+/// gap is left.
 fn drop_one(queue: &mut Queue) -> bool {
     let at = usize::from(queue.samples.front().is_some_and(|sample| sample.is_sent));
     if queue.samples.len() < at + 2 {
@@ -301,7 +303,7 @@ fn drop_one(queue: &mut Queue) -> bool {
         let bytes = parcel.encode(true);
         let (from, to, is_sent) = (dropped.from, next.to, next.is_sent);
         queue.sample_bytes = queue.sample_bytes - next.bytes.len() + bytes.len();
-        *next = Sample { from, to, bytes, is_sent };
+        *next = QueuedSample { from, to, bytes, is_sent };
     }
     true
 }

@@ -1,7 +1,8 @@
-//! `weir agent`: this host's collectors with a hub as destination. No SQL engine and no store is started.
+//! `weir agent`: this host's collectors with a hub as destination. No SQL engine and no store is
+//! started.
 //!
-//! The destination is a courier over the link; `http://` to a hub on the same host is the other one, without
-//! certificates.
+//! The destination is a courier over the link; `http://` to a hub on the same host is the other
+//! one, without certificates.
 
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use weir_process::log;
 use weir_process::meter::Meter;
 use weir_process::own_limits::{self, CpuShare};
 use weir_process::own_memory;
-use weir_process::own_memory::{Freed, start_lean};
+use weir_process::own_memory::{FreedMemory, start_lean};
 use weir_process::service;
 use weir_process::signals::Signals;
 use weir_process::terminal::say;
@@ -25,21 +26,21 @@ use weir_tables::Clock;
 
 use crate::args::{AgentAction, AgentArgs};
 use crate::client::{Client, is_loopback};
-use crate::courier::Couriered;
+use crate::courier::CourierDestination;
 use crate::edge;
 use crate::hooks::AgentHooks;
 use crate::join::{join, link_failure};
 use crate::memory_cap;
-use crate::remote::Remote;
+use crate::remote::RemoteHub;
 use crate::watch::deliver::Destination;
-use crate::watch::{AgentLimits, Context, Watch, WatchStatus};
+use crate::watch::{AgentLimits, Watch, WatchContext, WatchStatus};
 
 /// A parcel that is not answered in this time is sent again; for `http://`.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// What an agent does, and what it is allowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Role {
+pub struct AgentRole {
     /// Whether it watches this host, or is an edge only.
     pub is_watching: bool,
     /// Whether `http://` may lead to another host.
@@ -55,7 +56,7 @@ pub struct Role {
 pub fn command(
     args: &AgentArgs,
     mut config: Config,
-    startup: &edge::Startup,
+    startup: &edge::EdgeStartup,
     hooks: AgentHooks,
 ) -> Result<(), Failure> {
     config.apply_hubs(&args.hub);
@@ -71,8 +72,8 @@ pub fn command(
         config.apply_host(host.as_ref());
         return join(&config.values, token);
     }
-    start_lean(Freed::Returned);
-    let role = Role { is_watching: true, is_insecure: args.insecure, hooks };
+    start_lean(FreedMemory::Returned);
+    let role = AgentRole { is_watching: true, is_insecure: args.insecure, hooks };
     run(&config, args.join.as_deref(), role, startup)
 }
 
@@ -80,8 +81,8 @@ pub fn command(
 pub fn run(
     config: &Config,
     token: Option<&str>,
-    role: Role,
-    startup: &edge::Startup,
+    role: AgentRole,
+    startup: &edge::EdgeStartup,
 ) -> Result<(), Failure> {
     let values = &memory_cap::within(&config.values);
     own_limits::raise_open_files();
@@ -105,15 +106,15 @@ pub fn run(
 }
 
 /// What every agent has, whatever its destination is.
-struct Parts {
+struct AgentParts {
     clock: Arc<dyn Clock>,
     meter: Arc<Meter>,
     status: Arc<WatchStatus>,
     runtime: tokio::runtime::Runtime,
 }
 
-impl Parts {
-    fn new(startup: &edge::Startup) -> Result<Self, Failure> {
+impl AgentParts {
+    fn new(startup: &edge::EdgeStartup) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -130,29 +131,35 @@ impl Parts {
         &self,
         values: &Values,
         destination: &Arc<dyn Destination>,
-        startup: &edge::Startup,
-    ) -> Result<Option<edge::Running>, Failure> {
-        edge::Running::start(values, destination, &self.clock, startup)
+        startup: &edge::EdgeStartup,
+    ) -> Result<Option<edge::HostedEdge>, Failure> {
+        edge::HostedEdge::start(values, destination, &self.clock, startup)
     }
 
     /// `None` for an edge that does not watch its host.
     fn watch(
         &self,
         values: &Values,
-        role: Role,
+        role: AgentRole,
         destination: &Arc<dyn Destination>,
     ) -> Result<Option<Watch>, Failure> {
         if !role.is_watching {
             return Ok(None);
         }
         let destination = Arc::clone(destination);
-        let context =
-            Context::new(values, destination, &self.clock, &self.meter, &self.status, role.hooks);
+        let context = WatchContext::new(
+            values,
+            destination,
+            &self.clock,
+            &self.meter,
+            &self.status,
+            role.hooks,
+        );
         let limits = AgentLimits::of(values);
         Watch::start(context, values, Some(limits)).map(Some)
     }
 
-    fn greet(&self, values: &Values, hubs: &str, edge: Option<&edge::Running>) {
+    fn greet(&self, values: &Values, hubs: &str, edge: Option<&edge::HostedEdge>) {
         let lines = edge.map_or(&[][..], |edge| &edge.lines);
         say(&format!(
             "weir {} watches `{}` and sends to {hubs}\n  logs    {}\n  listen  {}{}",
@@ -170,8 +177,8 @@ impl Parts {
 fn over_link(
     values: &Values,
     token: Option<&str>,
-    role: Role,
-    startup: &edge::Startup,
+    role: AgentRole,
+    startup: &edge::EdgeStartup,
 ) -> Result<(), Failure> {
     let agent = &values.agent;
     if let Some(token) = token {
@@ -189,7 +196,7 @@ fn over_link(
         [] => identities.iter().flat_map(|known| known.addresses.clone()).collect(),
         hubs => hubs.to_vec(),
     };
-    let parts = Parts::new(startup)?;
+    let parts = AgentParts::new(startup)?;
     let (handle, courier) = Courier::new(CourierOptions {
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
@@ -202,7 +209,7 @@ fn over_link(
     });
     let cpu = CpuShare::new(agent.cpu_percent);
     let destination: Arc<dyn Destination> =
-        Arc::new(Couriered::new(handle, Arc::clone(&parts.meter), cpu));
+        Arc::new(CourierDestination::new(handle, Arc::clone(&parts.meter), cpu));
     parts.runtime.block_on(async {
         let signals = Signals::new()?;
         let delivering = tokio::spawn(courier.run());
@@ -224,7 +231,8 @@ fn over_link(
     })
 }
 
-/// A token of a fleet that was joined before is not used again, so that a unit file may name one for ever.
+/// A token of a fleet that was joined before is not used again, so that a unit file may name one
+/// for ever.
 fn join_once(values: &Values, token: &str) -> Result<(), Failure> {
     if token != "-" {
         let authority = JoinToken::decode(token).map_err(link_failure)?.authority;
@@ -239,8 +247,8 @@ fn join_once(values: &Values, token: &str) -> Result<(), Failure> {
 fn over_http(
     values: &Values,
     url: &str,
-    role: Role,
-    startup: &edge::Startup,
+    role: AgentRole,
+    startup: &edge::EdgeStartup,
 ) -> Result<(), Failure> {
     if !role.is_insecure && !is_local(url) {
         return Err(Failure::new(format!(
@@ -251,9 +259,9 @@ fn over_http(
     }
     let token = values.agent.token_file.as_deref().map(read_token).transpose()?;
     let client = Client::new(url, token.as_deref(), ANSWER_WITHIN)?;
-    let parts = Parts::new(startup)?;
+    let parts = AgentParts::new(startup)?;
     let buffer_bytes = usize::try_from(values.agent.buffer_bytes).unwrap_or(usize::MAX);
-    let remote = Arc::new(Remote::new(client, Arc::clone(&parts.meter), buffer_bytes));
+    let remote = Arc::new(RemoteHub::new(client, Arc::clone(&parts.meter), buffer_bytes));
     parts.runtime.block_on(async {
         let signals = Signals::new()?;
         let sender = Arc::clone(&remote);

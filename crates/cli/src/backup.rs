@@ -1,10 +1,12 @@
-//! `weir backup` and `weir restore`: copies of a data directory, whether a weir runs on it or not, or of a cluster.
+//! `weir backup` and `weir restore`: copies of a data directory, whether a weir runs on it or not,
+//! or of a cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use weir_config::Values;
+use weir_config::flags::DataArgs;
 use weir_hub::cluster;
 use weir_hub::slow_tier;
 use weir_hub::store_failure;
@@ -17,13 +19,14 @@ use weir_store::{
 };
 use weir_tables::Clock;
 
-use crate::cli::DataArgs;
 use crate::store::{RunningArgs, flush, flush_hub};
 
-/// Copy a data directory into a backup, beside a running weir or without one; with `cluster.manifest` a whole cluster.
+/// Copy a data directory into a backup, beside a running weir or without one; with
+/// `cluster.manifest` a whole cluster.
 ///
-/// Rows are written to files first, at all hubs of a cluster that are there. Files that an earlier snapshot of the backup has
-/// are not copied again. A backup that is killed leaves the earlier snapshots whole.
+/// Rows are written to files first, at all hubs of a cluster that are there. Files that an earlier
+/// snapshot of the backup has are not copied again. A backup that is killed leaves the earlier
+/// snapshots whole.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir backup /mnt/backup                        a snapshot of now
@@ -32,8 +35,8 @@ use crate::store::{RunningArgs, flush, flush_hub};
   weir backup /mnt/backup --list                 the snapshots that there are
   weir backup /mnt/backup --verify               read all of them and compare checksums")]
 pub(crate) struct BackupArgs {
-    /// The directory of the backup, made when it is missing; or s3://BUCKET/PREFIX, with keys and endpoint of the configuration
-    /// (`store.slow_…`) or of the environment (`AWS_…`).
+    /// The directory of the backup, made when it is missing; or s3://BUCKET/PREFIX, with keys and
+    /// endpoint of the configuration (`store.slow_…`) or of the environment (`AWS_…`).
     #[arg(value_name = "PLACE")]
     to: String,
     /// Only list the snapshots.
@@ -53,8 +56,8 @@ pub(crate) struct BackupArgs {
 
 /// Make a data directory from a backup, or with `cluster.manifest` and without `--data` a cluster.
 ///
-/// A cluster begins in a schema of PostgreSQL that has no tables of weir, and in an empty bucket or directory
-/// (`store.slow_path`). Backups of a hub alone and of a cluster can become either.
+/// A cluster begins in a schema of PostgreSQL that has no tables of weir, and in an empty bucket or
+/// directory (`store.slow_path`). Backups of a hub alone and of a cluster can become either.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir restore /mnt/backup --data /srv/new                             the newest snapshot

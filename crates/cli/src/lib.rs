@@ -1,4 +1,5 @@
-//! weir's commands: each has a module of its name, with its flags, what it does, and how it shows the answer.
+//! weir's commands: each has a module of its name, with its flags, what it does, and how it shows
+//! the answer.
 //!
 //! The list of commands is [`Cli`]; [`run`] hands each to its module.
 
@@ -12,11 +13,10 @@ mod doctor;
 mod drill;
 mod edge;
 mod findings;
-mod fleet;
 mod haproxy;
+mod hub;
 mod parse;
 mod query;
-mod replay;
 mod rules;
 mod show;
 mod store;
@@ -27,17 +27,20 @@ mod wire;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use weir_agent_core::edge::{Startup, reload_of, settings, take_over};
+use clap::CommandFactory;
+use weir_agent_core::edge::{EdgeStartup, reload_of, settings, take_over};
 use weir_agent_core::run as agent;
 use weir_config::Config;
 use weir_hub::hooks::AGENT_HOOKS;
 use weir_hub::up;
 use weir_process::failure::Failure;
-use weir_process::own_memory::{Freed, start_lean};
+use weir_process::own_memory::{FreedMemory, start_lean};
 use weir_process::{log, own_limits, terminal};
 
 pub use cli::Cli;
-use cli::{Command, EdgeArgs, WireArgs};
+use cli::Command;
+use edge::args::EdgeArgs;
+use wire::args::WireArgs;
 
 /// Runs the command that was given; the exit code when it ends well.
 ///
@@ -47,7 +50,7 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let startup = |args: Option<&EdgeArgs>| {
         let flags = args.map(|args| args.flags.clone());
         let is_edge = flags.is_some();
-        Startup::new(reload_of(cli.config.clone(), flags), is_edge)
+        EdgeStartup::new(reload_of(cli.config.clone(), flags), is_edge)
     };
     let load = || Config::of_process(cli.config.as_deref(), cli.log_level.as_ref());
     let on = |data: Option<&PathBuf>| {
@@ -62,7 +65,7 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
             config.apply_serve(&args.serve);
             config.apply_watch(&args.watch);
             log::start(&config.values.log.level)?;
-            start_lean(Freed::Kept);
+            start_lean(FreedMemory::Kept);
             up::run(&config, true, &startup(None))?;
         }
         Command::Hub(args) => {
@@ -73,9 +76,9 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
             log::start(&config.values.log.level)?;
             if let Some(action) = &args.action {
                 config.apply_data(action.data());
-                fleet::hub(&config.values, action)?;
+                hub::run(&config.values, action)?;
             } else {
-                start_lean(Freed::Kept);
+                start_lean(FreedMemory::Kept);
                 up::run(&config, false, &startup(None))?;
             }
         }
@@ -108,13 +111,17 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => show::config(&load()?, args.format),
-        Command::Completions(args) => show::completions(args.shell),
+        Command::Completions(args) => show::completions(args.shell, &mut Cli::command()),
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn serve_edge(args: &EdgeArgs, mut config: Config, startup: &Startup) -> Result<ExitCode, Failure> {
+fn serve_edge(
+    args: &EdgeArgs,
+    mut config: Config,
+    startup: &EdgeStartup,
+) -> Result<ExitCode, Failure> {
     if let Some(action) = &args.action {
         return edge::run(action, &mut config);
     }
@@ -124,7 +131,7 @@ fn serve_edge(args: &EdgeArgs, mut config: Config, startup: &Startup) -> Result<
         return edge::dry_run(args, &config, |file| Config::of_process(Some(file), None));
     }
     settings(&config.values)?;
-    start_lean(Freed::Kept);
+    start_lean(FreedMemory::Kept);
     if args.replace {
         own_limits::raise_open_files();
         take_over(startup, &config.values)?;
@@ -132,7 +139,7 @@ fn serve_edge(args: &EdgeArgs, mut config: Config, startup: &Startup) -> Result<
     if args.flags.hub.is_empty() {
         up::run(&config, false, startup)?;
     } else {
-        let role = agent::Role { is_watching: false, is_insecure: false, hooks: AGENT_HOOKS };
+        let role = agent::AgentRole { is_watching: false, is_insecure: false, hooks: AGENT_HOOKS };
         agent::run(&config, None, role, startup)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! `weir store`: what a data directory holds, looked at from outside; damage mended; rows written to files.
+//! `weir store`: what a data directory holds, looked at from outside; damage mended; rows written
+//! to files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use weir_agent_core::client::{Client, unreachable_weir};
 use weir_config::Values;
+use weir_config::flags::DataArgs;
 use weir_config::place::read_token;
 use weir_hub::cluster;
 use weir_hub::slow_tier;
@@ -21,8 +23,6 @@ use weir_store::{
     repair, repair_cluster,
 };
 use weir_tables::nearest;
-
-use crate::cli::DataArgs;
 
 /// Look at the files of a data directory, whether a weir has it or not, or of a whole cluster.
 #[derive(Args, Debug)]
@@ -47,7 +47,8 @@ pub(crate) enum StoreAction {
         #[command(flatten)]
         data: DataArgs,
     },
-    /// Set damaged files aside, take up files that the manifest does not name; the weir that has the directory must be stopped.
+    /// Set damaged files aside, take up files that the manifest does not name; the weir that has
+    /// the directory must be stopped.
     ///
     /// Rows of such a file that can be read and are nowhere else are appended again; the file moves
     /// to `lost/` below the data directory. Nothing is deleted. Ends with 1 when rows are lost.
@@ -57,7 +58,8 @@ pub(crate) enum StoreAction {
         #[command(flatten)]
         data: DataArgs,
     },
-    /// Write what is in the log and in memory to files now, by way of the running weir if there is one.
+    /// Write what is in the log and in memory to files now, by way of the running weir if there is
+    /// one.
     Flush {
         #[command(flatten)]
         data: DataArgs,
@@ -177,7 +179,8 @@ fn options(values: &Values) -> Result<StoreOptions, Failure> {
     store_options(values, Arc::new(SystemClock))
 }
 
-/// Brings all rows into files: by way of the weir that has the directory, or without one. Whose they are.
+/// Brings all rows into files: by way of the weir that has the directory, or without one. Whose
+/// they are.
 pub(crate) fn flush(values: &Values, running: &RunningArgs) -> Result<String, Failure> {
     let options = options(values)?;
     let url = running.url.clone().or_else(|| std::env::var("WEIR_URL").ok());

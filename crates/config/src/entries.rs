@@ -1,4 +1,5 @@
-//! Lists of tables such as `[[outputs]]`: every key with kind, default and doc, so that wrong ones are refused in one way.
+//! Lists of tables such as `[[outputs]]`: every key with kind, default and doc, so that wrong ones
+//! are refused in one way.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -217,7 +218,7 @@ impl Entry {
 
 /// An entry as written in the file, for `weir config`.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ShownEntry {
     /// `outputs`.
     pub section: String,
     /// The entry's index in the list.

@@ -40,6 +40,14 @@ pub struct WatchArgs {
     pub host: Option<String>,
 }
 
+/// The data directory of a hub.
+#[derive(Args, Debug)]
+pub struct DataArgs {
+    /// The hub's data directory.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
 /// Flags of `weir edge` that are keys of the configuration.
 #[derive(Args, Clone, Debug)]
 pub struct EdgeFlags {
@@ -55,7 +63,8 @@ pub struct EdgeFlags {
     /// Path of the health check that is requested from each backend; `connect` only connects.
     #[arg(long, value_name = "PATH")]
     pub check: Option<String>,
-    /// Send rows to this hub instead of keeping them; `weir agent join` must have been done. http://… is for a hub on this host.
+    /// Send rows to this hub instead of keeping them; `weir agent join` must have been done.
+    /// http://… is for a hub on this host.
     #[arg(long, value_name = "HOST:PORT")]
     pub hub: Vec<String>,
     /// Where rows are kept when there is no hub.

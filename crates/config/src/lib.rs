@@ -1,6 +1,8 @@
-//! The configuration: defaults, then one TOML file, then `WEIR_…` variables, then flags; each value knows where it is from.
+//! The configuration: defaults, then one TOML file, then `WEIR_…` variables, then flags; each value
+//! knows where it is from.
 //!
-//! Unknown keys are refused with file and line, because a mistyped limit that is silently not in force is found too late.
+//! Unknown keys are refused with file and line, because a mistyped limit that is silently not in
+//! force is found too late.
 
 pub mod buckets;
 pub mod databases;
@@ -20,7 +22,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
 use weir_tables::nearest;
 
-use entries::Shown;
+use entries::ShownEntry;
 pub use keys::{Api, KEYS, Key, SECTIONS, Store, Values};
 
 /// Effective values and the origin of each that is not a default.
@@ -30,7 +32,7 @@ pub struct Config {
     pub values: Values,
     origins: BTreeMap<(&'static str, &'static str), String>,
     /// Entries of lists such as `[[logs]]`, for `weir config`.
-    pub entries: Vec<Shown>,
+    pub entries: Vec<ShownEntry>,
 }
 
 impl Config {
@@ -44,8 +46,8 @@ impl Config {
         Ok(config)
     }
 
-    /// What this process is configured with: `file` or the first of the usual places, its environment, and the flag
-    /// `--log-level`.
+    /// What this process is configured with: `file` or the first of the usual places, its
+    /// environment, and the flag `--log-level`.
     pub fn of_process(file: Option<&Path>, log_level: Option<&String>) -> Result<Self, Failure> {
         let environment: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -146,7 +148,7 @@ impl Config {
                 }
             }
             let values = entries::whole(table);
-            self.entries.push(Shown { section: section.to_owned(), number, origin, values });
+            self.entries.push(ShownEntry { section: section.to_owned(), number, origin, values });
         }
         Ok(())
     }

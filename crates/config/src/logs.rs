@@ -1,6 +1,7 @@
 //! `[[logs]]`: logs that are named one by one, each with how its lines make events.
 //!
-//! Words as Filebeat, Vector and Fluent Bit have them, as far as they agree: `multiline`, a start pattern, a timeout, most lines.
+//! Words as Filebeat, Vector and Fluent Bit have them, as far as they agree: `multiline`, a start
+//! pattern, a timeout, most lines.
 
 use std::time::Duration;
 

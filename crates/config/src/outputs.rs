@@ -163,7 +163,7 @@ pub struct NamedOutput {
     /// Where the condition stands.
     pub condition_place: String,
     /// Where rows go.
-    pub to: To,
+    pub to: OutputPlace,
     /// The user, or the access key.
     pub user: Option<String>,
     /// A file whose first line is the password, or the secret key.
@@ -182,7 +182,7 @@ pub struct NamedOutput {
 
 /// The target.
 #[derive(Clone, Debug)]
-pub enum To {
+pub enum OutputPlace {
     /// Elasticsearch's bulk API.
     Elasticsearch {
         /// The cluster's address.
@@ -306,15 +306,15 @@ fn columns(entry: &Entry, table: &'static TableSpec) -> Result<Vec<usize>, Failu
     wanted.iter().map(place).collect()
 }
 
-fn target(entry: &Entry, to: &str, table: &str) -> Result<To, Failure> {
+fn target(entry: &Entry, to: &str, table: &str) -> Result<OutputPlace, Failure> {
     let named =
         |key: &str, default: &str| entry.text(key).unwrap_or(default).replace("{table}", table);
     Ok(match to {
-        "elasticsearch" => To::Elasticsearch {
+        "elasticsearch" => OutputPlace::Elasticsearch {
             url: http_url(entry)?.trim_end_matches('/').to_owned(),
             index: index(entry, named("index", "weir-{table}-{date}"))?,
         },
-        "http" => To::Http { url: http_url(entry)? },
+        "http" => OutputPlace::Http { url: http_url(entry)? },
         "kafka" => {
             let url = entry.needed("url", "kafka://kafka.example.net:9092")?;
             let (is_tls, list) = match (url.strip_prefix("kafka://"), url.strip_prefix("kafkas://"))
@@ -339,7 +339,7 @@ fn target(entry: &Entry, to: &str, table: &str) -> Result<To, Failure> {
                 return Err(wrong_url(entry, url, "kafka://a.example.net:9092,b.example.net:9092"));
             }
             let sasl = mechanism(entry)?;
-            To::Kafka { brokers, is_tls, topic: named("topic", "weir-{table}"), sasl }
+            OutputPlace::Kafka { brokers, is_tls, topic: named("topic", "weir-{table}"), sasl }
         }
         _ => s3(entry)?,
     })
@@ -371,7 +371,7 @@ fn mechanism(entry: &Entry) -> Result<SaslMechanism, Failure> {
     })
 }
 
-fn s3(entry: &Entry) -> Result<To, Failure> {
+fn s3(entry: &Entry) -> Result<OutputPlace, Failure> {
     let url = entry.needed("url", "s3://bucket/weir")?;
     let (bucket, prefix) = url
         .strip_prefix("s3://")
@@ -393,7 +393,7 @@ fn s3(entry: &Entry) -> Result<To, Failure> {
             .wrong("user", "`user` and `password_file` are needed both")
             .hint("the access key and a file with the secret key"));
     }
-    Ok(To::S3 {
+    Ok(OutputPlace::S3 {
         bucket: bucket.to_owned(),
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
         endpoint: entry.text("endpoint").map(str::to_owned),

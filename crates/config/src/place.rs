@@ -67,7 +67,8 @@ pub fn read_token(path: &Path) -> Result<String, Failure> {
     Ok(token)
 }
 
-/// The first line of a file that holds a password or token for another service, which is never shown.
+/// The first line of a file that holds a password or token for another service, which is never
+/// shown.
 pub fn read_secret(path: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| read_failure(path, &error).code(EXIT_CONFIG))?;

@@ -1,4 +1,5 @@
-//! One kind of value in the configuration: read from TOML, from text (environment, flags), written back as TOML.
+//! One kind of value in the configuration: read from TOML, from text (environment, flags), written
+//! back as TOML.
 
 use std::path::PathBuf;
 

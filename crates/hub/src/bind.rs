@@ -1,4 +1,5 @@
-//! Binding the page's address: refused without a login when others can reach it, with the owner of a port that is taken.
+//! Binding the page's address: refused without a login when others can reach it, with the owner of
+//! a port that is taken.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 

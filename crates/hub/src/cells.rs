@@ -1,7 +1,8 @@
-//! Cells of an answer as JSON and CSV: one place that decides how a value is written, for the API and the commands.
+//! Cells of an answer as JSON and CSV: one place that decides how a value is written, for the API
+//! and the commands.
 //!
-//! Times are RFC 3339 in UTC with microseconds whatever the unit of the Arrow type; floats that are not finite are
-//! null, since JSON has no word for them.
+//! Times are RFC 3339 in UTC with microseconds whatever the unit of the Arrow type; floats that are
+//! not finite are null, since JSON has no word for them.
 
 use std::io::Write;
 

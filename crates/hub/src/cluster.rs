@@ -1,7 +1,9 @@
-//! A hub as one of several: its options from the configuration, and the files of the fleet that all hubs have.
+//! A hub as one of several: its options from the configuration, and the files of the fleet that all
+//! hubs have.
 //!
-//! Who belongs to the fleet is in small files below `link/` of a hub's data directory, which `weir hub invite` and `revoke`
-//! write. In a cluster they are in the manifest as well: what changes here goes there, and what changes there comes here.
+//! Who belongs to the fleet is in small files below `link/` of a hub's data directory, which `weir
+//! hub invite` and `revoke` write. In a cluster they are in the manifest as well: what changes here
+//! goes there, and what changes there comes here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -144,7 +146,8 @@ impl SharedFleet {
         }
     }
 
-    /// What changed on one side goes to the other; where both did, all hubs have what the manifest has.
+    /// What changed on one side goes to the other; where both did, all hubs have what the manifest
+    /// has.
     async fn share(&mut self) -> Result<(), StoreError> {
         let Some(shared) = self.store.shared_files().await? else { return Ok(()) };
         let of_fleet = |(name, content): (String, Vec<u8>)| {

@@ -1,4 +1,5 @@
-//! Comparing the times of two sets of requests, where they were measured at the same place and nowhere else.
+//! Comparing the times of two sets of requests, where they were measured at the same place and
+//! nowhere else.
 //!
 //! A time of `request` is defined by its vantage point: which tier's clock it was, and whom that
 //! tier answered. When a balancer comes in front, the server's own times fall and no page is
@@ -91,7 +92,7 @@ from sums left join shares on shares.tier = sums.tier order by sums.tier",
 
 /// One tier's requests on one side.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct TierTimes {
     tier: String,
     requests: u64,
     /// Share of the [`TOP_PEERS`] busiest peers in the requests; `None` without addresses.
@@ -99,12 +100,12 @@ pub struct Seen {
     peers: u64,
     busiest: String,
     /// In the order of [`MEASURES`].
-    times: Vec<Times>,
+    times: Vec<TimeSummary>,
 }
 
 /// One measure of one tier on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Times {
+pub struct TimeSummary {
     /// Requests that have it.
     pub values: u64,
     /// Quantiles in seconds; `None` without values.
@@ -116,16 +117,16 @@ pub struct Times {
 }
 
 /// Rows of [`question`].
-pub fn seen(rows: &[Value]) -> Vec<Seen> {
+pub fn seen(rows: &[Value]) -> Vec<TierTimes> {
     let count = |value: &Value| value.as_u64().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let times = |row: &Value, column: &str| Times {
+    let times = |row: &Value, column: &str| TimeSummary {
         values: count(&row[format!("{column}_values")]),
         p50_seconds: row[format!("{column}_p50")].as_f64(),
         p95_seconds: row[format!("{column}_p95")].as_f64(),
         p99_seconds: row[format!("{column}_p99")].as_f64(),
     };
-    let tiers = rows.iter().map(|row| Seen {
+    let tiers = rows.iter().map(|row| TierTimes {
         tier: text(&row["tier"]),
         requests: count(&row["requests"]),
         top_share: row["top_share"].as_f64(),
@@ -136,8 +137,8 @@ pub fn seen(rows: &[Value]) -> Vec<Seen> {
     tiers.collect()
 }
 
-impl Seen {
-    fn times(&self, measure: Measure) -> Times {
+impl TierTimes {
+    fn times(&self, measure: Measure) -> TimeSummary {
         let at = MEASURES.iter().position(|known| *known == measure);
         at.and_then(|at| self.times.get(at)).copied().unwrap_or_default()
     }
@@ -168,17 +169,17 @@ impl Seen {
 
 /// Two sides of one tier and measure, measured at the same place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
+pub struct MeasureComparison {
     tier: String,
     measure: &'static str,
     words: &'static str,
-    a: Times,
-    b: Times,
+    a: TimeSummary,
+    b: TimeSummary,
 }
 
 /// What must not be compared, and why.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Refused {
+pub struct MeasureRefusal {
     tier_a: String,
     tier_b: String,
     measure: &'static str,
@@ -189,14 +190,14 @@ pub struct Refused {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     measure: &'static str,
-    compared: Vec<Compared>,
-    refused: Vec<Refused>,
+    compared: Vec<MeasureComparison>,
+    refused: Vec<MeasureRefusal>,
     /// Other times that can be compared; only where something was refused.
-    offered: Vec<Compared>,
+    offered: Vec<MeasureComparison>,
 }
 
 /// Compares what was measured at the same place, and refuses the rest.
-pub fn compare(a: &[Seen], b: &[Seen], measure: Measure) -> Comparison {
+pub fn compare(a: &[TierTimes], b: &[TierTimes], measure: Measure) -> Comparison {
     let pairs = |measure: Measure| {
         a.iter().filter(move |left| left.has(measure)).filter_map(move |left| {
             b.iter()
@@ -206,7 +207,7 @@ pub fn compare(a: &[Seen], b: &[Seen], measure: Measure) -> Comparison {
     };
     let together = |measure: Measure| {
         pairs(measure).filter(move |(left, right)| moved(left, right, measure).is_none()).map(
-            move |(left, right)| Compared {
+            move |(left, right)| MeasureComparison {
                 tier: left.tier.clone(),
                 measure: measure.column,
                 words: measure.words,
@@ -215,11 +216,11 @@ pub fn compare(a: &[Seen], b: &[Seen], measure: Measure) -> Comparison {
             },
         )
     };
-    let compared: Vec<Compared> = together(measure).collect();
-    let mut refused: Vec<Refused> = pairs(measure)
+    let compared: Vec<MeasureComparison> = together(measure).collect();
+    let mut refused: Vec<MeasureRefusal> = pairs(measure)
         .filter_map(|(left, right)| {
             let why = moved(left, right, measure)?;
-            Some(Refused {
+            Some(MeasureRefusal {
                 tier_a: left.tier.clone(),
                 tier_b: right.tier.clone(),
                 measure: measure.column,
@@ -236,7 +237,7 @@ pub fn compare(a: &[Seen], b: &[Seen], measure: Measure) -> Comparison {
 }
 
 /// Why the same tier's times are of different places, if they are.
-fn moved(a: &Seen, b: &Seen, measure: Measure) -> Option<String> {
+fn moved(a: &TierTimes, b: &TierTimes, measure: Measure) -> Option<String> {
     let are_telling = a.requests.min(b.requests) >= TELLING_REQUESTS;
     if !measure.is_of_peer || a.tier == VISITOR || !are_telling {
         return None;
@@ -252,20 +253,22 @@ fn moved(a: &Seen, b: &Seen, measure: Measure) -> Option<String> {
 }
 
 /// The refusal where no tier has the measure on both sides.
-fn apart(a: &[Seen], b: &[Seen], measure: Measure) -> Option<Refused> {
-    let of = |side: &[Seen]| -> Vec<Seen> {
+fn apart(a: &[TierTimes], b: &[TierTimes], measure: Measure) -> Option<MeasureRefusal> {
+    let of = |side: &[TierTimes]| -> Vec<TierTimes> {
         side.iter().filter(|seen| seen.has(measure)).cloned().collect()
     };
-    let tiers = |side: &[Seen]| {
+    let tiers = |side: &[TierTimes]| {
         let names: Vec<&str> = side.iter().map(|seen| seen.tier.as_str()).collect();
         names.join(", ")
     };
-    let words = |side: &[Seen]| match side {
+    let words = |side: &[TierTimes]| match side {
         [] => "not measured".to_owned(),
-        _ => format!("by {}", side.iter().map(Seen::vantage).collect::<Vec<_>>().join(" and ")),
+        _ => {
+            format!("by {}", side.iter().map(TierTimes::vantage).collect::<Vec<_>>().join(" and "))
+        }
     };
     let (left, right) = (of(a), of(b));
-    Some(Refused {
+    Some(MeasureRefusal {
         tier_a: tiers(&left),
         tier_b: tiers(&right),
         measure: measure.column,
@@ -279,11 +282,11 @@ mod tests {
 
     const DURATION: Measure = MEASURES[0];
 
-    fn side(tier: &str, top_share: f64, seconds: &[(&str, f64)]) -> Seen {
+    fn side(tier: &str, top_share: f64, seconds: &[(&str, f64)]) -> TierTimes {
         let times = MEASURES.iter().map(|measure| {
             seconds.iter().find(|(column, _)| *column == measure.column).map_or_else(
-                Times::default,
-                |(_, seconds)| Times {
+                TimeSummary::default,
+                |(_, seconds)| TimeSummary {
                     values: 500,
                     p50_seconds: Some(*seconds),
                     p95_seconds: Some(seconds * 2.0),
@@ -291,7 +294,7 @@ mod tests {
                 },
             )
         });
-        Seen {
+        TierTimes {
             tier: tier.to_owned(),
             requests: 500,
             top_share: Some(top_share),
@@ -301,7 +304,7 @@ mod tests {
         }
     }
 
-    fn tiers(compared: &[Compared]) -> Vec<(&str, &str)> {
+    fn tiers(compared: &[MeasureComparison]) -> Vec<(&str, &str)> {
         compared.iter().map(|one| (one.tier.as_str(), one.measure)).collect()
     }
 
@@ -350,7 +353,7 @@ mod tests {
     #[test]
     fn a_handful_of_requests_does_not_say_who_the_peers_are() {
         let many = side("proxy", 0.02, &[("duration_seconds", 0.2)]);
-        let few = Seen { requests: 4, top_share: Some(1.0), ..many.clone() };
+        let few = TierTimes { requests: 4, top_share: Some(1.0), ..many.clone() };
         assert_eq!(compare(&[many], &[few], DURATION).compared.len(), 1);
     }
 }

@@ -13,7 +13,7 @@ const ROUNDS: usize = 100;
 const MEASURE_WITHIN: Duration = Duration::from_millis(5);
 
 /// How lines are read.
-pub struct Reading {
+pub struct LineReader {
     /// Every pipeline and pattern.
     pub parsers: Parsers,
     /// The pipeline to try; without one, whatever the source asks for.
@@ -24,7 +24,7 @@ pub struct Reading {
 }
 
 /// One line, understood or not.
-pub struct Explained {
+pub struct ExplainedLine {
     /// What the line became.
     pub row: RowText,
     /// The format that it was read in.
@@ -37,7 +37,7 @@ pub struct Explained {
     pub near: Vec<Progress>,
 }
 
-impl Reading {
+impl LineReader {
     /// Lines of a log at `path`, read by `pipeline` or by the one that is for this path.
     pub fn new(parsers: Parsers, pipeline: Option<Arc<Pipeline>>, path: &str, host: &str) -> Self {
         let source = LogSource {
@@ -64,7 +64,12 @@ impl Reading {
     }
 
     /// Explains a line; `parser` has read the lines before it. `None` for a blank line.
-    pub fn explain(&self, parser: &mut LineParser, line: &str, now: Micros) -> Option<Explained> {
+    pub fn explain(
+        &self,
+        parser: &mut LineParser,
+        line: &str,
+        now: Micros,
+    ) -> Option<ExplainedLine> {
         let row = self.rows(parser, line, now).into_iter().next()?;
         let format = parser.format_name();
         let progress = self
@@ -75,7 +80,7 @@ impl Reading {
         let mut near = if is_unclear { self.parsers.near(line) } else { Vec::new() };
         // The patterns that were tried are listed already, with the place where they stopped.
         near.retain(|other| progress.iter().all(|tried| tried.pattern != other.pattern));
-        Some(Explained { row, format, nanos: self.nanos(line, now), progress, near })
+        Some(ExplainedLine { row, format, nanos: self.nanos(line, now), progress, near })
     }
 
     fn nanos(&self, line: &str, now: Micros) -> u64 {
@@ -95,7 +100,7 @@ impl Reading {
     }
 }
 
-impl Explained {
+impl ExplainedLine {
     /// For programs and the page.
     pub fn json(&self, line: &str, pipeline: Option<&Pipeline>) -> Value {
         let columns: Vec<Value> = self

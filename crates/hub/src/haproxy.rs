@@ -12,14 +12,14 @@ use weir_agent_core::edge::edge_failure;
 use weir_edge::{Haproxy, HaproxyOrder, HaproxyServer};
 use weir_process::failure::Failure;
 
-use crate::server::{Refusal, Shared, require_json};
+use crate::server::{Refusal, SharedApp, require_json};
 
-type Answer = Result<Json<Value>, Refusal>;
+type JsonAnswer = Result<Json<Value>, Refusal>;
 
 /// The body of an order.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct OrderRequest {
     /// One of `haproxy.sockets`.
     socket: String,
     /// BACKEND/SERVER.
@@ -30,13 +30,13 @@ pub(crate) struct Asked {
 }
 
 /// Sockets are files that may hang: not on a thread that serves.
-async fn apart(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+async fn apart(work: impl FnOnce() -> JsonAnswer + Send + 'static) -> JsonAnswer {
     let working = tokio::task::spawn_blocking(work).await;
     working.map_err(|_| Refusal::from(Failure::new("asking HAProxy panicked")))?
 }
 
 /// `GET /api/haproxy`.
-pub(crate) async fn state(State(app): State<Shared>) -> Answer {
+pub(crate) async fn state(State(app): State<SharedApp>) -> JsonAnswer {
     let (sockets, may_change) = (app.haproxy.clone(), app.token.is_some());
     apart(move || {
         // The default is where Debian has it: that none is there is nothing to complain of.
@@ -59,10 +59,10 @@ pub(crate) async fn state(State(app): State<Shared>) -> Answer {
 
 /// `POST /api/haproxy/server`.
 pub(crate) async fn order(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
-    Json(asked): Json<Asked>,
-) -> Answer {
+    Json(asked): Json<OrderRequest>,
+) -> JsonAnswer {
     require_json(&headers)?;
     if app.token.is_none() {
         return Err(Refusal::new(StatusCode::FORBIDDEN, "cannot change HAProxy: no login is set")
@@ -82,7 +82,7 @@ pub(crate) async fn order(
     .await
 }
 
-fn wish(asked: &Asked) -> Result<HaproxyOrder, Refusal> {
+fn wish(asked: &OrderRequest) -> Result<HaproxyOrder, Refusal> {
     match (asked.order.as_str(), asked.weight) {
         ("drain", None) => Ok(HaproxyOrder::Drain),
         ("maint", None) => Ok(HaproxyOrder::Maint),

@@ -1,4 +1,5 @@
-//! What `weir` lends to the agent: the store's client of buckets, and the rules' list of settings that may be tried.
+//! What `weir` lends to the agent: the store's client of buckets, and the rules' list of settings
+//! that may be tried.
 
 use bytes::Bytes;
 use weir_agent_core::hooks::AgentHooks;

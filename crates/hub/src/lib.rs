@@ -1,7 +1,10 @@
-//! The hub: keeps rows, runs the rules, serves the page and the API, takes other shippers' rows, and copies rows elsewhere.
+//! The hub: keeps rows, runs the rules, serves the page and the API, takes other shippers' rows,
+//! and copies rows elsewhere.
 //!
-//! Its parts meet in [`up::run`], for `weir up` and `weir hub`; what commands share with it is public beside that.
+//! Its parts meet in [`up::run`], for `weir up` and `weir hub`; what commands share with it is
+//! public beside that.
 
+mod banner;
 mod bind;
 pub mod cells;
 pub mod cluster;
@@ -9,16 +12,15 @@ pub mod compare;
 pub mod explain;
 mod failure;
 pub mod fleet;
-mod greeting;
 pub mod haproxy;
 pub mod hooks;
 mod intake;
-pub mod judge;
 mod local;
 mod outputs;
 mod port_owner;
 pub mod precision;
 pub mod replay;
+pub mod rule_runner;
 mod server;
 mod slow_query;
 pub mod slow_tier;

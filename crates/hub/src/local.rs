@@ -1,5 +1,5 @@
-//! The store in this process as a destination: parcels are appended in their order, several at a time, so that one
-//! fsync of the write-ahead log serves all that wait for it.
+//! The store in this process as a destination: parcels are appended in their order, several at a
+//! time, so that one fsync of the write-ahead log serves all that wait for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
-use weir_agent_core::watch::deliver::{Destination, Ticket};
+use weir_agent_core::watch::deliver::{DeliveryTicket, Destination};
 use weir_process::meter::{Meter, Stage};
 use weir_store::{Appended, ErrorKind, Store, StoreError};
 use weir_tables::{Batch, Parcel, StreamId};
@@ -21,22 +21,23 @@ const SAMPLES_WAITING: usize = 64;
 /// Parcels that are being appended at one time.
 const IN_FLIGHT: usize = 8;
 
-struct Job {
+struct AppendJob {
     parcel: Parcel,
-    ticket: Option<Ticket>,
+    ticket: Option<DeliveryTicket>,
 }
 
 /// Hands parcels to the delivery task.
-pub(crate) struct Local {
+pub(crate) struct LocalStore {
     store: Arc<Store>,
-    streams: mpsc::Sender<Job>,
-    samples: mpsc::Sender<Job>,
+    streams: mpsc::Sender<AppendJob>,
+    samples: mpsc::Sender<AppendJob>,
     meter: Arc<Meter>,
     is_closed: AtomicBool,
 }
 
-impl Local {
-    /// A destination, and its delivery task, which must be run and ends after the destination was dropped.
+impl LocalStore {
+    /// A destination, and its delivery task, which must be run and ends after the destination was
+    /// dropped.
     pub(crate) fn new(
         store: Arc<Store>,
         meter: Arc<Meter>,
@@ -54,19 +55,19 @@ impl Local {
     }
 }
 
-impl Destination for Local {
+impl Destination for LocalStore {
     fn positions(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, String> {
         Ok(self.store.positions(streams))
     }
 
-    fn send_stream(&self, parcel: Parcel, ticket: Ticket) {
+    fn send_stream(&self, parcel: Parcel, ticket: DeliveryTicket) {
         if !self.is_closed.load(Ordering::Relaxed) {
-            let _ = self.streams.blocking_send(Job { parcel, ticket: Some(ticket) });
+            let _ = self.streams.blocking_send(AppendJob { parcel, ticket: Some(ticket) });
         }
     }
 
     fn send_sample(&self, batches: Vec<Batch>) {
-        let job = Job { parcel: Parcel { range: None, batches }, ticket: None };
+        let job = AppendJob { parcel: Parcel { range: None, batches }, ticket: None };
         if self.samples.try_send(job).is_err() {
             self.meter.count_dropped(1);
         }
@@ -77,19 +78,25 @@ impl Destination for Local {
     }
 }
 
-type Outcome = (Option<Ticket>, Duration, Result<Appended, StoreError>);
+type AppendOutcome = (Option<DeliveryTicket>, Duration, Result<Appended, StoreError>);
 
 struct Delivery {
     store: Arc<Store>,
     meter: Arc<Meter>,
-    /// Streams of which a parcel was not taken, with the epoch: what follows in that epoch would leave a gap.
+    /// Streams of which a parcel was not taken, with the epoch: what follows in that epoch would
+    /// leave a gap.
     refused: HashMap<StreamId, u64>,
     is_full: bool,
 }
 
 impl Delivery {
-    async fn run(mut self, mut streams: mpsc::Receiver<Job>, mut samples: mpsc::Receiver<Job>) {
-        let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
+    async fn run(
+        mut self,
+        mut streams: mpsc::Receiver<AppendJob>,
+        mut samples: mpsc::Receiver<AppendJob>,
+    ) {
+        let mut flying: FuturesUnordered<BoxFuture<'static, AppendOutcome>> =
+            FuturesUnordered::new();
         let (mut has_streams, mut has_samples) = (true, true);
         while has_streams || has_samples || !flying.is_empty() {
             let has_room = flying.len() < IN_FLIGHT;
@@ -109,10 +116,10 @@ impl Delivery {
 
     async fn launch(
         &mut self,
-        job: Job,
-        flying: &mut FuturesUnordered<BoxFuture<'static, Outcome>>,
+        job: AppendJob,
+        flying: &mut FuturesUnordered<BoxFuture<'static, AppendOutcome>>,
     ) {
-        let Job { parcel, ticket } = job;
+        let AppendJob { parcel, ticket } = job;
         if let Some(ticket) = &ticket
             && self.refused.get(&ticket.stream).is_some_and(|epoch| *epoch >= ticket.epoch)
         {
@@ -121,7 +128,7 @@ impl Delivery {
         let must_be_alone = ticket.as_ref().is_some_and(|ticket| ticket.is_first);
         let store = Arc::clone(&self.store);
         let started = Instant::now();
-        let mut append: BoxFuture<'static, Outcome> = Box::pin(async move {
+        let mut append: BoxFuture<'static, AppendOutcome> = Box::pin(async move {
             let result = store.append(parcel).await;
             (ticket, started.elapsed(), result)
         });
@@ -129,14 +136,15 @@ impl Delivery {
             let outcome = append.await;
             return self.settle(outcome);
         }
-        // The first poll puts the parcel in the store's queue; that is what keeps the order within a stream.
+        // The first poll puts the parcel in the store's queue; that is what keeps the order within
+        // a stream.
         match futures::poll!(&mut append) {
             std::task::Poll::Ready(outcome) => self.settle(outcome),
             std::task::Poll::Pending => flying.push(append),
         }
     }
 
-    fn settle(&mut self, (ticket, duration, result): Outcome) {
+    fn settle(&mut self, (ticket, duration, result): AppendOutcome) {
         match result {
             Ok(appended) => {
                 let rows = usize::try_from(appended.rows).unwrap_or(usize::MAX);
@@ -151,7 +159,7 @@ impl Delivery {
         }
     }
 
-    fn refuse(&mut self, ticket: Option<Ticket>, error: &StoreError) {
+    fn refuse(&mut self, ticket: Option<DeliveryTicket>, error: &StoreError) {
         self.meter.failed(Stage::Store, &error.message);
         if matches!(error.kind, ErrorKind::Full) {
             self.note_room(Some(error));
@@ -162,7 +170,8 @@ impl Delivery {
         };
         match error.kind {
             ErrorKind::Behind { expected } => ticket.again(expected, false),
-            // Also for a parcel that the store does not understand: going on would lose its lines, so it must be seen.
+            // Also for a parcel that the store does not understand: going on would lose its lines,
+            // so it must be seen.
             kind => {
                 if kind == ErrorKind::BadParcel {
                     tracing::error!("cannot keep rows of stream {}: {error}", ticket.stream);

@@ -1,6 +1,8 @@
-//! Outputs at work: targets from the configuration, the store's log behind them, a thread for each, and their figures.
+//! Outputs at work: targets from the configuration, the store's log behind them, a thread for each,
+//! and their figures.
 //!
-//! What can be refused is refused before anything is served: an unknown column in a condition as a missing file of a login.
+//! What can be refused is refused before anything is served: an unknown column in a condition as a
+//! missing file of a login.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +13,7 @@ use arrow_array::RecordBatch;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_config::Values;
-use weir_config::outputs::{BatchLimits, NamedOutput, ObjectFormat, SaslMechanism, To};
+use weir_config::outputs::{BatchLimits, NamedOutput, ObjectFormat, OutputPlace, SaslMechanism};
 use weir_config::place::{read_bytes, read_secret};
 use weir_outputs::{
     Auth, Elastic, Endpoint, Figures, Format, Http, Kafka, KafkaOptions, Limits, Mechanism,
@@ -27,7 +29,8 @@ use weir_tables::{
 const REPORT: Duration = Duration::from_secs(5);
 /// How long the threads may take to end; what they were sending is sent again at the next start.
 const END: Duration = Duration::from_secs(5);
-/// Bytes of JSON in one request to a partition of Kafka, below its usual `message.max.bytes` of 1 MiB.
+/// Bytes of JSON in one request to a partition of Kafka, below its usual `message.max.bytes` of 1
+/// MiB.
 const KAFKA_REQUEST_BYTES: usize = 900_000;
 /// Authorities of Debian and its kin, for Kafka over TLS; HTTP finds those of the system by itself.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -35,10 +38,10 @@ const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// All outputs, as `/metrics` and `/api/status` show them.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    list: Vec<Shown>,
+    list: Vec<OutputView>,
 }
 
-struct Shown {
+struct OutputView {
     name: String,
     target: &'static str,
     table: &'static str,
@@ -49,18 +52,18 @@ struct Shown {
 }
 
 /// Outputs whose settings are right, before the store is open.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedOutputs {
     list: Vec<(NamedOutput, Target)>,
     pub(crate) shown: Arc<Outputs>,
 }
 
 /// Reads the files with logins and makes the targets; connects to none of them yet.
-pub(crate) fn prepare(values: &Values) -> Result<Prepared, Failure> {
+pub(crate) fn prepare(values: &Values) -> Result<PreparedOutputs, Failure> {
     let mut list = Vec::new();
     let mut shown = Outputs::default();
     for output in &values.outputs {
         let target = target(output)?;
-        shown.list.push(Shown {
+        shown.list.push(OutputView {
             name: output.name.clone(),
             target: target.kind(),
             table: output.table.name,
@@ -70,7 +73,7 @@ pub(crate) fn prepare(values: &Values) -> Result<Prepared, Failure> {
         });
         list.push((output.clone(), target));
     }
-    Ok(Prepared { list, shown: Arc::new(shown) })
+    Ok(PreparedOutputs { list, shown: Arc::new(shown) })
 }
 
 fn target(output: &NamedOutput) -> Result<Target, Failure> {
@@ -96,11 +99,11 @@ fn target(output: &NamedOutput) -> Result<Target, Failure> {
         timeout: output.timeout,
     };
     let target = match &output.to {
-        To::Elasticsearch { url, index } => {
+        OutputPlace::Elasticsearch { url, index } => {
             Elastic::new(endpoint(url, "ApiKey"), index.clone()).map(Target::Elasticsearch)
         }
-        To::Http { url } => Http::new(endpoint(url, "Bearer")).map(Target::Http),
-        To::Kafka { brokers, is_tls, topic, sasl } => {
+        OutputPlace::Http { url } => Http::new(endpoint(url, "Bearer")).map(Target::Http),
+        OutputPlace::Kafka { brokers, is_tls, topic, sasl } => {
             let authority = match authority.clone() {
                 None if *is_tls => Some(read_bytes(Path::new(SYSTEM_AUTHORITIES))?),
                 authority => authority.filter(|_| *is_tls),
@@ -115,7 +118,7 @@ fn target(output: &NamedOutput) -> Result<Target, Failure> {
             };
             Kafka::new(options).map(|kafka| Target::Kafka(Box::new(kafka)))
         }
-        To::S3 { bucket, prefix, endpoint, region, format } => {
+        OutputPlace::S3 { bucket, prefix, endpoint, region, format } => {
             let options = BucketOptions {
                 bucket: bucket.clone(),
                 endpoint: endpoint.clone(),
@@ -222,30 +225,30 @@ impl Source for LogSource {
 }
 
 /// Threads that copy.
-pub(crate) struct Running {
+pub(crate) struct RunningOutputs {
     shown: Arc<Outputs>,
     end: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     reporter: tokio::task::JoinHandle<()>,
-    report: Report,
+    report: OutputReporter,
 }
 
 /// What reporting needs.
 #[derive(Clone)]
-struct Report {
+struct OutputReporter {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     host: String,
 }
 
-impl Prepared {
+impl PreparedOutputs {
     /// Begins to copy, each output from where it stood; `None` when there are none.
     pub(crate) fn start(
         self,
         values: &Values,
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<Option<Running>, Failure> {
+    ) -> Result<Option<RunningOutputs>, Failure> {
         if self.list.is_empty() {
             return Ok(None);
         }
@@ -277,9 +280,9 @@ impl Prepared {
             );
         }
         let host = values.collect.host.clone();
-        let report = Report { store: Arc::clone(store), clock: Arc::clone(clock), host };
+        let report = OutputReporter { store: Arc::clone(store), clock: Arc::clone(clock), host };
         let reporter = tokio::spawn(report_always(Arc::clone(&self.shown), report.clone()));
-        Ok(Some(Running { shown: self.shown, end, threads, reporter, report }))
+        Ok(Some(RunningOutputs { shown: self.shown, end, threads, reporter, report }))
     }
 }
 
@@ -297,7 +300,7 @@ fn copy(output: &NamedOutput, store: &Store) -> Result<Copy, Failure> {
     })
 }
 
-async fn report_always(shown: Arc<Outputs>, report: Report) {
+async fn report_always(shown: Arc<Outputs>, report: OutputReporter) {
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + REPORT, REPORT);
     loop {
         ticks.tick().await;
@@ -305,7 +308,7 @@ async fn report_always(shown: Arc<Outputs>, report: Report) {
     }
 }
 
-impl Report {
+impl OutputReporter {
     async fn send(&self, shown: &Outputs) {
         let batch = shown.rows(&self.host, self.clock.now());
         let parcel = Parcel { range: None, batches: vec![batch] };
@@ -315,8 +318,9 @@ impl Report {
     }
 }
 
-impl Running {
-    /// Ends the threads and keeps the last figures. What is not copied yet is copied after the next start.
+impl RunningOutputs {
+    /// Ends the threads and keeps the last figures. What is not copied yet is copied after the next
+    /// start.
     pub(crate) async fn end(self) {
         let _ = self.end.send(true);
         let threads = self.threads;
@@ -378,7 +382,7 @@ impl Outputs {
 
     /// `outputs` of `/api/status`.
     pub(crate) fn json(&self, now: Micros) -> Vec<Value> {
-        let one = |output: &Shown| {
+        let one = |output: &OutputView| {
             let figures = output.status.figures(now);
             json!({
                 "name": output.name,
@@ -403,8 +407,9 @@ impl Outputs {
 
     /// One line for each: what is copied to where.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let line =
-            |output: &Shown| format!("{:<14} {} to {}", output.name, output.table, output.target);
+        let line = |output: &OutputView| {
+            format!("{:<14} {} to {}", output.name, output.table, output.target)
+        };
         self.list.iter().map(line).collect()
     }
 }

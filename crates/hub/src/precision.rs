@@ -1,4 +1,5 @@
-//! What people judged of each rule's findings, for the engine: a rule that is mostly not real pages no more.
+//! What people judged of each rule's findings, for the engine: a rule that is mostly not real pages
+//! no more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use weir_rules::{Cell, Precision, rows_of};
 use weir_store::{QueryLimits, Store};
 use weir_tables::Micros;
 
-use crate::judge::Judge;
+use crate::rule_runner::RuleRunner;
 
-/// The newest ten judged findings of each rule in 90 days, each by its newest judgement; as in `weir.noisy_rule`.
+/// The newest ten judged findings of each rule in 90 days, each by its newest judgement; as in
+/// `weir.noisy_rule`.
 const PRECISION: &str = "select rule, count(*) as judged, count(*) filter (where verdict = 'real') as real \
     from (select *, row_number() over (partition by rule order by ts desc) as age \
       from (select rule, verdict, ts, row_number() over (partition by finding_id order by ts desc) as place \

@@ -11,13 +11,13 @@ use weir_tables::{Batch, Parcel, Rows, SlowQuery, SlowQueryRows};
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Keeps rows until it is ended.
-pub(crate) struct Reporting {
+pub(crate) struct SlowQueryReporter {
     store: Arc<Store>,
     host: String,
     task: JoinHandle<()>,
 }
 
-impl Reporting {
+impl SlowQueryReporter {
     pub(crate) fn start(store: &Arc<Store>, host: &str) -> Self {
         let (store, host) = (Arc::clone(store), host.to_owned());
         let task = tokio::spawn(report_always(Arc::clone(&store), host.clone()));

@@ -1,4 +1,5 @@
-//! `weir up` and `weir hub`: the store, the rules, the page and the API, with or without this host's collectors.
+//! `weir up` and `weir hub`: the store, the rules, the page and the API, with or without this
+//! host's collectors.
 //!
 //! Order at start: cheap checks first (login, port), then open the store, watch, serve, report. The
 //! end is in reverse, so that everything that was read is stored: watch, delivery, rules,
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use weir_agent_core::watch::deliver::Destination;
-use weir_agent_core::watch::{Context, Watch, WatchStatus};
+use weir_agent_core::watch::{Watch, WatchContext, WatchStatus};
 use weir_agent_core::{edge, parsers};
 use weir_config::place::read_token;
 use weir_config::{Api, Config, Values};
@@ -28,18 +29,18 @@ use weir_tables::Clock;
 
 use crate::bind::listen;
 use crate::cluster::SharedFleet;
-use crate::fleet::{Fleet, Listening, Serving, link_dir};
+use crate::fleet::{AgentListener, Fleet, LinkService, link_dir};
 use crate::hooks::AGENT_HOOKS;
-use crate::judge::{Judge, judge_always, read_rule_files};
-use crate::local::Local;
+use crate::local::LocalStore;
+use crate::rule_runner::{RuleRunner, read_rule_files, run_always};
 use crate::server::{self, App, Callers, PgServer};
-use crate::{cluster, greeting, intake, outputs, slow_query, slow_tier, store_failure, thresholds};
+use crate::{banner, cluster, intake, outputs, slow_query, slow_tier, store_failure, thresholds};
 
 /// Threads that serve, append and run rules; queries have separate threads in the store.
 const THREADS: usize = 2;
 
 /// Runs until Ctrl-C or SIGTERM.
-pub fn run(config: &Config, is_watching: bool, startup: &edge::Startup) -> Result<(), Failure> {
+pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> Result<(), Failure> {
     let values = &config.values;
     own_limits::raise_open_files();
     if edge::is_wanted(values) {
@@ -48,7 +49,7 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::Startup) -> Resul
     let token = values.api.token_file.as_deref().map(read_token).transpose()?;
     let flag = if startup.is_edge { "--page" } else { "--listen" };
     let socket = listen(&values.api.listen, token.is_some(), flag)?;
-    let listening = Listening::new(config, !is_watching)?;
+    let listening = AgentListener::new(config, !is_watching)?;
     let pg = PgServer::bind(values, token.as_deref())?;
     let intake = intake::bind(values)?;
     let outputs = outputs::prepare(values)?;
@@ -59,13 +60,15 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::Startup) -> Resul
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    let doors = Doors { page: socket, agents: listening, pg, intake, outputs };
-    runtime.block_on(async { Up { values, token, judge, startup }.run(doors, is_watching).await })
+    let doors = Listeners { page: socket, agents: listening, pg, intake, outputs };
+    runtime.block_on(async {
+        HubStart { values, token, judge, startup }.run(doors, is_watching).await
+    })
 }
 
-fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
+fn load_rules(dir: Option<&Path>) -> Result<RuleRunner, Failure> {
     let files = dir.map(read_rule_files).transpose()?.unwrap_or_default();
-    let judge = Judge::new(&files);
+    let judge = RuleRunner::new(&files);
     for error in &judge.broken {
         tracing::error!("{error}");
     }
@@ -114,30 +117,30 @@ fn query_limits(api: &Api) -> QueryLimits {
 }
 
 /// Where others come in, bound before anything else starts, and where rows go out.
-struct Doors {
+struct Listeners {
     page: TcpListener,
-    agents: Listening,
+    agents: AgentListener,
     pg: Option<PgServer>,
-    intake: intake::Bound,
-    outputs: outputs::Prepared,
+    intake: intake::BoundIntake,
+    outputs: outputs::PreparedOutputs,
 }
 
-struct Up<'a> {
+struct HubStart<'a> {
     values: &'a Values,
     token: Option<String>,
-    judge: Arc<Judge>,
-    startup: &'a edge::Startup,
+    judge: Arc<RuleRunner>,
+    startup: &'a edge::EdgeStartup,
 }
 
-impl Up<'_> {
-    async fn run(self, doors: Doors, is_watching: bool) -> Result<(), Failure> {
-        let Doors { page: socket, agents: listening, pg, intake, outputs } = doors;
+impl HubStart<'_> {
+    async fn run(self, doors: Listeners, is_watching: bool) -> Result<(), Failure> {
+        let Listeners { page: socket, agents: listening, pg, intake, outputs } = doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
         let store = self.open_store(address, &clock, is_watching).await?;
         let meter = Arc::clone(&self.startup.meter);
-        let (local, delivery) = Local::new(Arc::clone(&store), Arc::clone(&meter));
+        let (local, delivery) = LocalStore::new(Arc::clone(&store), Arc::clone(&meter));
         let delivery = tokio::spawn(delivery);
         let status = Arc::new(WatchStatus::default());
         let fleet = Arc::new(Fleet::default());
@@ -149,7 +152,7 @@ impl Up<'_> {
         let (link_dir, is_serving) = (link_dir(values), agents_address.is_some());
         let fleet_files = SharedFleet::enter(&store, link_dir, is_serving, clock.now()).await?;
         listening.note_address(values);
-        let link = Serving::new(values, &store, &meter, &clock, &fleet);
+        let link = LinkService::new(values, &store, &meter, &clock, &fleet);
         let linking = tokio::spawn(listening.serve(link, ended.clone()));
         let addresses = (address, agents_address, pg.as_ref().map(PgServer::address));
         let socket = tokio::net::TcpListener::from_std(socket)
@@ -157,14 +160,14 @@ impl Up<'_> {
         let serving = tokio::spawn(serve((socket, pg), Arc::clone(&app), ended));
         let judging = self.judge(&store, &clock);
         let sharing = tokio::spawn(fleet_files.run());
-        let slow = slow_query::Reporting::start(&store, &values.collect.host);
+        let slow = slow_query::SlowQueryReporter::start(&store, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
         let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
         let edge = self.edge(&destination, &clock, &app)?;
         let watching = if is_watching {
-            let context = Context::new(
+            let context = WatchContext::new(
                 values,
                 Arc::clone(&destination),
                 &clock,
@@ -180,7 +183,7 @@ impl Up<'_> {
         let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
         let (watched, lines) =
             (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced));
-        say(&greeting::text(values, addresses, &self.judge, watched, lines));
+        say(&banner::text(values, addresses, &self.judge, watched, lines));
         service::ready();
 
         signals.wait(edge::replaced(edge.as_ref())).await;
@@ -232,9 +235,9 @@ impl Up<'_> {
         &self,
         destination: &Arc<dyn Destination>,
         clock: &Arc<dyn Clock>,
-        app: &server::Shared,
-    ) -> Result<Option<edge::Running>, Failure> {
-        let edge = edge::Running::start(self.values, destination, clock, self.startup)?;
+        app: &server::SharedApp,
+    ) -> Result<Option<edge::HostedEdge>, Failure> {
+        let edge = edge::HostedEdge::start(self.values, destination, clock, self.startup)?;
         if let Some(edge) = &edge {
             let _ = app.edge.set(Arc::clone(edge.control()));
         }
@@ -246,7 +249,7 @@ impl Up<'_> {
         let every = Duration::from_secs(self.values.rules.every_seconds.max(1));
         let shared = || (Arc::clone(&self.judge), Arc::clone(store), Arc::clone(clock));
         let (judge, kept, time) = shared();
-        let judging = tokio::spawn(judge_always(judge, kept, time, every));
+        let judging = tokio::spawn(run_always(judge, kept, time, every));
         let (judge, kept, time) = shared();
         let host = self.values.collect.host.clone();
         [judging, tokio::spawn(thresholds::keep_always(judge, kept, time, host))]
@@ -260,7 +263,7 @@ impl Up<'_> {
         watch: Option<Arc<WatchStatus>>,
         fleet: &Arc<Fleet>,
         outputs: &Arc<outputs::Outputs>,
-    ) -> Result<server::Shared, Failure> {
+    ) -> Result<server::SharedApp, Failure> {
         let api = &self.values.api;
         let host = self.values.collect.host.clone();
         if let Some(dir) = api.ui_dir.as_deref().filter(|dir| !dir.join("index.html").is_file()) {
@@ -303,7 +306,7 @@ impl Up<'_> {
 /// Serves browsers, programs and clients of PostgreSQL.
 async fn serve(
     (page, pg): (tokio::net::TcpListener, Option<PgServer>),
-    app: server::Shared,
+    app: server::SharedApp,
     ended: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
     let rows = Arc::clone(&app);
@@ -316,13 +319,13 @@ async fn serve(
     tokio::join!(server::serve(page, app, ended), pg).0
 }
 
-async fn start_watch(context: Context, values: Values) -> Result<Watch, Failure> {
+async fn start_watch(context: WatchContext, values: Values) -> Result<Watch, Failure> {
     tokio::task::spawn_blocking(move || Watch::start(context, &values, None))
         .await
         .map_err(|error| Failure::new(format!("cannot watch: {error}")))?
 }
 
-async fn end_watch(watching: Option<Watch>, local: &Arc<Local>) {
+async fn end_watch(watching: Option<Watch>, local: &Arc<LocalStore>) {
     let Some(watching) = watching else { return };
     // The parser may wait for room in the delivery; the delivery task still runs, so it gets it.
     let ended = tokio::task::spawn_blocking(move || watching.end());

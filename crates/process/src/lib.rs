@@ -1,4 +1,5 @@
-//! What every program of weir needs of its process: the clock, limits, memory, signals, the terminal, and its failures.
+//! What every program of weir needs of its process: the clock, limits, memory, signals, the
+//! terminal, and its failures.
 //!
 //! Nothing here knows a table's rows or the configuration; what a limit is comes as an argument.
 

@@ -20,7 +20,8 @@ pub fn start(level: &str) -> Result<(), Failure> {
     })?;
     let is_colourful = std::io::IsTerminal::is_terminal(&std::io::stderr())
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    // The output reports its own failures; Kafka's client repeats each of them, which helps only when debugging.
+    // The output reports its own failures; Kafka's client repeats each of them, which helps only
+    // when debugging.
     let kafka = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
     let targets = Targets::new().with_default(level).with_target("rskafka", kafka);
     let lines = tracing_subscriber::fmt::layer()

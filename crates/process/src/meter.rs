@@ -1,5 +1,5 @@
-//! weir measures itself: counters for `/metrics`, and rows of `collector_run` for what is no collector (tail, parse,
-//! store), so that "is weir itself the problem" is a query like any other.
+//! weir measures itself: counters for `/metrics`, and rows of `collector_run` for what is no
+//! collector (tail, parse, store), so that "is weir itself the problem" is a query like any other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ const STAGES: [(Stage, &str); 7] = [
 ];
 
 #[derive(Debug, Default)]
-struct Figures {
+struct StageFigures {
     runs: i64,
     failures: i64,
     duration: Duration,
@@ -57,16 +57,16 @@ pub struct Meter {
     lines: AtomicU64,
     rejects: AtomicU64,
     samples_dropped: AtomicU64,
-    stages: [Mutex<Figures>; STAGES.len()],
+    stages: [Mutex<StageFigures>; STAGES.len()],
 }
 
 /// A run that is under way.
-pub struct Run {
+pub struct StageRun {
     started: Instant,
     cpu: Duration,
 }
 
-impl Run {
+impl StageRun {
     /// Starts to measure on this thread.
     pub fn start() -> Self {
         Self { started: Instant::now(), cpu: thread_cpu() }
@@ -106,7 +106,7 @@ impl Meter {
     }
 
     /// A run on this thread that made `rows`.
-    pub fn ran(&self, stage: Stage, run: &Run, rows: usize) {
+    pub fn ran(&self, stage: Stage, run: &StageRun, rows: usize) {
         self.with(stage, |figures| {
             figures.cpu += thread_cpu().saturating_sub(run.cpu);
             figures.has_cpu = true;
@@ -144,7 +144,7 @@ impl Meter {
         });
     }
 
-    fn with(&self, stage: Stage, change: impl FnOnce(&mut Figures)) {
+    fn with(&self, stage: Stage, change: impl FnOnce(&mut StageFigures)) {
         let at =
             STAGES.iter().position(|(known, _)| *known == stage).expect("every stage is listed");
         change(&mut self.stages[at].lock().unwrap_or_else(PoisonError::into_inner));

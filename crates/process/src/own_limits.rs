@@ -1,4 +1,5 @@
-//! What weir may cost its host, and its own edge: priority of threads, of disk requests, and processor time.
+//! What weir may cost its host, and its own edge: priority of threads, of disk requests, and
+//! processor time.
 //!
 //! Source: setpriority(2), getrlimit(2), sched(7). Priorities apply to the calling thread and the
 //! threads that it starts, so they are set before the first thread, and only matter under
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Resource;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::scheduling::{self, Waking};
+use crate::scheduling::{self, WakePolicy};
 
 /// Lowers the priority of this thread and the threads that it will start; logs a warning where the
 /// system refuses.
@@ -26,19 +27,19 @@ pub fn lower(nice: u64, is_idle_io: bool) {
 /// Beside an edge: a wake-up of this thread, or of one that it will start, does not preempt a
 /// thread that serves.
 pub fn let_edge_run() {
-    set_waking(Waking::Waits);
+    set_waking(WakePolicy::Waits);
 }
 
 /// Runs `start`, whose threads serve requests and may preempt others. Afterwards this thread yields
 /// again, as in [`let_edge_run`].
 pub fn as_edge<T>(start: impl FnOnce() -> T) -> T {
-    set_waking(Waking::Interrupts);
+    set_waking(WakePolicy::Interrupts);
     let started = start();
     let_edge_run();
     started
 }
 
-fn set_waking(waking: Waking) {
+fn set_waking(waking: WakePolicy) {
     if let Err(error) = scheduling::set_waking(waking) {
         tracing::warn!(
             "cannot set how threads beside the edge are scheduled: {error}; answers may wait for them"
@@ -46,8 +47,8 @@ fn set_waking(waking: Waking) {
     }
 }
 
-/// Lets the process open as many files as its hard limit says: each log that is followed is an open file, and the usual
-/// soft limit of 1,024 is for programs that use select(2).
+/// Lets the process open as many files as its hard limit says: each log that is followed is an open
+/// file, and the usual soft limit of 1,024 is for programs that use select(2).
 pub fn raise_open_files() {
     let mut limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -1,8 +1,8 @@
 //! Keeps weir's memory small: small pages, and no program pages that only the start needed.
 //!
-//! The kernel maps the file in steps of 64 KiB around each page that is touched, and the loader reads megabytes of
-//! relocations once; an agent would hold them resident for months. Source: madvise(2), /proc/self/smaps in proc(5).
-//! A separate module for its `unsafe` calls.
+//! The kernel maps the file in steps of 64 KiB around each page that is touched, and the loader
+//! reads megabytes of relocations once; an agent would hold them resident for months. Source:
+//! madvise(2), /proc/self/smaps in proc(5). A separate module for its `unsafe` calls.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -18,11 +18,11 @@ struct Mapping {
 
 /// What the allocator does with memory that was freed.
 #[derive(Clone, Copy, Debug)]
-pub enum Freed {
+pub enum FreedMemory {
     /// It goes back to the kernel at once: an agent is small beside what it watches.
     Returned,
-    /// It is kept for a while: rows come and go in buffers of some hundred KiB, and the kernel clears each page that it
-    /// hands out again.
+    /// It is kept for a while: rows come and go in buffers of some hundred KiB, and the kernel
+    /// clears each page that it hands out again.
     Kept,
 }
 
@@ -32,11 +32,11 @@ const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 /// Restarts this program once, with pages of 4 KiB and the allocator set; for a process that runs
 /// for months.
 ///
-/// With huge pages each buffer has 2 MiB cleared for it, which took a fifth of a hub's processor time at 25,000 rows/s,
-/// and half as much memory again (measured 2026-11-21). The allocator takes memory before `main`, so it is
-/// too late for this process; the kernel keeps the wish over exec (`PR_SET_THP_DISABLE`, prctl(2)). Where it cannot be
-/// done, weir is larger, and that is all.
-pub fn start_lean(freed: Freed) {
+/// With huge pages each buffer has 2 MiB cleared for it, which took a fifth of a hub's processor
+/// time at 25,000 rows/s, and half as much memory again (measured 2026-11-21). The allocator takes
+/// memory before `main`, so it is too late for this process; the kernel keeps the wish over exec
+/// (`PR_SET_THP_DISABLE`, prctl(2)). Where it cannot be done, weir is larger, and that is all.
+pub fn start_lean(freed: FreedMemory) {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!("huge pages stay on: {error}");
     }
@@ -45,8 +45,8 @@ pub fn start_lean(freed: Freed) {
         return;
     }
     let delay = match freed {
-        Freed::Returned => "0",
-        Freed::Kept => "30000",
+        FreedMemory::Returned => "0",
+        FreedMemory::Kept => "30000",
     };
     if let Ok(program) = std::env::current_exe() {
         let arguments = std::env::args_os().skip(1);
@@ -55,8 +55,8 @@ pub fn start_lean(freed: Freed) {
     }
 }
 
-/// How often what was needed once is forgotten. What is needed always is mapped again at the next touch, for about a
-/// millisecond of work.
+/// How often what was needed once is forgotten. What is needed always is mapped again at the next
+/// touch, for about a millisecond of work.
 const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Keeps pages of the program file from gathering, for as long as the program runs.
@@ -67,7 +67,8 @@ pub async fn stay_small() {
     }
 }
 
-/// Forgets every page of the program file that can be read from it again. Failing to costs memory and nothing else.
+/// Forgets every page of the program file that can be read from it again. Failing to costs memory
+/// and nothing else.
 fn forget_start_pages() {
     let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else { return };
     let Ok(program) = std::env::current_exe() else { return };

@@ -8,15 +8,17 @@
 pub(crate) fn set_idle_io() -> std::io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     const CLASS_IDLE: libc::c_int = 3 << 13;
-    // SAFETY: ioprio_set takes three integers and touches no memory of this process; 0 is the calling thread.
+    // SAFETY: ioprio_set takes three integers and touches no memory of this process; 0 is the
+    // calling thread.
     #[expect(unsafe_code, reason = "no crate here wraps ioprio_set(2)")]
     let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// What a thread that wakes does to one that runs on the same processor. Shares of processor time are the same in both.
+/// What a thread that wakes does to one that runs on the same processor. Shares of processor time
+/// are the same in both.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Waking {
+pub(crate) enum WakePolicy {
     /// `SCHED_OTHER`: it may run at once.
     Interrupts,
     /// `SCHED_BATCH`: it waits until the other one sleeps or has had its slice.
@@ -24,10 +26,10 @@ pub(crate) enum Waking {
 }
 
 /// Sets what this thread does when it wakes.
-pub(crate) fn set_waking(waking: Waking) -> std::io::Result<()> {
+pub(crate) fn set_waking(waking: WakePolicy) -> std::io::Result<()> {
     let policy = match waking {
-        Waking::Interrupts => libc::SCHED_OTHER,
-        Waking::Waits => libc::SCHED_BATCH,
+        WakePolicy::Interrupts => libc::SCHED_OTHER,
+        WakePolicy::Waits => libc::SCHED_BATCH,
     };
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: sched_setscheduler only reads what it is given; 0 is the calling thread.

@@ -26,7 +26,8 @@ impl Signals {
         })
     }
 
-    /// Returns at the first of them, or when `or_else` does: when another process has taken this one's place.
+    /// Returns at the first of them, or when `or_else` does: when another process has taken this
+    /// one's place.
     pub async fn wait(mut self, or_else: impl Future<Output = ()>) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -40,7 +41,8 @@ fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))
 }
 
-/// Becomes true at Ctrl-C, SIGTERM, and when the terminal goes away. Called inside of a runtime, whose threads set it.
+/// Becomes true at Ctrl-C, SIGTERM, and when the terminal goes away. Called inside of a runtime,
+/// whose threads set it.
 ///
 /// # Errors
 /// When the system refuses.

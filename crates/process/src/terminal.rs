@@ -1,6 +1,8 @@
-//! Writing to the person at the terminal: text on stdout, failures on stderr, colour only where it is wanted.
+//! Writing to the person at the terminal: text on stdout, failures on stderr, colour only where it
+//! is wanted.
 //!
-//! A reader that went away (`weir query … | head`) is no failure, so errors of writing are dropped here.
+//! A reader that went away (`weir query … | head`) is no failure, so errors of writing are dropped
+//! here.
 
 use std::io::{IsTerminal, Write};
 

@@ -10,14 +10,15 @@ use jiff::tz::TimeZone;
 const WIDTH_MIN_NS: i64 = 1_000_000;
 const WIDTH_MAX_NS: i64 = 86_400_000_000_000;
 
-/// An instant: `2026-11-21T14:00:00Z`, `2026-11-21 14:00`, in UTC unless the text has an offset; a date alone is its
-/// midnight. `None` when the text is no instant.
+/// An instant: `2026-11-21T14:00:00Z`, `2026-11-21 14:00`, in UTC unless the text has an offset; a
+/// date alone is its midnight. `None` when the text is no instant.
 pub fn parse_instant(text: &str) -> Option<Timestamp> {
     let utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
     text.parse().ok().or_else(|| utc().map(|zoned| zoned.timestamp()))
 }
 
-/// A span: `90s`, `15m`, `12h`, `30d`. `None` when the text is no number of seconds, minutes, hours or days.
+/// A span: `90s`, `15m`, `12h`, `30d`. `None` when the text is no number of seconds, minutes, hours
+/// or days.
 pub fn parse_span(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let number: u64 = text[..text.len() - unit.len_utf8()].parse().ok()?;

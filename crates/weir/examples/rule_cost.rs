@@ -1,6 +1,8 @@
-//! What the rules cost: wall and processor time of each built-in rule over a store with a loaded host's rows.
+//! What the rules cost: wall and processor time of each built-in rule over a store with a loaded
+//! host's rows.
 //!
-//! `cargo run -p weir --example rule_cost -- [REQUESTS_PER_SECOND] [MINUTES] [LISTENERS] [ROUNDS]`; defaults 1000 10 50 10.
+//! `cargo run -p weir --example rule_cost -- [REQUESTS_PER_SECOND] [MINUTES] [LISTENERS] [ROUNDS]`;
+//! defaults 1000 10 50 10.
 
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 

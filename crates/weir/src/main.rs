@@ -1,4 +1,5 @@
-//! The program weir: one binary with every command. What it does is in `weir_cli` and the crates below it.
+//! The program weir: one binary with every command. What it does is in `weir_cli` and the crates
+//! below it.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,8 @@
-//! Every built-in rule's `.test` file, run by the runner that users get (`weir rules test`), over the real store.
+//! Every built-in rule's `.test` file, run by the runner that users get (`weir rules test`), over
+//! the real store.
 //!
-//! The cases check one moment; the replays below check time: how long a fault takes to be found and to be resolved.
+//! The cases check one moment; the replays below check time: how long a fault takes to be found and
+//! to be resolved.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -20,12 +22,12 @@ use weir_tables::{
 static ALONE: RwLock<()> = RwLock::new(());
 
 /// A store in memory and a runtime to ask it.
-struct Asked {
+struct RuleStore {
     runtime: tokio::runtime::Runtime,
     _shared: Option<RwLockReadGuard<'static, ()>>,
 }
 
-impl Asked {
+impl RuleStore {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -42,7 +44,7 @@ impl Asked {
     fn answer(
         &self,
         store: &Store,
-        watched: &mut Watched,
+        watched: &mut WatchedStore,
         rule: &Rule,
         now: Micros,
     ) -> Result<Vec<RecordBatch>, String> {
@@ -79,9 +81,9 @@ impl Asked {
 }
 
 /// By rule, the conditions that the store watches.
-type Watched = BTreeMap<String, Vec<Option<Recent>>>;
+type WatchedStore = BTreeMap<String, Vec<Option<Recent>>>;
 
-impl Query for Asked {
+impl Query for RuleStore {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
         let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
         self.append(&store, tables);
@@ -91,7 +93,7 @@ impl Query for Asked {
 
 #[test]
 fn every_built_in_rule_passes_its_test_file() {
-    let asked = Asked::new();
+    let asked = RuleStore::new();
     let mut failures = Vec::new();
     for rule in RuleSet::built_in().iter() {
         let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
@@ -114,7 +116,7 @@ fn every_built_in_rule_passes_its_test_file() {
 
 #[test]
 fn every_proposal_of_tune_passes_its_test_file() {
-    let asked = Asked::new();
+    let asked = RuleStore::new();
     let mut failures = Vec::new();
     for (rule, (id, text)) in weir_rules::tuning().iter().zip(weir_rules::tuning_tests()) {
         let file = TestFile::parse(id, text).unwrap_or_else(|error| panic!("{error}"));
@@ -132,7 +134,7 @@ fn every_proposal_of_tune_passes_its_test_file() {
 /// The conditions of a firing case must not count as quiet, at whatever time they are evaluated.
 #[test]
 fn conditions_are_watched_and_none_is_quiet_when_its_rule_fires() {
-    let asked = Asked::new();
+    let asked = RuleStore::new();
     let (mut watched_first, mut rules) = (0, 0);
     for rule in RuleSet::built_in().iter().filter(|rule| !rule.when.is_empty()) {
         rules += 1;
@@ -143,7 +145,7 @@ fn conditions_are_watched_and_none_is_quiet_when_its_rule_fires() {
         for case in file.cases.iter().filter(|case| case.fires) {
             for is_asked_before in [true, false] {
                 let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
-                let mut watched = Watched::new();
+                let mut watched = WatchedStore::new();
                 if is_asked_before {
                     let nothing = asked.answer(&store, &mut watched, rule, NOW).expect("it runs");
                     assert!(nothing.iter().all(|batch| batch.num_rows() == 0), "{}", rule.id);
@@ -160,7 +162,7 @@ fn conditions_are_watched_and_none_is_quiet_when_its_rule_fires() {
 
 #[test]
 fn every_rule_and_every_chart_runs_on_empty_tables_and_says_nothing() {
-    let asked = Asked::new();
+    let asked = RuleStore::new();
     for rule in RuleSet::built_in().iter() {
         let answer = asked
             .query(Vec::new(), &rule.sql_at(NOW))
@@ -184,7 +186,8 @@ fn causes_exist_and_come_before_what_they_explain() {
 
 #[test]
 fn every_kernel_setting_that_a_rule_names_exists() {
-    // What rules warn of, although no kernel that is still in use has it, and names that only look like one.
+    // What rules warn of, although no kernel that is still in use has it, and names that only look
+    // like one.
     let others = ["net.ipv4.tcp_tw_recycle", "kernel.rst", "kernel.new_drop_counter"];
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
     for rule in RuleSet::built_in().iter() {
@@ -208,7 +211,7 @@ fn every_kernel_setting_that_a_rule_names_exists() {
 
 #[test]
 fn chart_of_every_finding_runs() {
-    let asked = Asked::new();
+    let asked = RuleStore::new();
     for rule in RuleSet::built_in().iter().filter(|rule| rule.chart.is_some()) {
         let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
         let file = TestFile::parse(&rule.id, text).unwrap_or_else(|error| panic!("{error}"));
@@ -232,7 +235,7 @@ const SECONDS: (u64, u64) = (60, 30);
 fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let asked = Asked { runtime: runtime.expect("a runtime starts"), _shared: None };
+    let asked = RuleStore { runtime: runtime.expect("a runtime starts"), _shared: None };
     let clock = Arc::new(FixedClock::new(NOW));
     let store = Store::in_memory(Arc::<FixedClock>::clone(&clock));
     let mut engine = Engine::new(&RuleSet::built_in());
@@ -242,7 +245,7 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
     };
     let mut samplers: Vec<HostSampler> = (0..HOSTS).map(sampler).collect();
     let (mut spent, mut by_rule) = (0.0, Vec::new());
-    let mut watched = Watched::new();
+    let mut watched = WatchedStore::new();
     for second in 0..SECONDS.0 + SECONDS.1 {
         let now = NOW + Duration::from_secs(second);
         clock.set(now);
@@ -277,20 +280,20 @@ fn process_seconds() -> f64 {
 
 /// A replay second by second: makes rows and evaluates due rules.
 struct Replay {
-    asked: Asked,
+    asked: RuleStore,
     store: Arc<Store>,
     engine: Engine,
-    watched: Watched,
+    watched: WatchedStore,
     transitions: Vec<(i64, Transition)>,
 }
 
 impl Replay {
     fn new() -> Self {
         Self {
-            asked: Asked::new(),
+            asked: RuleStore::new(),
             store: Store::in_memory(Arc::new(FixedClock::new(NOW))),
             engine: Engine::new(&RuleSet::built_in()),
-            watched: Watched::new(),
+            watched: WatchedStore::new(),
             transitions: Vec::new(),
         }
     }

@@ -1,4 +1,5 @@
-//! The tap that is always on: rows of requests, connections and slices go where all rows go, every second.
+//! The tap that is always on: rows of requests, connections and slices go where all rows go, every
+//! second.
 //!
 //! It has a limit of CPU time and of rows. Above the first fewer connections are followed, above
 //! the second fewer get rows; each row carries its sampling ratio. Packets that the kernel dropped
@@ -19,13 +20,13 @@ use weir_wire::live::{
 };
 use weir_wire::{Decoder, Model, Options, Origin, Skipped};
 
-use super::{Place, wire_failure};
-use crate::watch::Context;
+use super::{TapPlace, wire_failure};
+use crate::watch::WatchContext;
 
 /// A tap and its limits.
 #[derive(Clone, Debug)]
 pub struct Collector {
-    place: Place,
+    place: TapPlace,
     ports: Vec<u16>,
     snap_bytes: u32,
     ring_bytes: usize,
@@ -54,7 +55,7 @@ impl Collector {
         wire.interfaces
             .iter()
             .map(|interface| Self {
-                place: Place::parse(interface),
+                place: TapPlace::parse(interface),
                 ports: wire.ports.clone(),
                 snap_bytes: u32::try_from(wire.snap_bytes.clamp(96, 65_535)).unwrap_or(65_535),
                 ring_bytes: size(wire.ring_bytes.clamp(2 << 20, 1 << 30)),
@@ -66,7 +67,7 @@ impl Collector {
     }
 
     /// Watches until the stop.
-    pub fn run(&self, context: &Context) {
+    pub fn run(&self, context: &WatchContext) {
         let source = self.place.source();
         let mut was_refused = false;
         if let Err(failure) = self.place.enter() {
@@ -89,7 +90,7 @@ impl Collector {
         }
     }
 
-    fn watch(&self, context: &Context, source: &str) -> Result<(), Failure> {
+    fn watch(&self, context: &WatchContext, source: &str) -> Result<(), Failure> {
         let options = TapOptions {
             interface: self.place.interface.clone(),
             ports: self.ports.clone(),
@@ -98,7 +99,7 @@ impl Collector {
         };
         let tap = Tap::open(options).map_err(wire_failure)?;
         tracing::info!("watching packets of `{}`", &source["live:".len()..]);
-        let mut watching = Watching::new(self, context, source, tap);
+        let mut watching = TapSession::new(self, context, source, tap);
         let result = watching.run();
         watching.finish();
         result
@@ -106,8 +107,8 @@ impl Collector {
 }
 
 /// A tap at work.
-struct Watching<'a> {
-    context: &'a Context,
+struct TapSession<'a> {
+    context: &'a WatchContext,
     tap: Tap,
     model: Model,
     decoder: Decoder,
@@ -127,8 +128,8 @@ struct Watching<'a> {
     reported: i64,
 }
 
-impl<'a> Watching<'a> {
-    fn new(collector: &Collector, context: &'a Context, source: &str, tap: Tap) -> Self {
+impl<'a> TapSession<'a> {
+    fn new(collector: &Collector, context: &'a WatchContext, source: &str, tap: Tap) -> Self {
         let now = context.clock.now();
         let origin = Origin { host: context.host.clone(), source: source.into(), observed: now };
         let shares = Arc::new(Shares::default());

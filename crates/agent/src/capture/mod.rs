@@ -1,7 +1,8 @@
-//! Packets as they pass: always, when configured ([`collector`]); for a person with `weir wire -i`; into a file with
-//! `weir capture`.
+//! Packets as they pass: always, when configured ([`collector`]); for a person with `weir wire -i`;
+//! into a file with `weir capture`.
 //!
-//! The tap is the room `wire`'s; here are its place (interface and network namespace), its limits and its rows' way.
+//! The tap is the room `wire`'s; here are its place (interface and network namespace), its limits
+//! and its rows' way.
 
 mod collector;
 
@@ -18,14 +19,14 @@ pub use collector::Collector;
 
 /// Where a tap stands: `eth0`, `any`, or `NETNS/eth0` in a named network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TapPlace {
     /// The name of the namespace; `None` for the one that weir runs in.
     pub netns: Option<String>,
     /// `None` for all interfaces.
     pub interface: Option<String>,
 }
 
-impl Place {
+impl TapPlace {
     /// Reads the text of a flag or of the configuration.
     pub fn parse(text: &str) -> Self {
         let (netns, interface) = match text.split_once('/') {
@@ -97,13 +98,13 @@ pub fn end_at_signal() -> Result<Arc<AtomicBool>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::TapPlace;
 
     #[test]
     fn places_are_interfaces_with_or_without_a_namespace() {
         let name = |text: &str| Some(text.to_owned());
         let of = |text: &str| {
-            let place = Place::parse(text);
+            let place = TapPlace::parse(text);
             (place.netns.clone(), place.interface.clone(), place.source())
         };
         assert_eq!(of("eth0"), (None, name("eth0"), "live:eth0".into()));

@@ -1,4 +1,5 @@
-//! The running edge behind one lock: its configuration as it is now, changes to it, and who takes its place.
+//! The running edge behind one lock: its configuration as it is now, changes to it, and who takes
+//! its place.
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,23 +25,23 @@ pub struct WeightChange {
 }
 
 /// What changes an edge and tells about it.
-pub struct Control {
-    running: Mutex<Option<Inner>>,
+pub struct EdgeControl {
+    running: Mutex<Option<ControlledEdge>>,
     changing: Mutex<()>,
     replaced: Notify,
     /// Held until this process ends, which its closing tells the weir at the other end.
     successor: Mutex<Option<UnixStream>>,
 }
 
-struct Inner {
+struct ControlledEdge {
     edge: Edge,
     /// The configuration that it runs with.
     values: Values,
 }
 
-impl Control {
+impl EdgeControl {
     pub(super) fn new(edge: Edge, values: Values) -> Self {
-        let running = Mutex::new(Some(Inner { edge, values }));
+        let running = Mutex::new(Some(ControlledEdge { edge, values }));
         Self {
             running,
             changing: Mutex::default(),
@@ -49,18 +50,22 @@ impl Control {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
+    fn lock(&self) -> MutexGuard<'_, Option<ControlledEdge>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with<T>(&self, then: impl FnOnce(&mut Inner) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn with<T>(
+        &self,
+        then: impl FnOnce(&mut ControlledEdge) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match &mut *self.lock() {
             Some(inner) => then(inner),
             None => Err(Failure::new("the edge is ending")),
         }
     }
 
-    /// Takes the section `[edge]` of `values`; what changes, one line each. With `is_dry_run` nothing does.
+    /// Takes the section `[edge]` of `values`; what changes, one line each. With `is_dry_run`
+    /// nothing does.
     pub(super) fn change(&self, values: &Values, is_dry_run: bool) -> Result<Vec<String>, Failure> {
         let _turn = self.turn();
         self.change_to(values, is_dry_run)
@@ -89,7 +94,8 @@ impl Control {
         self.with(|inner| Ok(inner.values.clone()))
     }
 
-    /// Makes a change on a thread that does not serve: files are read and names looked up meanwhile.
+    /// Makes a change on a thread that does not serve: files are read and names looked up
+    /// meanwhile.
     pub async fn change_apart(
         self: &Arc<Self>,
         is_dry_run: bool,

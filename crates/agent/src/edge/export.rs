@@ -1,4 +1,5 @@
-//! What an edge is and knows, as JSON: for a clone on another host, and for the weir that takes its place.
+//! What an edge is and knows, as JSON: for a clone on another host, and for the weir that takes its
+//! place.
 //!
 //! It holds the keys of session tickets: with them, traffic of resumed sessions can be decrypted.
 
@@ -16,7 +17,7 @@ use weir_process::failure::Failure;
 const FORMAT: u32 = 1;
 
 #[derive(Deserialize, Serialize)]
-struct Export {
+struct EdgeExport {
     format: u32,
     weir: String,
     /// The section `[edge]`, TOML.
@@ -68,7 +69,7 @@ pub(super) fn export(values: &Values, learnt: &Learnt) -> Value {
         secret: BASE64_STANDARD.encode(one.secret),
         age_seconds: one.age.as_secs(),
     };
-    let export = Export {
+    let export = EdgeExport {
         format: FORMAT,
         weir: env!("CARGO_PKG_VERSION").to_owned(),
         config: config(values),
@@ -84,7 +85,7 @@ pub(super) fn import(export: &Value) -> Result<(String, Learnt), Failure> {
         Failure::new(format!("cannot use what was exported: {why}"))
             .hint("it is what `weir edge export` writes, whole and unchanged")
     };
-    let export: Export =
+    let export: EdgeExport =
         serde_json::from_value(export.clone()).map_err(|error| wrong(&error.to_string()))?;
     if export.format != FORMAT {
         return Err(wrong(&format!("it is of format {}, this weir reads {FORMAT}", export.format)));

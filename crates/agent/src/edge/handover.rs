@@ -1,4 +1,5 @@
-//! One weir takes the edge's place of another, with its listening sockets (`docs/formats/handover.md`).
+//! One weir takes the edge's place of another, with its listening sockets
+//! (`docs/formats/handover.md`).
 //!
 //! The sockets themselves are passed (unix(7), `SCM_RIGHTS`), so connections in their accept queues
 //! are not lost. The old process ends only after the new one serves; if anything fails before that,
@@ -23,7 +24,7 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_tables::Clock;
 
-use super::{Startup, edge_failure, export, settings, socket};
+use super::{EdgeStartup, edge_failure, export, settings, socket};
 
 /// What the new weir says first; the first letter tells it from HTTP, whose methods are capitals.
 const HELLO: &[u8] = b"handover 1\n";
@@ -74,8 +75,9 @@ pub(super) fn give(
     if ready == READY { Ok(()) } else { Err(failed("the other side did not say that it serves")) }
 }
 
-/// `weir edge --replace`: serves with the sockets of the weir that runs, and returns when that one has ended.
-pub fn take_over(startup: &Startup, values: &Values) -> Result<(), Failure> {
+/// `weir edge --replace`: serves with the sockets of the weir that runs, and returns when that one
+/// has ended.
+pub fn take_over(startup: &EdgeStartup, values: &Values) -> Result<(), Failure> {
     let path = socket::path(values);
     let new = settings(values)?;
     weir_edge::check_certificates(&new).map_err(edge_failure)?;

@@ -1,4 +1,5 @@
-//! The edge in this process: rows to the destination, changes while it runs, and another weir that takes its place.
+//! The edge in this process: rows to the destination, changes while it runs, and another weir that
+//! takes its place.
 //!
 //! ```text
 //!   SIGHUP, `weir edge change`, the API ──► Control ──► Edge ──► rows ──► destination
@@ -29,13 +30,14 @@ use weir_process::own_limits;
 use weir_tables::{Batch, Clock};
 
 use crate::watch::deliver::Destination;
-pub use control::{Control, WeightChange};
+pub use control::{EdgeControl, WeightChange};
 pub use handover::take_over;
 pub use settings::{edge_failure, is_wanted, settings};
 pub use socket::{ask, path as control_socket};
 use text_log::TextLog;
 
-/// Batches of up to a thousand rows that may wait for the destination; more are dropped and counted.
+/// Batches of up to a thousand rows that may wait for the destination; more are dropped and
+/// counted.
 const BATCHES_WAITING: usize = 256;
 /// The limit while the replaced process still holds the store: ten seconds at 100,000 requests/s.
 const BATCHES_WAITING_FOR_STORE: usize = 1024;
@@ -43,27 +45,27 @@ const BATCHES_WAITING_FOR_STORE: usize = 1024;
 const BATCHES_TOGETHER: usize = 16;
 
 /// Reads the configuration again, with the flags that were given.
-pub type Reload = Arc<dyn Fn() -> Result<Config, Failure> + Send + Sync>;
+pub type ReloadConfig = Arc<dyn Fn() -> Result<Config, Failure> + Send + Sync>;
 
 /// What an edge begins with.
-pub struct Startup {
-    reload: Reload,
+pub struct EdgeStartup {
+    reload: ReloadConfig,
     /// Whether this is `weir edge`, whose place another one can take.
     pub is_edge: bool,
     /// Counts rows that are dropped, from the first on.
     pub meter: Arc<Meter>,
-    early: Mutex<Option<Early>>,
+    early: Mutex<Option<EarlyEdge>>,
 }
 
 /// An edge that serves before there is a destination for its rows.
-pub struct Early {
+pub struct EarlyEdge {
     edge: Edge,
     batches: Receiver<Vec<Batch>>,
 }
 
-impl Startup {
+impl EdgeStartup {
     /// With what reads the configuration again.
-    pub fn new(reload: Reload, is_edge: bool) -> Self {
+    pub fn new(reload: ReloadConfig, is_edge: bool) -> Self {
         Self { reload, is_edge, meter: Arc::default(), early: Mutex::default() }
     }
 
@@ -74,13 +76,13 @@ impl Startup {
         clock: &Arc<dyn Clock>,
         inherited: Inherited,
     ) -> Result<(), Failure> {
-        let early = Early::start(settings(values)?, clock, &self.meter, Some(inherited))?;
+        let early = EarlyEdge::start(settings(values)?, clock, &self.meter, Some(inherited))?;
         *self.early.lock().unwrap_or_else(PoisonError::into_inner) = Some(early);
         Ok(())
     }
 }
 
-impl Early {
+impl EarlyEdge {
     fn start(
         settings: Settings,
         clock: &Arc<dyn Clock>,
@@ -103,21 +105,21 @@ impl Early {
 }
 
 /// An edge at work.
-pub struct Running {
-    control: Arc<Control>,
+pub struct HostedEdge {
+    control: Arc<EdgeControl>,
     rows: JoinHandle<()>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     /// One line for each address.
     pub lines: Vec<String>,
 }
 
-impl Running {
+impl HostedEdge {
     /// Starts the edge if one is configured, or adopts the one that already serves.
     pub fn start(
         values: &Values,
         destination: &Arc<dyn Destination>,
         clock: &Arc<dyn Clock>,
-        startup: &Startup,
+        startup: &EdgeStartup,
     ) -> Result<Option<Self>, Failure> {
         if !is_wanted(values) {
             return Ok(None);
@@ -125,9 +127,9 @@ impl Running {
         let early = startup.early.lock().unwrap_or_else(PoisonError::into_inner).take();
         let early = match early {
             Some(early) => early,
-            None => Early::start(settings(values)?, clock, &startup.meter, None)?,
+            None => EarlyEdge::start(settings(values)?, clock, &startup.meter, None)?,
         };
-        let Early { edge, batches } = early;
+        let EarlyEdge { edge, batches } = early;
         let destination = Arc::clone(destination);
         let mut log = values.edge.log_file.clone().map(TextLog::new);
         let rows = std::thread::Builder::new()
@@ -138,7 +140,7 @@ impl Running {
         let line =
             |address| format!("{address}  backends {backends}, threads {}", edge.thread_count());
         let lines = edge.addresses().into_iter().map(line).collect();
-        let control = Arc::new(Control::new(edge, values.clone()));
+        let control = Arc::new(EdgeControl::new(edge, values.clone()));
         let reload = Arc::clone(&startup.reload);
         let mut tasks = vec![tokio::spawn(reload_always(Arc::clone(&control), reload))];
         if startup.is_edge {
@@ -153,7 +155,7 @@ impl Running {
     }
 
     /// What changes it.
-    pub fn control(&self) -> &Arc<Control> {
+    pub fn control(&self) -> &Arc<EdgeControl> {
         &self.control
     }
 
@@ -171,14 +173,14 @@ impl Running {
 }
 
 /// Lets requests end, and hands over the last rows.
-pub async fn end(edge: Option<Running>) {
+pub async fn end(edge: Option<HostedEdge>) {
     if let Some(edge) = edge {
         edge.end().await;
     }
 }
 
 /// Returns when another weir has taken the edge's place; never, when there is no edge.
-pub async fn replaced(edge: Option<&Running>) {
+pub async fn replaced(edge: Option<&HostedEdge>) {
     match edge {
         Some(edge) => edge.control.replaced().await,
         None => std::future::pending().await,
@@ -204,7 +206,7 @@ fn deliver_always(
     }
 }
 
-async fn reload_always(control: Arc<Control>, reload: Reload) {
+async fn reload_always(control: Arc<EdgeControl>, reload: ReloadConfig) {
     let Ok(mut hangups) = signal(SignalKind::hangup()) else {
         return tracing::error!("cannot wait for SIGHUP: the configuration is not read again");
     };
@@ -226,7 +228,7 @@ async fn reload_always(control: Arc<Control>, reload: Reload) {
 }
 
 /// What reads the configuration again: the same file, the same environment, the same flags.
-pub fn reload_of(file: Option<PathBuf>, flags: Option<EdgeFlags>) -> Reload {
+pub fn reload_of(file: Option<PathBuf>, flags: Option<EdgeFlags>) -> ReloadConfig {
     Arc::new(move || {
         let mut config = Config::of_process(file.as_deref(), None)?;
         if let Some(flags) = &flags {

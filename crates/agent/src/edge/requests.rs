@@ -1,4 +1,5 @@
-//! The requests of the control socket (`docs/api.md`): what the page's port answers of the edge, and what holds secrets.
+//! The requests of the control socket (`docs/api.md`): what the page's port answers of the edge,
+//! and what holds secrets.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,18 +12,18 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use weir_process::failure::Failure;
 
-use super::Control;
+use super::EdgeControl;
 use super::control::WeightChange;
 
 /// Longest body: an export of many backends.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// A response: status, content type, body.
-type Answer = (StatusCode, &'static str, String);
+type HttpAnswer = (StatusCode, &'static str, String);
 
 /// Answers one request.
 pub(super) async fn answer(
-    control: &Arc<Control>,
+    control: &Arc<EdgeControl>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (status, kind, body) = match route(control, request).await {
@@ -34,7 +35,10 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-async fn route(control: &Arc<Control>, request: Request<Incoming>) -> Result<Answer, Answer> {
+async fn route(
+    control: &Arc<EdgeControl>,
+    request: Request<Incoming>,
+) -> Result<HttpAnswer, HttpAnswer> {
     let (head, body) = request.into_parts();
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     match (head.uri.path(), &head.method) {
@@ -69,25 +73,25 @@ async fn route(control: &Arc<Control>, request: Request<Incoming>) -> Result<Ans
 }
 
 async fn change(
-    control: &Arc<Control>,
+    control: &Arc<EdgeControl>,
     is_dry_run: bool,
-    work: impl FnOnce(&Control) -> Result<Vec<String>, Failure> + Send + 'static,
-) -> Result<Answer, Answer> {
+    work: impl FnOnce(&EdgeControl) -> Result<Vec<String>, Failure> + Send + 'static,
+) -> Result<HttpAnswer, HttpAnswer> {
     let changes = control.change_apart(is_dry_run, work).await.map_err(refused)?;
     Ok(json_of(&json!({"changes": changes})))
 }
 
-async fn read(body: Incoming) -> Result<Vec<u8>, Answer> {
+async fn read(body: Incoming) -> Result<Vec<u8>, HttpAnswer> {
     let whole = Limited::new(body, BODY_BYTES_MAX).collect().await;
     whole.map(|body| body.to_bytes().to_vec()).map_err(|why| bad(&why.to_string()))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Answer> {
+fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, HttpAnswer> {
     serde_json::from_slice(body).map_err(|why| bad(&format!("cannot read the body: {why}")))
 }
 
 /// What may follow `?`: `dry_run=true`.
-fn is_dry_run(query: Option<&str>) -> Result<bool, Answer> {
+fn is_dry_run(query: Option<&str>) -> Result<bool, HttpAnswer> {
     match query.unwrap_or_default() {
         "" | "dry_run=false" => Ok(false),
         "dry_run=true" => Ok(true),
@@ -95,11 +99,11 @@ fn is_dry_run(query: Option<&str>) -> Result<bool, Answer> {
     }
 }
 
-fn json_of(value: &Value) -> Answer {
+fn json_of(value: &Value) -> HttpAnswer {
     (StatusCode::OK, "application/json", value.to_string())
 }
 
-fn refused(failure: Failure) -> Answer {
+fn refused(failure: Failure) -> HttpAnswer {
     let (message, hint) = failure.into_parts();
     let mut body = json!({"error": message});
     if let Some(hint) = hint {
@@ -108,11 +112,11 @@ fn refused(failure: Failure) -> Answer {
     (StatusCode::BAD_REQUEST, "application/json", body.to_string())
 }
 
-fn bad(message: &str) -> Answer {
+fn bad(message: &str) -> HttpAnswer {
     error(StatusCode::BAD_REQUEST, message)
 }
 
-fn error(status: StatusCode, message: &str) -> Answer {
+fn error(status: StatusCode, message: &str) -> HttpAnswer {
     (status, "application/json", json!({"error": message}).to_string())
 }
 

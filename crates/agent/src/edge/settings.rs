@@ -1,4 +1,5 @@
-//! The edge's settings from the configuration: what cannot work together is refused with the key to change.
+//! The edge's settings from the configuration: what cannot work together is refused with the key to
+//! change.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! The edge's control socket: a Unix socket in the data directory that speaks HTTP (`docs/api.md`) and hands over.
+//! The edge's control socket: a Unix socket in the data directory that speaks HTTP (`docs/api.md`)
+//! and hands over.
 //!
-//! Who may connect is decided by the kernel's word about the peer (`SO_PEERCRED`, unix(7)): the edge's own user, and root.
+//! Who may connect is decided by the kernel's word about the peer (`SO_PEERCRED`, unix(7)): the
+//! edge's own user, and root.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +18,7 @@ use tokio::io::Interest;
 use weir_config::Values;
 use weir_process::failure::{EXIT_CONFIG, Failure};
 
-use super::{Control, requests};
+use super::{EdgeControl, requests};
 
 /// How long a client may take for a request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,12 +32,12 @@ pub fn path(values: &Values) -> PathBuf {
 }
 
 /// A socket that is bound; its file goes with it.
-pub(super) struct Bound {
+pub(super) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Drop for Bound {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -57,7 +59,7 @@ fn failed(path: &Path, what: &str, error: &std::io::Error) -> Failure {
 }
 
 /// Binds it; replaces the socket file of a process that no longer answers.
-pub(super) fn bind(path: &Path) -> Result<Bound, Failure> {
+pub(super) fn bind(path: &Path) -> Result<ControlSocket, Failure> {
     let failed = |error: std::io::Error| failed(path, "listen on", &error);
     if UnixStream::connect(path).is_ok() {
         return Err(Failure::new(format!("another edge answers at `{}`", path.display()))
@@ -70,7 +72,7 @@ pub(super) fn bind(path: &Path) -> Result<Bound, Failure> {
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    Ok(Bound { listener, path: path.to_owned() })
+    Ok(ControlSocket { listener, path: path.to_owned() })
 }
 
 /// Connects as a client.
@@ -78,9 +80,9 @@ pub(super) fn connect(path: &Path) -> Result<UnixStream, Failure> {
     UnixStream::connect(path).map_err(|error| failed(path, "reach an edge at", &error))
 }
 
-impl Bound {
+impl ControlSocket {
     /// Serves until it is aborted.
-    pub(super) async fn serve(self, control: Arc<Control>) {
+    pub(super) async fn serve(self, control: Arc<EdgeControl>) {
         let accepting = self.listener.try_clone().and_then(tokio::net::UnixListener::from_std);
         let listener = match accepting {
             Ok(listener) => listener,
@@ -103,7 +105,7 @@ impl Bound {
     }
 }
 
-async fn answer(stream: tokio::net::UnixStream, control: Arc<Control>) {
+async fn answer(stream: tokio::net::UnixStream, control: Arc<EdgeControl>) {
     let own = rustix::process::geteuid();
     let is_allowed =
         sockopt::socket_peercred(&stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
@@ -126,7 +128,7 @@ async fn answer(stream: tokio::net::UnixStream, control: Arc<Control>) {
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn hand_over(stream: tokio::net::UnixStream, control: Arc<Control>) {
+async fn hand_over(stream: tokio::net::UnixStream, control: Arc<EdgeControl>) {
     let handing = tokio::task::spawn_blocking(move || {
         let blocking = |stream: &UnixStream| stream.set_nonblocking(false);
         let stream = stream.into_std().and_then(|stream| blocking(&stream).map(|()| stream));

@@ -1,4 +1,5 @@
-//! A line of JSON for each request, for tools that read text: the columns of its row that are not NULL.
+//! A line of JSON for each request, for tools that read text: the columns of its row that are not
+//! NULL.
 
 use std::fs::File;
 use std::io::Write;
@@ -112,7 +113,8 @@ fn push_map(entries: &StructArray, out: &mut Vec<u8>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// RFC 3339 without the zeros of a whole second or millisecond: `…:00.000000Z` is `…:00Z`, `…:00.120000Z` is `…:00.120Z`.
+/// RFC 3339 without the zeros of a whole second or millisecond: `…:00.000000Z` is `…:00Z`,
+/// `…:00.120000Z` is `…:00.120Z`.
 fn shortened(time: &str) -> String {
     let Some((whole, fraction)) = time.trim_end_matches('Z').split_once('.') else {
         return time.to_owned();

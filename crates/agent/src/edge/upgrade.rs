@@ -1,4 +1,5 @@
-//! SIGUSR2: this program is started once more, such as its new version, and takes the place of this process.
+//! SIGUSR2: this program is started once more, such as its new version, and takes the place of this
+//! process.
 //!
 //! The new process is a child of this one, so that it stays in the same systemd unit; systemd
 //! learns the new main PID when the handover is complete ([`super::handover`]). A failure before

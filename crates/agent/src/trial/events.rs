@@ -1,4 +1,5 @@
-//! Trials as rows of `setting_trial`, for the weir that watches the host; it also puts back what a trial that died had set.
+//! Trials as rows of `setting_trial`, for the weir that watches the host; it also puts back what a
+//! trial that died had set.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use weir_tables::{Batch, Micros, Rows, SettingTrial, SettingTrialRows};
 
-use super::journal::{self, IsTryable, Leftover, Opened, State, Trial, TrialJournal};
+use super::journal::{self, DeadTrial, IsTryable, JournalLock, Trial, TrialJournal, TrialState};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(2);
@@ -55,18 +56,18 @@ impl TrialEvents {
             return;
         }
         let found = match TrialJournal::open(&self.dir) {
-            Ok(Opened::Ours(journal)) => journal.put_back(now, self.is_tryable),
-            Ok(Opened::Held(_)) => return,
+            Ok(JournalLock::Ours(journal)) => journal.put_back(now, self.is_tryable),
+            Ok(JournalLock::Held(_)) => return,
             Err(error) => Err(error),
         };
         let problem = match found {
             Ok(None) => None,
-            Ok(Some(Leftover::Ended(trial))) => {
+            Ok(Some(DeadTrial::Ended(trial))) => {
                 let reason = trial.reason.unwrap_or_default();
                 tracing::warn!("`{}` was being tried: {reason}", trial.name);
                 None
             }
-            Ok(Some(Leftover::Elsewhere(trial))) => Some(elsewhere(&trial)),
+            Ok(Some(DeadTrial::Elsewhere(trial))) => Some(elsewhere(&trial)),
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = problem.as_ref().filter(|_| self.problem != problem) {
@@ -96,7 +97,7 @@ fn push(rows: &mut SettingTrialRows, host: &str, now: Micros, trial: &Trial) {
         value_before: &trial.value_before,
         value: &trial.value,
         state: trial.state.as_str(),
-        reason: trial.reason.as_deref().filter(|_| trial.state != State::Running),
+        reason: trial.reason.as_deref().filter(|_| trial.state != TrialState::Running),
         began_ts: Micros(trial.began_micros),
         ended_ts: trial.ended_micros.map(Micros),
         user_name: &trial.user_name,

@@ -1,4 +1,5 @@
-//! What a trial leaves on disk: a record that is there before anything is set, and the trials that are over.
+//! What a trial leaves on disk: a record that is there before anything is set, and the trials that
+//! are over.
 //!
 //! ```text
 //!   DIR/lock            locked by the trial that runs; the kernel lets go of it however the program ends
@@ -49,7 +50,7 @@ pub struct Trial {
     /// The user who began it.
     pub user_name: String,
     /// What became of it.
-    pub state: State,
+    pub state: TrialState,
     /// Why it ended so.
     pub reason: Option<String>,
     /// When it ended, in microseconds since 1970.
@@ -61,7 +62,7 @@ pub struct Trial {
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum TrialState {
     /// It runs.
     Running,
     /// The new value stays.
@@ -70,7 +71,7 @@ pub enum State {
     Reverted,
 }
 
-impl State {
+impl TrialState {
     /// As rows have it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +89,7 @@ pub struct TrialJournal {
 }
 
 /// What came of opening it.
-pub enum Opened {
+pub enum JournalLock {
     /// No other trial runs.
     Ours(TrialJournal),
     /// A trial runs.
@@ -97,7 +98,7 @@ pub enum Opened {
 
 /// The result of finding a trial that died.
 #[derive(Debug)]
-pub enum Leftover {
+pub enum DeadTrial {
     /// It is over now.
     Ended(Trial),
     /// It was in this other namespace, which still is there.
@@ -106,14 +107,16 @@ pub enum Leftover {
 
 impl TrialJournal {
     /// Opens the directory, and makes it when it is not there.
-    pub fn open(dir: &Path) -> Result<Opened, Failure> {
+    pub fn open(dir: &Path) -> Result<JournalLock, Failure> {
         let path = dir.join("lock");
         let lock = std::fs::create_dir_all(dir)
             .and_then(|()| OpenOptions::new().create(true).truncate(false).write(true).open(&path))
             .map_err(|error| writing(&path, &error))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Opened::Ours(Self { dir: dir.to_owned(), _lock: lock })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(Opened::Held(running(dir)?.map(Box::new))),
+            Ok(()) => Ok(JournalLock::Ours(Self { dir: dir.to_owned(), _lock: lock })),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                Ok(JournalLock::Held(running(dir)?.map(Box::new)))
+            }
             Err(error) => Err(writing(&path, &error.into())),
         }
     }
@@ -144,7 +147,7 @@ impl TrialJournal {
         &self,
         now: Micros,
         is_tryable: IsTryable,
-    ) -> Result<Option<Leftover>, Failure> {
+    ) -> Result<Option<DeadTrial>, Failure> {
         let Some(mut trial) = running(&self.dir)? else { return Ok(None) };
         if ended(&self.dir)?.iter().any(|known| known.trial_id == trial.trial_id) {
             // It died after its end was written down.
@@ -156,15 +159,15 @@ impl TrialJournal {
         } else if setting::netns_id() == trial.netns_id {
             undo(&trial, is_tryable)?
         } else if setting::has_netns(&trial.netns_id) {
-            return Ok(Some(Leftover::Elsewhere(trial)));
+            return Ok(Some(DeadTrial::Elsewhere(trial)));
         } else {
             "its network namespace is gone".to_owned()
         };
-        trial.state = State::Reverted;
+        trial.state = TrialState::Reverted;
         trial.reason = Some(format!("the program that tried it died; {reason}"));
         trial.ended_micros = Some(now.0);
         self.end(&trial)?;
-        Ok(Some(Leftover::Ended(trial)))
+        Ok(Some(DeadTrial::Ended(trial)))
     }
 
     /// Writes a file whole, or leaves the old one.
@@ -252,7 +255,7 @@ mod tests {
             boot_id: setting::boot_id(),
             began_micros: 1,
             user_name: "root".into(),
-            state: State::Running,
+            state: TrialState::Running,
             reason: None,
             ended_micros: None,
             measures: None,
@@ -261,8 +264,8 @@ mod tests {
 
     fn open(dir: &Path) -> TrialJournal {
         match TrialJournal::open(dir).expect("it can be written") {
-            Opened::Ours(journal) => journal,
-            Opened::Held(_) => panic!("nobody else has it"),
+            JournalLock::Ours(journal) => journal,
+            JournalLock::Held(_) => panic!("nobody else has it"),
         }
     }
 
@@ -272,7 +275,7 @@ mod tests {
         let journal = open(dir.path());
         journal.begin(&trial("a")).expect("it can be written");
         match TrialJournal::open(dir.path()).expect("it can be read") {
-            Opened::Held(Some(running)) => assert_eq!(*running, trial("a")),
+            JournalLock::Held(Some(running)) => assert_eq!(*running, trial("a")),
             _ => panic!("one trial runs"),
         }
     }
@@ -286,7 +289,7 @@ mod tests {
         for (trial, why) in [(rebooted, "started anew"), (gone, "namespace is gone")] {
             journal.begin(&trial).expect("it can be written");
             let found = journal.put_back(Micros(7), |_| true).expect("it can be ended");
-            let Some(Leftover::Ended(ended)) = found else { panic!("it is over") };
+            let Some(DeadTrial::Ended(ended)) = found else { panic!("it is over") };
             assert!(ended.reason.is_some_and(|reason| reason.contains(why)), "{why}");
             assert!(running(dir.path()).expect("it can be read").is_none());
         }
@@ -297,7 +300,7 @@ mod tests {
     fn a_trial_that_died_after_its_end_was_written_is_not_ended_twice() {
         let dir = tempfile::tempdir().expect("a directory");
         let journal = open(dir.path());
-        let kept = Trial { state: State::Kept, ..trial("a") };
+        let kept = Trial { state: TrialState::Kept, ..trial("a") };
         journal.end(&kept).expect("it can be written");
         journal.begin(&trial("a")).expect("it can be written");
         assert!(journal.put_back(Micros(7), |_| true).expect("it can be ended").is_none());

@@ -1,4 +1,5 @@
-//! Settings that are being tried (`weir tune --try`): their journal on disk, and its changes as rows of `setting_trial`.
+//! Settings that are being tried (`weir tune --try`): their journal on disk, and its changes as
+//! rows of `setting_trial`.
 
 mod events;
 pub mod journal;

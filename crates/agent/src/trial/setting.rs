@@ -1,4 +1,5 @@
-//! One kernel setting of the namespace that weir runs in, and who that namespace is. Source: sysctl(8), namespaces(7).
+//! One kernel setting of the namespace that weir runs in, and who that namespace is. Source:
+//! sysctl(8), namespaces(7).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,8 @@ pub fn has_netns(id: &str) -> bool {
     namespaces().any(|path| id_of(&path).as_deref() == Some(id))
 }
 
-/// This namespace's name: `host` for the first one, else its name of `ip netns`, else `net:[inode]`.
+/// This namespace's name: `host` for the first one, else its name of `ip netns`, else
+/// `net:[inode]`.
 pub fn netns_name() -> String {
     let own = netns_id();
     if id_of(Path::new("/proc/1/ns/net")).as_deref() == Some(&own) {

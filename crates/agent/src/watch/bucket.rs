@@ -1,4 +1,5 @@
-//! The thread of a bucket whose objects are logs: lists them, and fetches what the tail thread wants next.
+//! The thread of a bucket whose objects are logs: lists them, and fetches what the tail thread
+//! wants next.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use weir_config::place::{read_bytes, read_secret};
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_tables::Micros;
 
-use super::Context;
+use super::WatchContext;
 use crate::hooks::OpenBucket;
 
 /// Larger packed objects are skipped with a warning: an object is held in memory while it is read.
@@ -51,7 +52,7 @@ pub trait ObjectSource: Send {
 }
 
 /// What came from the bucket.
-pub(super) enum Answer {
+pub(super) enum BucketReply {
     Listed(Vec<Object>),
     Fetched(String, Bytes),
     /// The object that was wanted, if it was one, and why not.
@@ -59,23 +60,23 @@ pub(super) enum Answer {
 }
 
 /// The tail thread's end.
-pub(super) struct Followed {
+pub(super) struct BucketLog {
     pub(super) log: ObjectLog,
     wanted: Sender<String>,
-    answers: Receiver<Answer>,
+    answers: Receiver<BucketReply>,
     /// The object that was requested and has not arrived.
     fetching: Option<String>,
 }
 
 /// The bucket's end.
-pub(super) struct Fetcher {
+pub(super) struct BucketFetcher {
     bucket: Box<dyn ObjectSource>,
     url: String,
     prefix: String,
     interval: Duration,
     past: Duration,
     wanted: Receiver<String>,
-    answers: Sender<Answer>,
+    answers: Sender<BucketReply>,
 }
 
 /// Both ends; sends nothing to the service yet.
@@ -86,7 +87,7 @@ pub(super) fn prepare(
     named: &NamedBucket,
     chunk_bytes: usize,
     open: OpenBucket,
-) -> Result<(Followed, Fetcher), Failure> {
+) -> Result<(BucketLog, BucketFetcher), Failure> {
     let password = named.password_file.as_deref().map(read_secret).transpose()?;
     let options = BucketOptions {
         bucket: named.bucket.clone(),
@@ -105,7 +106,7 @@ pub(super) fn prepare(
     let (wanted, asked) = std::sync::mpsc::channel();
     let (answers, answered) = std::sync::mpsc::channel();
     let log = ObjectLog::new(&named.bucket, &named.prefix, chunk_bytes);
-    let fetcher = Fetcher {
+    let fetcher = BucketFetcher {
         bucket,
         url: named.url(),
         prefix: named.prefix.clone(),
@@ -114,20 +115,20 @@ pub(super) fn prepare(
         wanted: asked,
         answers,
     };
-    Ok((Followed { log, wanted, answers: answered, fetching: None }, fetcher))
+    Ok((BucketLog { log, wanted, answers: answered, fetching: None }, fetcher))
 }
 
-impl Followed {
+impl BucketLog {
     /// Takes what came, and asks for what comes next.
     pub(super) fn look(&mut self) {
         for answer in self.answers.try_iter() {
             match answer {
-                Answer::Listed(objects) => self.log.listed(objects),
-                Answer::Fetched(name, bytes) => {
+                BucketReply::Listed(objects) => self.log.listed(objects),
+                BucketReply::Fetched(name, bytes) => {
                     self.fetching = None;
                     self.log.fetched(&name, bytes);
                 }
-                Answer::Failed(object, why) => {
+                BucketReply::Failed(object, why) => {
                     self.fetching = self.fetching.take().filter(|_| object.is_none());
                     self.log.failed(object.as_deref(), why);
                 }
@@ -144,12 +145,13 @@ impl Followed {
     }
 }
 
-impl Fetcher {
+impl BucketFetcher {
     /// Until the stop.
-    pub(super) fn run(self, context: &Context) {
+    pub(super) fn run(self, context: &WatchContext) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else {
-            let _ended = self.answers.send(Answer::Failed(None, "cannot start a runtime".into()));
+            let _ended =
+                self.answers.send(BucketReply::Failed(None, "cannot start a runtime".into()));
             return;
         };
         let mut next = Instant::now();
@@ -159,7 +161,7 @@ impl Fetcher {
                 next = Instant::now() + self.interval;
                 let listed = runtime.block_on(self.list(context.clock.now()));
                 self.tell(&listed, &mut is_failing);
-                let answer = listed.unwrap_or_else(|why| Answer::Failed(None, why));
+                let answer = listed.unwrap_or_else(|why| BucketReply::Failed(None, why));
                 if self.answers.send(answer).is_err() {
                     return;
                 }
@@ -169,11 +171,11 @@ impl Fetcher {
                 Ok(name) => {
                     let fetched = runtime.block_on(self.bucket.get(&name));
                     let answer = match fetched {
-                        Ok(bytes) => Answer::Fetched(name, bytes),
+                        Ok(bytes) => BucketReply::Fetched(name, bytes),
                         Err(error) => {
                             // Not at once again.
                             context.stop.wait(LOOK);
-                            Answer::Failed(Some(name), error)
+                            BucketReply::Failed(Some(name), error)
                         }
                     };
                     if self.answers.send(answer).is_err() {
@@ -187,7 +189,7 @@ impl Fetcher {
     }
 
     /// Says once that the bucket cannot be listed, and once that it can again.
-    fn tell(&self, listed: &Result<Answer, String>, is_failing: &mut bool) {
+    fn tell(&self, listed: &Result<BucketReply, String>, is_failing: &mut bool) {
         match listed {
             Err(why) if !*is_failing => tracing::warn!("cannot read {}: {why}", self.url),
             Ok(_) if *is_failing => tracing::info!("{} can be read again", self.url),
@@ -196,7 +198,7 @@ impl Fetcher {
         *is_failing = listed.is_err();
     }
 
-    async fn list(&self, now: Micros) -> Result<Answer, String> {
+    async fn list(&self, now: Micros) -> Result<BucketReply, String> {
         let first = now - self.past;
         let mut objects = Vec::new();
         for prefix in prefixes(&self.prefix, first, now) {
@@ -212,7 +214,7 @@ impl Fetcher {
                 objects.push(object);
             }
         }
-        Ok(Answer::Listed(objects))
+        Ok(BucketReply::Listed(objects))
     }
 }
 

@@ -1,4 +1,5 @@
-//! What collectors hand over, and to whom: the store in this process, or a hub. Both answer with the same replies.
+//! What collectors hand over, and to whom: the store in this process, or a hub. Both answer with
+//! the same replies.
 //!
 //! Rows of a stream and samples differ when the destination is unavailable: a stream waits, because
 //! its file can be read again; a sample is dropped and counted, because the next one comes in a
@@ -13,7 +14,7 @@ pub trait Destination: Send + Sync {
     /// Positions of streams; unknown streams are left out. An error means: retry later.
     fn positions(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, String>;
     /// Sends rows of a stream; blocks while the window is full. The reply comes through the ticket.
-    fn send_stream(&self, parcel: Parcel, ticket: Ticket);
+    fn send_stream(&self, parcel: Parcel, ticket: DeliveryTicket);
     /// Hands over rows that cannot be read again; never waits.
     fn send_sample(&self, batches: Vec<Batch>);
     /// Makes every call return at once from now on.
@@ -22,7 +23,7 @@ pub trait Destination: Send + Sync {
 
 /// Whom to tell what became of a stretch of a stream.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct DeliveryTicket {
     /// The stream.
     pub stream: StreamId,
     /// Counts the rewinds of the stream, so that late news of an earlier attempt are recognised.
@@ -31,16 +32,16 @@ pub struct Ticket {
     pub from: u64,
     /// Where the range ends.
     pub to: u64,
-    /// Whether the destination does not know the stream yet: then a gap would go unnoticed, and the parcel must be
-    /// durable before the next one of the stream is sent.
+    /// Whether the destination does not know the stream yet: then a gap would go unnoticed, and the
+    /// parcel must be durable before the next one of the stream is sent.
     pub is_first: bool,
     /// The tailer.
-    pub reply: Sender<Reply>,
+    pub reply: Sender<DeliveryReply>,
 }
 
 /// What became of a stretch.
 #[derive(Debug)]
-pub enum Reply {
+pub enum DeliveryReply {
     /// Durable up to `to`.
     Durable {
         /// The stream.
@@ -63,15 +64,15 @@ pub enum Reply {
     Spare(Vec<u8>),
 }
 
-impl Ticket {
+impl DeliveryTicket {
     /// The rows are durable up to `to`.
     pub fn durable(self, to: u64) {
-        let _ = self.reply.send(Reply::Durable { stream: self.stream, to });
+        let _ = self.reply.send(DeliveryReply::Durable { stream: self.stream, to });
     }
 
     /// The stream has to be sent from `to` again.
     pub fn again(self, to: u64, is_busy: bool) {
-        let reply = Reply::Again { stream: self.stream, epoch: self.epoch, to, is_busy };
+        let reply = DeliveryReply::Again { stream: self.stream, epoch: self.epoch, to, is_busy };
         let _ = self.reply.send(reply);
     }
 }

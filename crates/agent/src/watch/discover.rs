@@ -8,28 +8,29 @@ use std::time::Duration;
 
 use weir_collect::logs::{Discovery, FoundDirective, discover};
 use weir_collect::probe::Prober;
-use weir_process::meter::{Run, Stage};
+use weir_process::meter::{Stage, StageRun};
 use weir_tables::{Batch, ConfigDirectiveRows, LogSource, Micros, Rows};
 
-use super::Context;
+use super::WatchContext;
 
-/// Unchanged directives are written again after this long, so that a query over the last day finds them.
+/// Unchanged directives are written again after this long, so that a query over the last day finds
+/// them.
 const REPEAT: Duration = Duration::from_secs(3600);
 
-pub(super) struct Finder {
+pub(super) struct LogFinder {
     pub(super) root: PathBuf,
     pub(super) extra: Vec<LogSource>,
     pub(super) finds_logs: bool,
     pub(super) every: Duration,
 }
 
-impl Finder {
+impl LogFinder {
     /// Until the stop; says `ready` after the first round.
-    pub(super) fn run(&self, context: &Context, ready: &Sender<()>) {
+    pub(super) fn run(&self, context: &WatchContext, ready: &Sender<()>) {
         let mut written: Option<(Micros, Vec<FoundDirective>)> = None;
         let mut seen_nudges = 0;
         loop {
-            let run = Run::start();
+            let run = StageRun::start();
             let mut found =
                 if self.finds_logs { discover(&self.root) } else { Discovery::default() };
             let sources = merged(self.extra.clone(), std::mem::take(&mut found.sources));

@@ -1,4 +1,5 @@
-//! The tail thread: follows files, hands chunks to the parser, and goes back where the destination stands.
+//! The tail thread: follows files, hands chunks to the parser, and goes back where the destination
+//! stands.
 //!
 //! ```text
 //!   scan ─► new streams ─► positions ─► start
@@ -15,15 +16,15 @@ use weir_collect::logs::{
     TailOptions, Tailer,
 };
 use weir_config::Values;
-use weir_process::meter::{Run, Stage};
+use weir_process::meter::{Stage, StageRun};
 use weir_tables::{
     Batch, Log, LogFormat, LogGap, LogGapRows, LogRows, LogSource, Micros, Rows, StreamId,
 };
 
 use super::bucket;
-use super::deliver::{Reply, Ticket};
-use super::ship::ShipLog;
-use super::{AgentLimits, Context};
+use super::deliver::{DeliveryReply, DeliveryTicket};
+use super::lag::ShipLog;
+use super::{AgentLimits, WatchContext};
 use crate::memory_cap::MemoryCap;
 
 /// How often files are polled: the largest part of the delay from a line's writing to its reading.
@@ -39,20 +40,20 @@ const ASKED_AT_ONCE: usize = 4096;
 const PUBLISH: Duration = Duration::from_secs(1);
 
 /// A chunk in flight to the parser.
-pub(super) struct Job {
+pub(super) struct ParseJob {
     pub(super) chunk: Chunk,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: DeliveryTicket,
 }
 
 pub(super) struct Follower {
-    context: Context,
+    context: WatchContext,
     tailer: Tailer,
-    journals: Vec<Followed>,
+    journals: Vec<LogProgress>,
     journals_gone: Vec<StatusKey>,
-    buckets: Vec<bucket::Followed>,
-    jobs: SyncSender<Job>,
-    reply: Sender<Reply>,
-    replies: Receiver<Reply>,
+    buckets: Vec<bucket::LogProgress>,
+    jobs: SyncSender<ParseJob>,
+    reply: Sender<DeliveryReply>,
+    replies: Receiver<DeliveryReply>,
     unanswered: Vec<NewStream>,
     epochs: Epochs,
     paused_until: Option<Instant>,
@@ -66,7 +67,8 @@ pub(super) struct Follower {
 #[derive(Default)]
 struct Epochs {
     of: HashMap<StreamId, u64>,
-    /// Where streams begin: what a courier has voided of a stream that is forgotten and comes back must stay below.
+    /// Where streams begin: what a courier has voided of a stream that is forgotten and comes back
+    /// must stay below.
     first: u64,
 }
 
@@ -83,13 +85,13 @@ impl Epochs {
 }
 
 /// A journal that is followed, and the source it was made from.
-struct Followed {
+struct LogProgress {
     source: LogSource,
     journal: Journal,
     is_started: bool,
 }
 
-impl Followed {
+impl LogProgress {
     fn new(host: &str, source: LogSource) -> Self {
         let options = JournalOptions { host: host.to_owned(), ..JournalOptions::default() };
         Self { journal: Journal::new(options, &source), source, is_started: false }
@@ -98,11 +100,11 @@ impl Followed {
 
 impl Follower {
     pub(super) fn new(
-        context: Context,
-        jobs: SyncSender<Job>,
+        context: WatchContext,
+        jobs: SyncSender<ParseJob>,
         values: &Values,
         limits: Option<AgentLimits>,
-        buckets: Vec<bucket::Followed>,
+        buckets: Vec<bucket::LogProgress>,
     ) -> Self {
         let days = values.collect.backfill_days;
         let usual = TailOptions::default();
@@ -151,7 +153,7 @@ impl Follower {
             let now = self.context.clock.now();
             self.unanswered.extend(self.tailer.scan(now));
             self.note_events(now);
-            self.buckets.iter_mut().for_each(bucket::Followed::look);
+            self.buckets.iter_mut().for_each(bucket::LogProgress::look);
             if !self.is_paused() {
                 self.ask();
                 self.read();
@@ -172,7 +174,7 @@ impl Follower {
             }
             for source in journals {
                 if !self.journals.iter().any(|followed| followed.source == source) {
-                    self.journals.push(Followed::new(&self.context.host, source));
+                    self.journals.push(LogProgress::new(&self.context.host, source));
                 }
             }
         }
@@ -237,12 +239,12 @@ impl Follower {
             if self.tailer.in_flight_bytes() > 0 && self.memory.is_reached() {
                 return;
             }
-            let run = Run::start();
+            let run = StageRun::start();
             let now = self.context.clock.now();
             let Some(chunk) = self.next_chunk(now) else { return };
             self.context.meter.ran(Stage::Tail, &run, 0);
             self.last_chunk = Some(Instant::now());
-            let ticket = Ticket {
+            let ticket = DeliveryTicket {
                 stream: chunk.stream,
                 epoch: *self.epochs.of(chunk.stream),
                 from: chunk.from,
@@ -250,7 +252,7 @@ impl Follower {
                 is_first: chunk.is_first,
                 reply: self.reply.clone(),
             };
-            if !self.hand_over(Job { chunk, ticket }) {
+            if !self.hand_over(ParseJob { chunk, ticket }) {
                 return;
             }
             while let Ok(reply) = self.replies.try_recv() {
@@ -265,7 +267,7 @@ impl Follower {
 
     /// Waits until the parser takes the job, and polls files meanwhile: a file that is created and
     /// renamed away while the pipeline is blocked would be missed. `false` when it is time to end.
-    fn hand_over(&mut self, mut job: Job) -> bool {
+    fn hand_over(&mut self, mut job: ParseJob) -> bool {
         let mut looked = Instant::now();
         loop {
             match self.jobs.try_send(job) {
@@ -282,7 +284,8 @@ impl Follower {
                 self.publish();
                 looked = Instant::now();
             }
-            // A parser that is done with a chunk gives its buffer back, so this ends when there is room.
+            // A parser that is done with a chunk gives its buffer back, so this ends when there is
+            // room.
             if let Ok(reply) = self.replies.recv_timeout(LOOK) {
                 self.take(reply);
             }
@@ -326,9 +329,9 @@ impl Follower {
         }
     }
 
-    fn take(&mut self, reply: Reply) {
+    fn take(&mut self, reply: DeliveryReply) {
         match reply {
-            Reply::Durable { stream, to } => {
+            DeliveryReply::Durable { stream, to } => {
                 if let Some(journal) = self.journal_mut(stream) {
                     journal.acknowledge(to);
                 } else if let Some(log) = self.object_mut(stream) {
@@ -337,7 +340,7 @@ impl Follower {
                     self.tailer.acknowledge(stream, to);
                 }
             }
-            Reply::Again { stream, epoch, to, is_busy } => {
+            DeliveryReply::Again { stream, epoch, to, is_busy } => {
                 let current = self.epochs.of(stream);
                 if *current == epoch {
                     *current += 1;
@@ -353,7 +356,7 @@ impl Follower {
                     self.pause();
                 }
             }
-            Reply::Spare(bytes) => self.tailer.recycle(bytes),
+            DeliveryReply::Spare(bytes) => self.tailer.recycle(bytes),
         }
     }
 

@@ -1,4 +1,5 @@
-//! How old lines are when they are read, by the host's clock: what a clock or a time zone that is off shows in.
+//! How old lines are when they are read, by the host's clock: what a clock or a time zone that is
+//! off shows in.
 //!
 //! Old lines alone prove nothing: lines read in one go may have been there for long, and a buffer
 //! is written when it is full. Lines that are written at the pace of their own timestamps and all
@@ -149,7 +150,8 @@ mod tests {
         assert_eq!(ages.ages, (0, 5_000_000));
     }
 
-    /// Looks five times a second at a log of 50 lines a second, from second 0 on, whose times are whole seconds.
+    /// Looks five times a second at a log of 50 lines a second, from second 0 on, whose times are
+    /// whole seconds.
     fn watched(seconds: std::ops::Range<i64>, behind: i64) -> impl Iterator<Item = LineAges> {
         (seconds.start * 5..seconds.end * 5).map(move |look| {
             let lines: Vec<_> =

@@ -1,4 +1,5 @@
-//! Watching this host: threads that sample, discover, follow and parse, and hand rows to a destination.
+//! Watching this host: threads that sample, discover, follow and parse, and hand rows to a
+//! destination.
 //!
 //! ```text
 //!   sample   1 Hz ───────────────────────────────► send_sample ─┐
@@ -14,10 +15,10 @@ mod bucket;
 pub mod deliver;
 mod discover;
 mod follow;
+mod lag;
 mod line_age;
 mod parse;
 mod sample;
-mod ship;
 mod sockets;
 mod status;
 mod stop;
@@ -43,14 +44,14 @@ use deliver::Destination;
 pub use bucket::{BucketOptions, ObjectReply, ObjectSource};
 pub use discover::directive_batch;
 pub use status::{WatchStatus, format_name};
-pub use stop::Stop;
+pub use stop::StopFlag;
 
 /// Chunks between the tail thread and the parser.
 const CHUNKS_WAITING: usize = 2;
 
 /// What every thread of a watch holds.
 #[derive(Clone)]
-pub struct Context {
+pub struct WatchContext {
     /// The host's name in every row.
     pub host: String,
     /// The time.
@@ -62,14 +63,14 @@ pub struct Context {
     /// Their current state, for the page.
     pub status: Arc<WatchStatus>,
     /// Ends all of them.
-    pub stop: Arc<Stop>,
+    pub stop: Arc<StopFlag>,
     /// Ends the waits of discovery when a new web server listens.
-    pub nudge: Arc<Stop>,
+    pub nudge: Arc<StopFlag>,
     /// What the program lends.
     pub hooks: AgentHooks,
 }
 
-impl Context {
+impl WatchContext {
     /// For threads that hand their rows to `destination`.
     pub fn new(
         values: &Values,
@@ -85,8 +86,8 @@ impl Context {
             destination,
             meter: Arc::clone(meter),
             status: Arc::clone(status),
-            stop: Arc::new(Stop::default()),
-            nudge: Arc::new(Stop::default()),
+            stop: Arc::new(StopFlag::default()),
+            nudge: Arc::new(StopFlag::default()),
             hooks,
         }
     }
@@ -117,14 +118,15 @@ impl AgentLimits {
 
 /// The threads of one watch.
 pub struct Watch {
-    context: Context,
+    context: WatchContext,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Starts to watch; returns when the first sample is taken and the first discovery is done, at most 1.5 s later.
+    /// Starts to watch; returns when the first sample is taken and the first discovery is done, at
+    /// most 1.5 s later.
     pub fn start(
-        context: Context,
+        context: WatchContext,
         values: &Values,
         limits: Option<AgentLimits>,
     ) -> Result<Self, Failure> {
@@ -132,7 +134,7 @@ impl Watch {
         let (ready, first) = std::sync::mpsc::channel();
         let mut watch = Self { context, threads: Vec::new() };
         let collect = &values.collect;
-        let finder = discover::Finder {
+        let finder = discover::LogFinder {
             root: collect.root.clone(),
             extra: named_logs(values),
             finds_logs: collect.find_logs,
@@ -175,7 +177,7 @@ impl Watch {
         for collector in crate::capture::Collector::configured(values) {
             watch.spawn("weir-wire", move |context| collector.run(&context))?;
         }
-        if let Some(counting) = sockets::Counting::configured(values) {
+        if let Some(counting) = sockets::SocketCounter::configured(values) {
             watch.spawn("weir-ebpf", move |context| counting.run(&context))?;
         }
         for _ in 0..2 {
@@ -187,7 +189,7 @@ impl Watch {
     fn spawn(
         &mut self,
         name: &str,
-        work: impl FnOnce(Context) + Send + 'static,
+        work: impl FnOnce(WatchContext) + Send + 'static,
     ) -> Result<(), Failure> {
         let context = self.context.clone();
         let thread = std::thread::Builder::new()
@@ -198,7 +200,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Ends all threads; what was handed over is still delivered, what was not is read again at the next start.
+    /// Ends all threads; what was handed over is still delivered, what was not is read again at the
+    /// next start.
     pub fn end(self) {
         self.context.stop.set();
         self.context.nudge.set();
@@ -212,7 +215,7 @@ impl Watch {
 
 /// Probes DNS and TLS servers until the stop, on a separate thread, because a probe waits for its
 /// timeout.
-fn probe_always(context: &Context, mut prober: Prober) {
+fn probe_always(context: &WatchContext, mut prober: Prober) {
     loop {
         let targets = context.status.probe_targets();
         let batches = prober.probe(&targets, &|| context.clock.now());
@@ -226,7 +229,7 @@ fn probe_always(context: &Context, mut prober: Prober) {
 }
 
 /// Asks a database server until the stop.
-fn ask_always(context: &Context, mut prober: DatabaseProber) {
+fn ask_always(context: &WatchContext, mut prober: DatabaseProber) {
     loop {
         let batches = prober.probe(&|| context.clock.now());
         if !batches.is_empty() {

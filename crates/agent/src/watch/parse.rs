@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use weir_collect::logs::Chunk;
 use weir_parse::{LineParser, ParsedRows, Parsers};
-use weir_process::meter::{Run, Stage};
+use weir_process::meter::{Stage, StageRun};
 use weir_tables::{Batch, Log, LogGapRows, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
 
-use super::Context;
-use super::deliver::Reply;
-use super::follow::{Job, push_gap};
+use super::WatchContext;
+use super::deliver::DeliveryReply;
+use super::follow::{ParseJob, push_gap};
 use super::line_age::LineAges;
 
 /// Pause between two rows about the names of one stream.
@@ -27,12 +27,12 @@ const MAX_PARSERS: usize = 4096;
 const PARSER_RESTS: Duration = Duration::from_secs(300);
 
 /// The parser thread: chunks to parcels.
-pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver<Job>) {
+pub(super) fn parse_always(context: &WatchContext, parsers: &Parsers, jobs: &Receiver<ParseJob>) {
     let mut streams: HashMap<StreamId, ParsedStream> = HashMap::new();
     let mut rows = ParsedRows::default();
     let mut limit = PARSERS_KEPT;
-    for Job { chunk, ticket } in jobs {
-        let run = Run::start();
+    for ParseJob { chunk, ticket } in jobs {
+        let run = StageRun::start();
         let now = context.clock.now();
         let mut row_count = 0;
         // Without bytes it is a hole, or an entry of a directory of first lines.
@@ -70,7 +70,7 @@ pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver
         }
         let parcel = Parcel { range: Some(range), batches };
         context.meter.ran(Stage::Parse, &run, row_count);
-        let _ = ticket.reply.send(Reply::Spare(chunk.bytes));
+        let _ = ticket.reply.send(DeliveryReply::Spare(chunk.bytes));
         context.destination.send_stream(parcel, ticket);
     }
 }
@@ -104,7 +104,7 @@ impl ParsedStream {
     }
 
     /// Names over the budget become a row, at most once a minute.
-    fn report_keys(&mut self, context: &Context, path: &str, now: Micros) {
+    fn report_keys(&mut self, context: &WatchContext, path: &str, now: Micros) {
         if self.reported.is_some_and(|at| now < at + KEY_REPORT_EVERY) {
             return;
         }
@@ -136,7 +136,8 @@ impl ParsedStream {
     }
 }
 
-/// Drops the parsers of streams that rest, or all if there are too many that do not; how many there may be then.
+/// Drops the parsers of streams that rest, or all if there are too many that do not; how many there
+/// may be then.
 fn drop_resting(streams: &mut HashMap<StreamId, ParsedStream>, now: Micros) -> usize {
     streams.retain(|_, stream| now < stream.used_at + PARSER_RESTS);
     if streams.len() >= MAX_PARSERS {

@@ -1,4 +1,5 @@
-//! The sampling thread: the kernel's figures once a second, weir's own every 10 s, a sign of life every 60 s.
+//! The sampling thread: the kernel's figures once a second, weir's own every 10 s, a sign of life
+//! every 60 s.
 //!
 //! The heartbeat takes the path of every row, so that its absence means "rows do not arrive" and
 //! not only "weir is down".
@@ -11,7 +12,7 @@ use std::time::Duration;
 use weir_collect::host::{HostOptions, HostSampler, ListenerSummary};
 use weir_tables::{Batch, Log, LogRows, Micros, Rows};
 
-use super::Context;
+use super::WatchContext;
 use crate::trial::TrialEvents;
 
 /// Programs whose appearance changes which logs there are.
@@ -22,7 +23,7 @@ const SECOND: i64 = 1_000_000;
 
 /// Samples until the stop; says `ready` after the first sample.
 pub(super) fn run(
-    context: &Context,
+    context: &WatchContext,
     root: PathBuf,
     mut trials: Option<TrialEvents>,
     ready: &Sender<()>,
@@ -34,7 +35,7 @@ pub(super) fn run(
     };
     let mut sampler = HostSampler::new(options);
     let mut servers = BTreeSet::new();
-    let mut own = Own::default();
+    let mut own = OwnSampler::default();
     loop {
         let now = context.clock.now();
         let mut batches = sampler.sample(now);
@@ -54,8 +55,8 @@ pub(super) fn run(
 }
 
 /// Only weir's own rows.
-pub(super) fn report_only(context: &Context, ready: &Sender<()>) {
-    let mut own = Own::default();
+pub(super) fn report_only(context: &WatchContext, ready: &Sender<()>) {
+    let mut own = OwnSampler::default();
     let _ = ready.send(());
     loop {
         let mut batches = Vec::new();
@@ -70,7 +71,7 @@ pub(super) fn report_only(context: &Context, ready: &Sender<()>) {
 }
 
 /// Samples fall on whole seconds, so that those of many hosts fall together.
-pub(super) fn wait_for_next_second(context: &Context) -> bool {
+pub(super) fn wait_for_next_second(context: &WatchContext) -> bool {
     let into_second = context.clock.now().0.rem_euclid(SECOND);
     let left = u64::try_from(SECOND - into_second).expect("the rest of a second");
     context.stop.wait(Duration::from_micros(left))
@@ -92,13 +93,13 @@ fn has_new_server(listeners: &[ListenerSummary], known: &mut BTreeSet<String>) -
 
 /// Rows that weir writes about itself.
 #[derive(Default)]
-struct Own {
+struct OwnSampler {
     next_report: Micros,
     next_heartbeat: Micros,
 }
 
-impl Own {
-    fn add(&mut self, context: &Context, now: Micros, batches: &mut Vec<Batch>) {
+impl OwnSampler {
+    fn add(&mut self, context: &WatchContext, now: Micros, batches: &mut Vec<Batch>) {
         if now >= self.next_report {
             self.next_report = now + Duration::from_millis(9_900);
             batches.extend(context.meter.report(&context.host, now));

@@ -11,18 +11,18 @@ use weir_config::Values;
 use weir_ebpf::{EbpfError, Options, Sockets};
 use weir_process::meter::{Stage, thread_cpu};
 
-use super::{Context, sample};
+use super::{WatchContext, sample};
 
 /// What could not be opened is tried again after that long.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// What to count, and below which root namespaces have their names.
-pub(super) struct Counting {
+pub(super) struct SocketCounter {
     options: Options,
     root: PathBuf,
 }
 
-impl Counting {
+impl SocketCounter {
     /// `None` when it is not configured.
     pub(super) fn configured(values: &Values) -> Option<Self> {
         let ebpf = &values.ebpf;
@@ -37,7 +37,7 @@ impl Counting {
     }
 
     /// Counts until the stop.
-    pub(super) fn run(self, context: &Context) {
+    pub(super) fn run(self, context: &WatchContext) {
         let mut names = NetnsNames::new(self.root.clone());
         let mut was_refused = false;
         while let Err(error) = self.count(context, &mut names) {
@@ -51,7 +51,7 @@ impl Counting {
         }
     }
 
-    fn count(&self, context: &Context, names: &mut NetnsNames) -> Result<(), EbpfError> {
+    fn count(&self, context: &WatchContext, names: &mut NetnsNames) -> Result<(), EbpfError> {
         let mut sockets = Sockets::open(self.options, context.clock.now())?;
         tracing::info!("counting what sockets do");
         while !sample::wait_for_next_second(context) {
@@ -63,7 +63,11 @@ impl Counting {
     }
 }
 
-fn take(sockets: &mut Sockets, context: &Context, names: &mut NetnsNames) -> Result<(), EbpfError> {
+fn take(
+    sockets: &mut Sockets,
+    context: &WatchContext,
+    names: &mut NetnsNames,
+) -> Result<(), EbpfError> {
     let (before, now) = (thread_cpu(), context.clock.now());
     names.refresh(now);
     let sample = sockets.sample(now, &context.host, &mut |inode| names.name(inode))?;

@@ -3,20 +3,20 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Set once, never unset; [`Stop::nudge`] wakes waiters without it.
+/// Set once, never unset; [`StopFlag::nudge`] wakes waiters without it.
 #[derive(Debug, Default)]
-pub struct Stop {
-    state: Mutex<State>,
+pub struct StopFlag {
+    state: Mutex<StopState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StopState {
     is_set: bool,
     nudges: u64,
 }
 
-impl Stop {
+impl StopFlag {
     /// Tells everybody to end.
     pub fn set(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_set = true;
@@ -28,7 +28,7 @@ impl Stop {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_set
     }
 
-    /// Ends the waits of [`Stop::wait_for_nudge`].
+    /// Ends the waits of [`StopFlag::wait_for_nudge`].
     pub fn nudge(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).nudges += 1;
         self.changed.notify_all();
@@ -39,7 +39,8 @@ impl Stop {
         self.wait_while(span, |_| true)
     }
 
-    /// Waits for `span` or a nudge that came after `seen`; `true` when it is time to end. `seen` is brought up to date.
+    /// Waits for `span` or a nudge that came after `seen`; `true` when it is time to end. `seen` is
+    /// brought up to date.
     pub fn wait_for_nudge(&self, span: Duration, seen: &mut u64) -> bool {
         let before = *seen;
         let is_set = self.wait_while(span, |state| state.nudges == before);
@@ -47,7 +48,7 @@ impl Stop {
         is_set
     }
 
-    fn wait_while(&self, span: Duration, goes_on: impl Fn(&State) -> bool) -> bool {
+    fn wait_while(&self, span: Duration, goes_on: impl Fn(&StopState) -> bool) -> bool {
         let end = Instant::now() + span;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -66,11 +67,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::Stop;
+    use super::StopFlag;
 
     #[test]
     fn waiters_wake_at_stop_and_at_nudges() {
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(StopFlag::default());
         assert!(!stop.wait(Duration::from_millis(1)));
         stop.nudge();
         let mut seen = 0;

@@ -9,7 +9,7 @@ use weir_agent_core::client::Client;
 use weir_process::failure::Failure;
 use weir_tables::StreamId;
 
-use super::{STRETCH_BYTES, Sum};
+use super::{LineSum, STRETCH_BYTES};
 
 /// Rows of one answer at most; as many stretches are 25 GiB of log.
 const ANSWER_ROWS: u64 = 100_000;
@@ -52,13 +52,14 @@ impl Hub {
             .collect())
     }
 
-    /// Rows of the stream below `position`, summed up by the number of their stretch; with `has_texts` their lines too.
+    /// Rows of the stream below `position`, summed up by the number of their stretch; with
+    /// `has_texts` their lines too.
     pub(super) fn sums(
         &self,
         stream: i64,
         position: u64,
         has_texts: bool,
-    ) -> Result<BTreeMap<u64, Sum>, Failure> {
+    ) -> Result<BTreeMap<u64, LineSum>, Failure> {
         let mut sums = BTreeMap::new();
         let step = ANSWER_ROWS * STRETCH_BYTES;
         let mut from = 0;

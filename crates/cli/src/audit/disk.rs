@@ -7,7 +7,7 @@ use weir_collect::logs::{Identified, Multiline};
 use weir_process::failure::Failure;
 use weir_tables::StreamId;
 
-use super::{STRETCH_BYTES, Sum};
+use super::{LineSum, STRETCH_BYTES};
 
 /// Bytes that are read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -49,7 +49,7 @@ pub(super) struct Line {
 #[derive(Default)]
 pub(super) struct Lines {
     /// Checksums by stretch, of lines below the hub's position that are not blank.
-    pub(super) sums: BTreeMap<u64, Sum>,
+    pub(super) sums: BTreeMap<u64, LineSum>,
     /// Where the first one of a stretch begins.
     pub(super) firsts: BTreeMap<u64, u64>,
     /// Bytes of the content.
@@ -111,8 +111,8 @@ impl LogFile {
         Ok(lines)
     }
 
-    /// Events below the position that begin in the stretch of `first`, where one begins, and the offset at which the next
-    /// one does.
+    /// Events below the position that begin in the stretch of `first`, where one begins, and the
+    /// offset at which the next one does.
     pub(super) fn events(
         &mut self,
         first: u64,
@@ -135,8 +135,8 @@ impl LogFile {
         Ok((events, next))
     }
 
-    /// Calls `take` with each line, its text if that is wanted (of a long one the front), and whether it ends in a newline, until
-    /// it returns false; gives the offset that was reached.
+    /// Calls `take` with each line, its text if that is wanted (of a long one the front), and
+    /// whether it ends in a newline, until it returns false; gives the offset that was reached.
     fn each_line(
         &mut self,
         first: u64,

@@ -1,4 +1,5 @@
-//! `weir audit`: what is on disk against what the tables hold, line by line, without moving the lines.
+//! `weir audit`: what is on disk against what the tables hold, line by line, without moving the
+//! lines.
 //!
 //! Each row of a log has its stream and the offset of its line. The lines of a file are summed up
 //! per stretch of 256 KiB: their number, and the sums of their offsets and of the squares. The hub
@@ -8,6 +9,7 @@
 //! Where an event can have several lines, the tailer's own splitter determines its first line, and
 //! each row has its number of lines: a missing line is also detected in the middle of an event.
 
+pub(crate) mod args;
 mod ask;
 mod disk;
 mod report;
@@ -23,7 +25,7 @@ use weir_config::place::host_name;
 use weir_process::failure::Failure;
 use weir_process::terminal::say;
 
-use crate::cli::{AuditArgs, AuditFormat};
+use crate::audit::args::{AuditArgs, AuditFormat};
 use ask::{Hub, Row};
 use disk::{Line, Lines, LogFile};
 
@@ -40,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Lines, or events, that begin in a stretch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
+struct LineSum {
     lines: u64,
     /// Of offsets within the stretch.
     offsets: u64,
@@ -50,7 +52,7 @@ struct Sum {
     texts: u64,
 }
 
-impl Sum {
+impl LineSum {
     fn add(&mut self, offset: u64, texts: u64) {
         let within = offset % STRETCH_BYTES;
         self.lines += 1;
@@ -62,7 +64,7 @@ impl Sum {
 
 /// Bytes `[from, to)` whose lines are in no table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Missing {
+struct MissingLines {
     from: u64,
     to: u64,
     lines: u64,
@@ -83,7 +85,7 @@ struct Audit {
     /// Lines below the position, blank ones not among them.
     lines: u64,
     rows: u64,
-    gaps: Vec<Missing>,
+    gaps: Vec<MissingLines>,
     /// Offsets of lines that have more than one row, and how many rows.
     doubled: Vec<(u64, u64)>,
     /// Rows where no line begins.
@@ -107,7 +109,7 @@ impl Audit {
                 gap.to = line.to;
                 gap.lines += 1;
             }
-            _ => self.gaps.push(Missing { from: line.from, to: line.to, lines: 1 }),
+            _ => self.gaps.push(MissingLines { from: line.from, to: line.to, lines: 1 }),
         }
     }
 
@@ -282,7 +284,7 @@ mod tests {
         let on_disk: Vec<Vec<Line>> = on_disk.map(|(from, to)| vec![line(from, to)]).into();
         let rows = [(0, 1), (30, 3), (41, 1), (50, 1), (77, 1)];
         look(&on_disk, &rows.map(|(offset, count)| row(offset, count, 1)), &mut audit);
-        assert_eq!(audit.gaps, [Missing { from: 10, to: 30, lines: 2 }]);
+        assert_eq!(audit.gaps, [MissingLines { from: 10, to: 30, lines: 2 }]);
         assert_eq!(audit.doubled, [(30, 3)]);
         assert_eq!(audit.strangers, [41, 77]);
         assert!(audit.is_broken());
@@ -297,7 +299,7 @@ mod tests {
             look(&events, rows, &mut audit);
             (audit.gaps, audit.doubled, audit.strangers)
         };
-        let missing = |from, to, lines| Missing { from, to, lines };
+        let missing = |from, to, lines| MissingLines { from, to, lines };
         let whole = [row(0, 1, 4), row(40, 1, 1), row(50, 1, 2)];
         assert_eq!(check(&whole), (vec![], vec![], vec![]));
         // An event that was cut because nothing came for a while is whole in its parts.
@@ -316,7 +318,7 @@ mod tests {
     #[test]
     fn sums_differ_when_a_line_is_missing_doubled_or_moved() {
         let sum = |offsets: &[u64]| {
-            let mut sum = Sum::default();
+            let mut sum = LineSum::default();
             offsets.iter().for_each(|offset| sum.add(*offset, 0));
             sum
         };

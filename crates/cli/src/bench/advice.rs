@@ -1,6 +1,6 @@
 //! The settings of the slow tier that follow from a grid.
 
-use super::cell::Measured;
+use super::cell::MeasuredCell;
 
 /// A setting for more requests at a time has to give this much more.
 const WORTH: f64 = 0.95;
@@ -18,7 +18,7 @@ struct Settings {
 }
 
 /// Lines for the configuration, with why.
-pub(super) fn text(measured: &[Measured], is_bucket: bool) -> String {
+pub(super) fn text(measured: &[MeasuredCell], is_bucket: bool) -> String {
     let Some(chosen) = choose(measured) else {
         return "nothing was read, so nothing follows".to_owned();
     };

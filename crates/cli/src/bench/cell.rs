@@ -26,7 +26,7 @@ impl fmt::Display for Cell {
 
 /// How long reads took, to a hundredth; and how many failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Counts {
+pub(super) struct ReadCounts {
     /// Reads by the logarithm of their microseconds.
     pub(super) reads: BTreeMap<u32, u64>,
     /// Reads that ended in an error, after all tries.
@@ -40,7 +40,7 @@ pub(super) struct Counts {
 /// Neighbouring steps differ by a hundredth.
 const STEP: f64 = 1.01;
 
-impl Counts {
+impl ReadCounts {
     pub(super) fn add(&mut self, seconds: f64) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
         let step = (seconds * 1e6).max(1.0).log(STEP).round() as u32;
@@ -76,12 +76,12 @@ impl Counts {
 
 /// What came of a measurement.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub(super) struct MeasuredCell {
     pub(super) cell: Cell,
-    pub(super) counts: Counts,
+    pub(super) counts: ReadCounts,
 }
 
-impl Measured {
+impl MeasuredCell {
     /// Reads a second, of all nodes.
     pub(super) fn rate(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "small")]
@@ -103,7 +103,7 @@ impl Measured {
 }
 
 /// Seconds that the middle read of this size took with the fewest under way.
-pub(super) fn alone(measured: &[Measured], range_bytes: u64) -> f64 {
+pub(super) fn alone(measured: &[MeasuredCell], range_bytes: u64) -> f64 {
     let of_size = measured.iter().filter(|one| one.cell.range_bytes == range_bytes);
     of_size.min_by_key(|one| one.in_flight()).map_or(0.0, |one| one.counts.quantile(50))
 }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_right_to_a_hundredth_and_merge() {
-        let (mut one, mut other) = (Counts::default(), Counts::default());
+        let (mut one, mut other) = (ReadCounts::default(), ReadCounts::default());
         for at in 1..=100 {
             let counts = if at % 2 == 0 { &mut one } else { &mut other };
             counts.add(f64::from(at) / 1000.0);
@@ -126,6 +126,6 @@ mod tests {
             let found = one.quantile(of_hundred.into());
             assert!((found / exact - 1.0).abs() < 0.011, "{found} for {exact}");
         }
-        assert!(Counts::default().quantile(99) < 1e-9);
+        assert!(ReadCounts::default().quantile(99) < 1e-9);
     }
 }

@@ -1,8 +1,8 @@
-//! `weir bench store`: how fast byte ranges of a place are read, over processes, requests at a time and sizes of ranges; and the settings of
-//! the slow tier that follow.
+//! `weir bench store`: how fast byte ranges of a place are read, over processes, requests at a time
+//! and sizes of ranges; and the settings of the slow tier that follow.
 //!
-//! Each process is this program again, told on its standard input what to measure: so a limit of one process is not taken for
-//! one of the service.
+//! Each process is this program again, told on its standard input what to measure: so a limit of
+//! one process is not taken for one of the service.
 
 mod advice;
 mod cell;
@@ -21,7 +21,7 @@ use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{complain, say};
 use weir_store::{RangeReader, SlowPlace};
 
-use cell::{Cell, Measured};
+use cell::{Cell, MeasuredCell};
 use node::Nodes;
 use weir_hub::slow_tier;
 use weir_hub::store_failure;
@@ -154,13 +154,13 @@ fn grid(args: &BenchStoreArgs) -> Result<Vec<Cell>, Failure> {
     Ok(cells)
 }
 
-fn measure(args: &BenchStoreArgs, cells: &[Cell]) -> Result<Vec<Measured>, Failure> {
+fn measure(args: &BenchStoreArgs, cells: &[Cell]) -> Result<Vec<MeasuredCell>, Failure> {
     let most = cells.iter().map(|cell| cell.nodes).max().unwrap_or(1);
     let mut nodes = Nodes::start(most, &args.place)?;
     let mut measured = Vec::new();
     for (at, cell) in cells.iter().enumerate() {
         complain(&format!("{} of {}: {cell}", at + 1, cells.len()));
-        measured.push(Measured { cell: *cell, counts: nodes.measure(cell)? });
+        measured.push(MeasuredCell { cell: *cell, counts: nodes.measure(cell)? });
     }
     Ok(measured)
 }

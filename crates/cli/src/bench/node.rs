@@ -10,7 +10,7 @@ use weir_process::failure::Failure;
 use weir_process::terminal::say;
 use weir_store::{RangeReader, SlowPlace};
 
-use super::cell::{Cell, Counts};
+use super::cell::{Cell, ReadCounts};
 use super::{WARM_UP, name};
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
@@ -50,14 +50,14 @@ impl Nodes {
     }
 
     /// What as many of them as the cell says count together.
-    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Counts, Failure> {
+    pub(super) fn measure(&mut self, cell: &Cell) -> Result<ReadCounts, Failure> {
         let gone = |error: &str| Failure::new(format!("a process that measured is gone: {error}"));
         let line = serde_json::to_string(cell).map_err(|error| gone(&error.to_string()))?;
         for node in &mut self.0[..cell.nodes] {
             let told = writeln!(node.cells, "{line}").and_then(|()| node.cells.flush());
             told.map_err(|error| gone(&error.to_string()))?;
         }
-        let mut counts = Counts::default();
+        let mut counts = ReadCounts::default();
         for node in &mut self.0[..cell.nodes] {
             let mut answer = String::new();
             let read = node.answers.read_line(&mut answer);
@@ -89,13 +89,13 @@ pub(super) fn run(place: &SlowPlace) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn measure(place: &SlowPlace, cell: Cell) -> Result<Counts, Failure> {
+async fn measure(place: &SlowPlace, cell: Cell) -> Result<ReadCounts, Failure> {
     let mut place = place.clone();
     if let SlowPlace::Bucket(options) = &mut place {
         (options.requests, options.hedge_after) = (cell.concurrency, None);
     }
     let reader = Arc::new(RangeReader::open(&place).map_err(store_failure)?);
-    let counts = Arc::new(Mutex::new(Counts::default()));
+    let counts = Arc::new(Mutex::new(ReadCounts::default()));
     let start = Instant::now() + WARM_UP;
     let end = start + Duration::from_secs(cell.seconds);
     let seed = u64::from(std::process::id()) << 32;

@@ -1,9 +1,9 @@
-//! The grid as a picture: lookups a second over requests under way, both in powers of ten, a line for each size of range; and
-//! the line that would be if every read took as long as one alone.
+//! The grid as a picture: lookups a second over requests under way, both in powers of ten, a line
+//! for each size of range; and the line that would be if every read took as long as one alone.
 
 use std::fmt::Write as _;
 
-use super::cell::{Measured, alone};
+use super::cell::{MeasuredCell, alone};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
@@ -22,7 +22,7 @@ struct Axes {
 }
 
 impl Axes {
-    fn new(measured: &[Measured]) -> Self {
+    fn new(measured: &[MeasuredCell]) -> Self {
         let decades = |values: Vec<f64>| {
             let known = || values.iter().copied().filter(|value| *value > 0.0);
             let least = known().fold(f64::MAX, f64::min).min(1e12).log10().floor();
@@ -43,16 +43,16 @@ impl Axes {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small")]
-fn under_way(one: &Measured) -> f64 {
+fn under_way(one: &MeasuredCell) -> f64 {
     one.in_flight() as f64
 }
 
-fn ideal(measured: &[Measured], one: &Measured) -> f64 {
+fn ideal(measured: &[MeasuredCell], one: &MeasuredCell) -> f64 {
     under_way(one) / alone(measured, one.cell.range_bytes).max(1e-9)
 }
 
 /// The whole file.
-pub(super) fn svg(place: &str, measured: &[Measured]) -> String {
+pub(super) fn svg(place: &str, measured: &[MeasuredCell]) -> String {
     let axes = Axes::new(measured);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -66,12 +66,12 @@ pub(super) fn svg(place: &str, measured: &[Measured]) -> String {
     lines.sort_unstable();
     lines.dedup();
     for (at, key) in lines.iter().enumerate() {
-        let of = |one: &&Measured| (one.cell.nodes, one.cell.range_bytes) == *key;
-        let mut of_line: Vec<&Measured> = measured.iter().filter(of).collect();
+        let of = |one: &&MeasuredCell| (one.cell.nodes, one.cell.range_bytes) == *key;
+        let mut of_line: Vec<&MeasuredCell> = measured.iter().filter(of).collect();
         of_line.sort_by_key(|one| one.in_flight());
         let color = COLORS[at % COLORS.len()];
-        let points = |value: &dyn Fn(&Measured) -> f64| {
-            let point = |one: &&Measured| {
+        let points = |value: &dyn Fn(&MeasuredCell) -> f64| {
+            let point = |one: &&MeasuredCell| {
                 let (x, y) = axes.at(under_way(one), value(one));
                 format!("{x:.1},{y:.1}")
             };
@@ -82,7 +82,7 @@ pub(super) fn svg(place: &str, measured: &[Measured]) -> String {
             "<polyline fill=\"none\" stroke=\"{color}\" stroke-dasharray=\"2 4\" opacity=\"0.6\" points=\"{}\"/>\n\
              <polyline fill=\"none\" stroke=\"{color}\" stroke-width=\"2\" points=\"{}\"/>",
             points(&|one| ideal(measured, one)),
-            points(&Measured::rate),
+            points(&MeasuredCell::rate),
         );
         for one in &of_line {
             let (x, y) = axes.at(under_way(one), one.rate());
@@ -138,19 +138,19 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cell::{Cell, Counts};
+    use super::super::cell::{Cell, ReadCounts};
     use super::*;
 
     #[test]
     fn every_measurement_is_a_point_within_the_picture() {
-        let measured: Vec<Measured> = [(1, 1, 8), (10, 1, 80), (100, 2, 700), (1, 2, 0)]
+        let measured: Vec<MeasuredCell> = [(1, 1, 8), (10, 1, 80), (100, 2, 700), (1, 2, 0)]
             .map(|(concurrency, nodes, reads)| {
-                let mut counts = Counts::default();
+                let mut counts = ReadCounts::default();
                 (0..reads).for_each(|_| counts.add(0.12));
                 let (seconds, objects) = (1, 1);
                 let (range_bytes, object_bytes) = (1024, 2048);
                 let cell = Cell { nodes, concurrency, range_bytes, seconds, objects, object_bytes };
-                Measured { cell, counts }
+                MeasuredCell { cell, counts }
             })
             .into();
         let svg = svg("s3://a&b", &measured);

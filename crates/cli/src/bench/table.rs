@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::cell::{Measured, alone};
+use super::cell::{MeasuredCell, alone};
 
-/// A line for each measurement; `of ideal` compares with as many reads as if each took as long as one alone.
-pub(super) fn text(measured: &[Measured]) -> String {
+/// A line for each measurement; `of ideal` compares with as many reads as if each took as long as
+/// one alone.
+pub(super) fn text(measured: &[MeasuredCell]) -> String {
     let mut out = format!(
         "{:>6} {:>11} {:>9} {:>11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
         "nodes",
@@ -44,7 +45,7 @@ pub(super) fn text(measured: &[Measured]) -> String {
 }
 
 /// The results for programs, in SI units.
-pub(super) fn csv(measured: &[Measured]) -> String {
+pub(super) fn csv(measured: &[MeasuredCell]) -> String {
     let mut out = "nodes,concurrency,range_bytes,lookups_per_second,p50_seconds,p90_seconds,p95_seconds,p99_seconds,failed,errors\n".to_owned();
     for one in measured {
         let cell = &one.cell;

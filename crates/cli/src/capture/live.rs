@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weir_agent_core::capture::{Place, wire_failure};
+use weir_agent_core::capture::{TapPlace, wire_failure};
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_tables::Clock;
@@ -17,19 +17,19 @@ const RING_BYTES: usize = 32 << 20;
 const STEP: Duration = Duration::from_millis(100);
 
 /// What the tap says beside packets.
-pub(crate) struct Seen {
+pub(crate) struct TapSummary {
     pub(crate) skipped: Skipped,
     pub(crate) tap_drops: u64,
 }
 
 /// Fills `model` for `span`, or until `is_over`.
 pub(crate) fn watch_for(
-    place: &Place,
+    place: &TapPlace,
     ports: &[u16],
     span: Duration,
     is_over: &AtomicBool,
     model: &mut Model,
-) -> Result<Seen, Failure> {
+) -> Result<TapSummary, Failure> {
     let options = TapOptions {
         interface: place.interface.clone(),
         ports: ports.to_vec(),
@@ -44,6 +44,6 @@ pub(crate) fn watch_for(
             tap.feed(STEP, &mut decoder, &mut skipped, model).map_err(wire_failure)?;
         }
         let tap_drops = tap.counts().map_err(wire_failure)?.drops;
-        Ok(Seen { skipped, tap_drops })
+        Ok(TapSummary { skipped, tap_drops })
     })
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use weir_agent_core::capture::{Place, end_at_signal, wire_failure};
+use weir_agent_core::capture::{TapPlace, end_at_signal, wire_failure};
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_process::terminal::say;
@@ -18,8 +18,9 @@ use weir_wire::live::{Cut, PcapngWriter, Tap, TapCounts, TapOptions};
 
 /// Capture packets for some seconds into a pcapng file.
 ///
-/// Headers of IP and TCP only, unless `--payload` is given: what visitors say stays out of the file. `weir wire FILE`
-/// then tells requests by whose turn it is; with `--payload` it reads URLs and statuses too.
+/// Headers of IP and TCP only, unless `--payload` is given: what visitors say stays out of the
+/// file. `weir wire FILE` then tells requests by whose turn it is; with `--payload` it reads URLs
+/// and statuses too.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir capture                                   ten seconds of all interfaces
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         }
     };
     let is_over = end_at_signal()?;
-    let place = Place::parse(&args.interface);
+    let place = TapPlace::parse(&args.interface);
     let done = place.inside(|| {
         let options = TapOptions {
             interface: place.interface.clone(),
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         let tap = Tap::open(options).map_err(wire_failure)?;
         write(tap, args, &path, || is_over.load(Ordering::Relaxed))
     })?;
-    let Done { packets, counts, is_full } = done;
+    let CaptureSummary { packets, counts, is_full } = done;
     say(&format!("{packets} packets in `{}`", path.display()));
     if is_full {
         say(&format!(
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-struct Done {
+struct CaptureSummary {
     packets: u64,
     counts: TapCounts,
     is_full: bool,
@@ -100,7 +101,7 @@ fn write(
     args: &CaptureArgs,
     path: &Path,
     is_over: impl Fn() -> bool,
-) -> Result<Done, Failure> {
+) -> Result<CaptureSummary, Failure> {
     let failed = |error: std::io::Error| {
         let failure = Failure::new(format!("cannot write `{}`: {error}", path.display()));
         match error.kind() {
@@ -134,7 +135,7 @@ fn write(
     let counts = tap.counts().map_err(wire_failure)?;
     let now = SystemClock.now().0 * 1000;
     let packets = writer.finish(now, counts.packets, counts.drops).map_err(failed)?;
-    Ok(Done { packets, counts, is_full })
+    Ok(CaptureSummary { packets, counts, is_full })
 }
 
 /// The name of an interface of this thread's namespace.

@@ -21,8 +21,8 @@ pub(crate) struct CompareArgs {
     /// Two conditions in SQL on `request`: A, and B.
     #[arg(value_name = "CONDITION", num_args = 0..=2)]
     pub(crate) sides: Vec<String>,
-    /// A is the time before this instant, B the time from it on: 2026-11-21T14:00:00Z, in UTC unless it says otherwise; or so
-    /// long ago: 20m.
+    /// A is the time before this instant, B the time from it on: 2026-11-21T14:00:00Z, in UTC
+    /// unless it says otherwise; or so long ago: 20m.
     #[arg(long, value_name = "TIME")]
     pub(crate) around: Option<String>,
     /// How much before and after: 90s, 30m, 1h, 7d.
@@ -31,8 +31,8 @@ pub(crate) struct CompareArgs {
     /// A condition that holds for both.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) r#where: Option<String>,
-    /// The time: duration_seconds, queue_seconds, upstream_connect_seconds, upstream_header_seconds or
-    /// upstream_response_seconds.
+    /// The time: duration_seconds, queue_seconds, upstream_connect_seconds, upstream_header_seconds
+    /// or upstream_response_seconds.
     #[arg(long, value_name = "COLUMN", default_value = "duration_seconds")]
     pub(crate) measure: String,
     /// table for a person, json for a program.

@@ -1,9 +1,11 @@
-//! `weir doctor`: the same rules as `weir up`, over this host for a few seconds or over a recorded one. No hub, no files.
+//! `weir doctor`: the same rules as `weir up`, over this host for a few seconds or over a recorded
+//! one. No hub, no files.
 //!
 //! The engine runs once a second as it would for years; so a rule whose `for` is longer than
 //! doctor's run is still pending at the end. It is shown as a note that says so, because a pending
 //! finding is no reason to page.
 
+pub(crate) mod args;
 mod report;
 pub(crate) mod source;
 
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use weir_config::place::host_name;
 use weir_hub::cells::Cells;
-use weir_hub::judge::{Judge, read_rule_files};
+use weir_hub::rule_runner::{RuleRunner, read_rule_files};
 use weir_hub::store_failure;
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
@@ -24,8 +26,8 @@ use weir_rules::{Class, OpenFinding, State};
 use weir_store::{QueryLimits, Store};
 use weir_tables::{Clock, FixedClock, Micros, Parcel};
 
-use crate::cli::{DoctorArgs, DoctorFormat};
-use source::{Live, Recorded, Source};
+use crate::doctor::args::{DoctorArgs, DoctorFormat};
+use source::{HostSource, LiveHost, RecordedHost};
 
 /// Exit code when doctor itself failed (`EX_SOFTWARE`): 0, 1 and 2 tell what was found.
 const EXIT_FAILED: u8 = 70;
@@ -61,7 +63,7 @@ fn look(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let files = args.rules.as_deref().map(read_rule_files).transpose()?.unwrap_or_default();
-    let judge = Judge::new(&files);
+    let judge = RuleRunner::new(&files);
     for error in &judge.broken {
         complain(&format!("error: {error}"));
     }
@@ -71,9 +73,9 @@ fn look(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
     let diagnosis = match &args.dir {
-        Some(dir) => runtime.block_on(diagnose(Recorded::open(dir)?, &judge))?,
+        Some(dir) => runtime.block_on(diagnose(RecordedHost::open(dir)?, &judge))?,
         None => {
-            let live = Live::new(&args.root, host_name(), args.seconds);
+            let live = LiveHost::new(&args.root, host_name(), args.seconds);
             runtime.block_on(diagnose(live, &judge))?
         }
     };
@@ -96,7 +98,7 @@ fn exit_code(findings: &[OpenFinding]) -> ExitCode {
     }
 }
 
-async fn diagnose(mut source: impl Source, judge: &Judge) -> Result<Diagnosis, Failure> {
+async fn diagnose(mut source: impl HostSource, judge: &RuleRunner) -> Result<Diagnosis, Failure> {
     let clock = Arc::new(FixedClock::default());
     let store = Store::in_memory(Arc::clone(&clock) as Arc<dyn Clock>);
     let (mut first, mut last) = (None, Micros(0));

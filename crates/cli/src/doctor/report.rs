@@ -7,8 +7,8 @@ use weir_rules::{Class, OpenFinding, State, verdict};
 
 use super::Diagnosis;
 
-/// `[{rule, tier, class, subject, evidence, why, fix, summary, host, cause_rule}]`, worst first; `cause_rule` is NULL
-/// for a root.
+/// `[{rule, tier, class, subject, evidence, why, fix, summary, host, cause_rule}]`, worst first;
+/// `cause_rule` is NULL for a root.
 pub(super) fn json(diagnosis: &Diagnosis) -> String {
     let findings: Vec<Value> = sorted(diagnosis).into_iter().map(object).collect();
     serde_json::to_string_pretty(&findings).expect("text and arrays become JSON")

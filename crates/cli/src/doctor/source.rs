@@ -22,7 +22,7 @@ const RECENT_BYTES: u64 = 4 << 20;
 const BYTES_PER_ROUND: usize = 32 << 20;
 
 /// Rows of one moment after the other.
-pub(crate) trait Source {
+pub(crate) trait HostSource {
     /// The next moment; `None` at the end.
     fn next(&mut self) -> Option<(Micros, Vec<Batch>)>;
     /// Whether the end came for a reason that is a failure.
@@ -46,7 +46,7 @@ pub(crate) fn failure(error: &CollectError) -> Failure {
 }
 
 /// This host.
-pub(crate) struct Live {
+pub(crate) struct LiveHost {
     host: String,
     sampler: HostSampler,
     tailer: Tailer,
@@ -59,7 +59,7 @@ pub(crate) struct Live {
     rounds_left: u32,
 }
 
-impl Live {
+impl LiveHost {
     pub(crate) fn new(root: &Path, host: String, seconds: u32) -> Self {
         let found = discover(root);
         let now = SystemClock.now();
@@ -68,7 +68,8 @@ impl Live {
             first_contact: ReadFrom::Recent(RECENT_BYTES),
             ..TailOptions::default()
         });
-        // The journal is left out: a child process for five seconds of a system's log is not worth its start.
+        // The journal is left out: a child process for five seconds of a system's log is not worth
+        // its start.
         let files = found.sources.into_iter().filter(|source| source.format != LogFormat::Journal);
         tailer.set_sources(files.collect());
         let directives = &found.directives;
@@ -110,7 +111,7 @@ impl Live {
     }
 }
 
-impl Source for Live {
+impl HostSource for LiveHost {
     fn next(&mut self) -> Option<(Micros, Vec<Batch>)> {
         self.rounds_left = self.rounds_left.checked_sub(1)?;
         if let Some(before) = self.started {
@@ -166,12 +167,12 @@ fn pause_until(then: Micros) {
 }
 
 /// A recorded host.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedHost {
     replay: Replay,
     directives: Option<weir_collect::logs::Discovery>,
 }
 
-impl Recorded {
+impl RecordedHost {
     pub(crate) fn open(dir: &Path) -> Result<Self, Failure> {
         let replay = replay(dir).map_err(|error| failure(&error))?;
         let raw = dir.join("raw");
@@ -180,7 +181,7 @@ impl Recorded {
     }
 }
 
-impl Source for Recorded {
+impl HostSource for RecordedHost {
     fn next(&mut self) -> Option<(Micros, Vec<Batch>)> {
         let (now, mut batches) = self.replay.next()?;
         if let Some(found) = self.directives.take().filter(|found| !found.directives.is_empty()) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use weir_agent_core::client::WeirArgs;
 
-use crate::cli::ReplayFormat;
+use crate::rules::args::ReplayFormat;
 
 /// Make faults for real, in separate namespaces, and check whether they are found and diagnosed
 /// correctly.
@@ -18,8 +18,8 @@ use crate::cli::ReplayFormat;
 /// run. `weir drill host` makes a bounded fault on this host itself, after confirmation. Needs
 /// root.
 ///
-/// Exit code of run: 0 found and named right, 1 not found in time, 2 found, but something else was named or paged too, 64 and above when the
-/// drill itself failed.
+/// Exit code of run: 0 found and named right, 1 not found in time, 2 found, but something else was
+/// named or paged too, 64 and above when the drill itself failed.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir drill list                                faults, with their parameters
@@ -80,11 +80,12 @@ pub(crate) struct RunArgs {
     /// Where the random parameters begin; the same seed makes the same fault.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How long is looked: for a fault at most [default: 40s, or longer where it takes longer by design]; where nothing is wrong, all
-    /// the time [default: 20s].
+    /// How long is looked: for a fault at most [default: 40s, or longer where it takes longer by
+    /// design]; where nothing is wrong, all the time [default: 20s].
     #[arg(long = "for", value_name = "SPAN", value_parser = weir_process::time_args::parse_since)]
     pub(crate) span: Option<Duration>,
-    /// The weir that watches this host must find it, instead of one that is started for the drill: its alarms ring.
+    /// The weir that watches this host must find it, instead of one that is started for the drill:
+    /// its alarms ring.
     #[command(flatten)]
     pub(crate) weir: WeirArgs,
     /// text for a person, json for a program.
@@ -94,8 +95,9 @@ pub(crate) struct RunArgs {
 
 /// Make a fault on this host itself: a staging host whose owner says yes.
 ///
-/// Bounded kinds only: a listener that does not accept, a server in a quota, a file that takes the room of a file system, a narrow
-/// line. Each is undone at the end, at Ctrl-C, when weir is killed, and after --for at the latest.
+/// Bounded kinds only: a listener that does not accept, a server in a quota, a file that takes the
+/// room of a file system, a narrow line. Each is undone at the end, at Ctrl-C, when weir is killed,
+/// and after --for at the latest.
 #[derive(Args, Debug)]
 pub(crate) struct HostArgs {
     /// listener, processor, disk or line, as `weir drill list` shows them.
@@ -119,7 +121,8 @@ pub(crate) struct HostArgs {
     /// Where the random parameters begin.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The weir that watches this host must find it, instead of one that is started for the drill: its alarms ring.
+    /// The weir that watches this host must find it, instead of one that is started for the drill:
+    /// its alarms ring.
     #[command(flatten)]
     pub(crate) weir: WeirArgs,
     /// text for a person, json for a program.

@@ -1,4 +1,5 @@
-//! `weir drill host`: a fault of a staging host itself, of a bounded kind, with an explicit yes, undone after a time whatever happens.
+//! `weir drill host`: a fault of a staging host itself, of a bounded kind, with an explicit yes,
+//! undone after a time whatever happens.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -10,8 +11,8 @@ use weir_process::failure::Failure;
 use weir_process::terminal::Paint;
 
 use super::args::HostArgs;
-use super::watcher::{Beside, Watcher};
-use super::{Told, clean, ended, failure, parameters, program, runtime, tell, wait};
+use super::watcher::{Watcher, WatcherSetup};
+use super::{DrillReport, clean, ended, failure, parameters, program, runtime, tell, wait};
 
 /// How long nothing is wrong before it.
 const CALM: Duration = Duration::from_secs(12);
@@ -38,7 +39,7 @@ pub(super) fn drill(args: &HostArgs) -> Result<ExitCode, Failure> {
     let mut staging = Staging::begin(wish).map_err(|error| failure(&error))?;
     let fault = staging.fault();
     tell(args.format, &format!("drill `{}` on this host: {}", fault.name, fault.doc));
-    let beside = Beside {
+    let beside = WatcherSetup {
         dir: staging.dir(),
         config: "",
         listen: "127.0.0.1:0",
@@ -60,7 +61,7 @@ pub(super) fn drill(args: &HostArgs) -> Result<ExitCode, Failure> {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;
     drop((held, watcher));
-    let told = Told { name: fault.name, seed: args.seed, rules: fault.rules, outcome };
+    let told = DrillReport { name: fault.name, seed: args.seed, rules: fault.rules, outcome };
     let report = told.report(staging.parameters());
     staging.end().map_err(|error| failure(&error))?;
     told.say(args.format, &report);

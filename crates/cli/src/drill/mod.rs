@@ -1,7 +1,8 @@
 //! `weir drill`: makes faults for real in separate namespaces, and checks whether they are found,
 //! diagnosed correctly, and how soon.
 //!
-//! Making and taking away is `weir-drill`'s; here are the command, the weir that must find the fault, and the report.
+//! Making and taking away is `weir-drill`'s; here are the command, the weir that must find the
+//! fault, and the report.
 
 mod actors;
 pub(crate) mod args;
@@ -17,9 +18,9 @@ use weir_drill::{DrillError, Fault, Outcome, Pace, Scene};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
 
-use crate::cli::ReplayFormat;
+use crate::rules::args::ReplayFormat;
 use args::{DrillAction, DrillArgs, RunArgs};
-use watcher::{Beside, Watcher};
+use watcher::{Watcher, WatcherSetup};
 
 /// Exit code when the drill itself failed (`EX_SOFTWARE` of sysexits.h).
 const EXIT_FAILED: u8 = 70;
@@ -114,7 +115,7 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
     }
     let where_ = scene.sides().join(" and ");
     tell(args.format, &format!("drill `{}` in the namespaces {where_}", fault.name));
-    let beside = Beside {
+    let beside = WatcherSetup {
         dir: scene.dir(),
         config: scene.config(),
         listen: scene.listen(),
@@ -136,7 +137,7 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;
     drop((held, watcher));
-    let told = Told { name: fault.name, seed: args.seed, rules: fault.rules, outcome };
+    let told = DrillReport { name: fault.name, seed: args.seed, rules: fault.rules, outcome };
     let report = told.report(scene.parameters());
     scene.end().map_err(|error| failure(&error))?;
     told.say(args.format, &report);
@@ -168,14 +169,14 @@ fn parameters(parameters: &[(&str, u64)]) -> String {
 }
 
 /// What became of a drill.
-struct Told<'a> {
+struct DrillReport<'a> {
     name: &'a str,
     seed: u64,
     rules: &'a [&'a [&'a str]],
     outcome: Outcome,
 }
 
-impl Told<'_> {
+impl DrillReport<'_> {
     fn code(&self) -> ExitCode {
         match &self.outcome {
             Outcome { is_right: true, .. } => ExitCode::SUCCESS,

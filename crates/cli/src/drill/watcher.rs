@@ -1,4 +1,5 @@
-//! The weir that must find the fault: one that is started for the drill, or one that watches this host already.
+//! The weir that must find the fault: one that is started for the drill, or one that watches this
+//! host already.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use super::{EXIT_FAILED, pause};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a weir is started beside.
-pub(super) struct Beside<'a> {
+pub(super) struct WatcherSetup<'a> {
     /// The directory for its files.
     pub(super) dir: &'a Path,
     pub(super) config: &'a str,
@@ -42,7 +43,7 @@ impl Watcher {
     }
 
     /// Starts one and waits until it has seen this host once.
-    pub(super) fn start(beside: &Beside<'_>, is_ended: &AtomicBool) -> Result<Self, Failure> {
+    pub(super) fn start(beside: &WatcherSetup<'_>, is_ended: &AtomicBool) -> Result<Self, Failure> {
         let fail = |why: &dyn std::fmt::Display| {
             Failure::new(format!("cannot start a weir for the drill: {why}")).code(EXIT_FAILED)
         };

@@ -9,8 +9,9 @@ use super::drain_check::DrainCheckArgs;
 
 /// Balance requests over backends, collect beacons, and keep a row of each request.
 ///
-/// Without --hub the rows are kept here and the page shows them; with it they go to a hub, as an agent's. Everything else
-/// is set in the section `[edge]` of the configuration, which SIGHUP reads again without closing a connection.
+/// Without --hub the rows are kept here and the page shows them; with it they go to a hub, as an
+/// agent's. Everything else is set in the section `[edge]` of the configuration, which SIGHUP reads
+/// again without closing a connection.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   weir edge --listen 0.0.0.0:80 --backend 10.0.0.5:8080 --backend 10.0.0.6:8080*2
@@ -34,7 +35,8 @@ pub(crate) struct EdgeArgs {
     /// With --dry-run: print what differs from this configuration file.
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub(crate) against: Option<PathBuf>,
-    /// Take the sockets of the edge that runs with this data directory, serve, and let that one end.
+    /// Take the sockets of the edge that runs with this data directory, serve, and let that one
+    /// end.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) replace: bool,
 }
@@ -50,7 +52,8 @@ pub(crate) enum EdgeAction {
         #[command(flatten)]
         target: EdgeTarget,
     },
-    /// Change the section [edge] of the configuration without losing a connection, until the file is read again.
+    /// Change the section [edge] of the configuration without losing a connection, until the file
+    /// is read again.
     Change {
         /// A TOML file with nothing but [edge]; `-` reads it from stdin.
         #[arg(value_name = "FILE")]
@@ -72,7 +75,8 @@ pub(crate) enum EdgeAction {
         #[command(flatten)]
         target: EdgeTarget,
     },
-    /// Print configuration and what was learnt: latencies, time-outs, connections, keys of session tickets. It holds secrets.
+    /// Print configuration and what was learnt: latencies, time-outs, connections, keys of session
+    /// tickets. It holds secrets.
     Export {
         #[command(flatten)]
         target: EdgeTarget,

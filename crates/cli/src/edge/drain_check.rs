@@ -1,7 +1,9 @@
-//! `weir edge safe-to-end`: whether a host that was taken out of DNS can be ended: who still comes, how much, and when it is safe.
+//! `weir edge safe-to-end`: whether a host that was taken out of DNS can be ended: who still comes,
+//! how much, and when it is safe.
 //!
-//! Resolvers and programs keep an address for days. What still comes is compared with what came before, or with what comes to
-//! the other hosts now, and its fall is drawn on. Silence of the host itself is not taken for silence of its visitors.
+//! Resolvers and programs keep an address for days. What still comes is compared with what came
+//! before, or with what comes to the other hosts now, and its fall is drawn on. Silence of the host
+//! itself is not taken for silence of its visitors.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,7 +27,8 @@ const SILENT_SECONDS: f64 = 60.0;
 /// Fewer points make no line.
 const POINTS_MIN: usize = 3;
 
-/// Tell whether a host that was taken out of DNS can be ended: who still comes, how much, and when it is safe.
+/// Tell whether a host that was taken out of DNS can be ended: who still comes, how much, and when
+/// it is safe.
 ///
 /// Exit code 0: it can be ended. 3: not yet. 1: it cannot be told.
 #[derive(Args, Clone, Debug)]
@@ -59,7 +62,7 @@ pub(crate) struct DrainCheckArgs {
 
 /// What came, all of it requests in one window.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct WindowCounts {
     here: f64,
     elsewhere: f64,
     /// The mean of the windows before the withdrawal.
@@ -69,7 +72,7 @@ struct Seen {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Verdict {
+enum DrainVerdict {
     Safe,
     /// After this many more windows, at the current rate.
     After(f64),
@@ -78,7 +81,7 @@ enum Verdict {
     TooSoon,
 }
 
-impl Seen {
+impl WindowCounts {
     /// All that would come here if nothing had changed.
     fn whole(&self) -> f64 {
         self.before.max(self.here + self.elsewhere)
@@ -88,21 +91,22 @@ impl Seen {
         if self.here == 0.0 { 0.0 } else { self.here / self.whole() }
     }
 
-    fn verdict(&self, below: f64) -> Verdict {
+    fn verdict(&self, below: f64) -> DrainVerdict {
         if self.share() <= below {
-            return Verdict::Safe;
+            return DrainVerdict::Safe;
         }
         // Below half a request in a window, traffic has ended.
         let aim = (below * self.whole()).max(0.5);
         match slope(&self.past) {
-            None => Verdict::TooSoon,
-            Some(slope) if slope > -0.01 => Verdict::NotFalling,
-            Some(slope) => Verdict::After((self.here / aim).ln() / -slope),
+            None => DrainVerdict::TooSoon,
+            Some(slope) if slope > -0.01 => DrainVerdict::NotFalling,
+            Some(slope) => DrainVerdict::After((self.here / aim).ln() / -slope),
         }
     }
 }
 
-/// By how much the logarithm of the counts changes from window to window (least squares); `past` begins with the newest.
+/// By how much the logarithm of the counts changes from window to window (least squares); `past`
+/// begins with the newest.
 fn slope(past: &[f64]) -> Option<f64> {
     let counted = past.iter().rev().zip(0_u32..).filter(|(count, _)| **count > 0.0);
     let points: Vec<(f64, f64)> = counted.map(|(count, at)| (f64::from(at), count.ln())).collect();
@@ -140,7 +144,7 @@ pub(crate) fn run(args: &DrainCheckArgs) -> Result<ExitCode, Failure> {
     } else {
         say(&as_text(args, &seen, verdict, window, withdrawn, &clients));
     }
-    Ok(if verdict == Verdict::Safe { ExitCode::SUCCESS } else { EXIT_NOT_YET.into() })
+    Ok(if verdict == DrainVerdict::Safe { ExitCode::SUCCESS } else { EXIT_NOT_YET.into() })
 }
 
 fn span(text: &str, flag: &str) -> Result<Duration, Failure> {
@@ -390,29 +394,29 @@ mod tests {
         let seen = Seen { here: 100.0, before: 1000.0, past, ..Seen::default() };
         let Verdict::After(windows) = seen.verdict(0.0125) else { panic!("it falls") };
         assert!((windows - 3.0).abs() < 1e-9, "{windows}");
-        assert_eq!(seen.verdict(0.1), Verdict::Safe);
+        assert_eq!(seen.verdict(0.1), DrainVerdict::Safe);
     }
 
     #[test]
     fn what_does_not_fall_has_no_end_and_few_points_make_no_line() {
-        let seen = |past: &[f64]| Seen {
+        let seen = |past: &[f64]| WindowCounts {
             here: 50.0,
             before: 100.0,
             past: past.to_vec(),
-            ..Seen::default()
+            ..WindowCounts::default()
         };
-        assert_eq!(seen(&[50.0, 50.0, 50.0, 50.0]).verdict(0.005), Verdict::NotFalling);
-        assert_eq!(seen(&[50.0, 40.0, 30.0]).verdict(0.005), Verdict::NotFalling);
-        assert_eq!(seen(&[50.0, 100.0]).verdict(0.005), Verdict::TooSoon);
-        assert_eq!(seen(&[50.0, 0.0, 0.0, 100.0]).verdict(0.005), Verdict::TooSoon);
+        assert_eq!(seen(&[50.0, 50.0, 50.0, 50.0]).verdict(0.005), DrainVerdict::NotFalling);
+        assert_eq!(seen(&[50.0, 40.0, 30.0]).verdict(0.005), DrainVerdict::NotFalling);
+        assert_eq!(seen(&[50.0, 100.0]).verdict(0.005), DrainVerdict::TooSoon);
+        assert_eq!(seen(&[50.0, 0.0, 0.0, 100.0]).verdict(0.005), DrainVerdict::TooSoon);
     }
 
     #[test]
     fn nobody_is_safe_and_somebody_of_whom_nothing_is_known_is_not() {
-        assert_eq!(Seen::default().verdict(0.005), Verdict::Safe);
-        let stranger = Seen { here: 1.0, ..Seen::default() };
-        assert_eq!(stranger.verdict(0.005), Verdict::TooSoon);
-        let elsewhere = Seen { here: 1.0, elsewhere: 999.0, ..Seen::default() };
-        assert_eq!(elsewhere.verdict(0.005), Verdict::Safe);
+        assert_eq!(WindowCounts::default().verdict(0.005), DrainVerdict::Safe);
+        let stranger = WindowCounts { here: 1.0, ..WindowCounts::default() };
+        assert_eq!(stranger.verdict(0.005), DrainVerdict::TooSoon);
+        let elsewhere = WindowCounts { here: 1.0, elsewhere: 999.0, ..WindowCounts::default() };
+        assert_eq!(elsewhere.verdict(0.005), DrainVerdict::Safe);
     }
 }

@@ -1,4 +1,5 @@
-//! `weir edge`: its flags, the commands for an edge that runs, and the check before an edge leaves DNS.
+//! `weir edge`: its flags, the commands for an edge that runs, and the check before an edge leaves
+//! DNS.
 
 pub(crate) mod args;
 mod drain_check;

@@ -12,7 +12,7 @@ use weir_process::failure::{Failure, read_failure};
 use weir_process::terminal::{Paint, say};
 
 use super::drain_check;
-use crate::cli::{EdgeAction, EdgeArgs};
+use crate::edge::args::{EdgeAction, EdgeArgs};
 use crate::show::aligned;
 
 /// Asks, and prints the answer.

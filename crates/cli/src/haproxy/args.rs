@@ -4,10 +4,11 @@ use clap::{Args, Subcommand};
 
 use crate::edge::args::EdgeFormat;
 
-/// Ask and drive an HAProxy that is there already: drain servers, weigh them, take them out and back.
+/// Ask and drive an HAProxy that is there already: drain servers, weigh them, take them out and
+/// back.
 ///
-/// It goes over HAProxy's runtime socket, which must be of `level admin` for changes. They hold until HAProxy is restarted or
-/// reloaded; what shall stay belongs into haproxy.cfg.
+/// It goes over HAProxy's runtime socket, which must be of `level admin` for changes. They hold
+/// until HAProxy is restarted or reloaded; what shall stay belongs into haproxy.cfg.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir haproxy show                              servers, states, weights, what waits
@@ -30,7 +31,7 @@ pub(crate) enum HaproxyAction {
         #[arg(long, value_enum, default_value = "text")]
         format: EdgeFormat,
         #[command(flatten)]
-        target: Socket,
+        target: SocketTarget,
     },
     /// Give a server another weight, from 0 to 256.
     Weight {
@@ -41,39 +42,39 @@ pub(crate) enum HaproxyAction {
         #[arg(value_name = "WEIGHT")]
         weight: u32,
         #[command(flatten)]
-        how: How,
+        how: OrderOptions,
     },
     /// Let a server have no new clients.
-    Drain(Order),
+    Drain(ServerOrder),
     /// Take a server out, checks and all.
-    Maint(Order),
+    Maint(ServerOrder),
     /// Let a server have clients again.
-    Ready(Order),
+    Ready(ServerOrder),
 }
 
 /// A server, and how to apply the order.
 #[derive(Args, Debug)]
-pub(crate) struct Order {
+pub(crate) struct ServerOrder {
     /// BACKEND/SERVER.
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: OrderOptions,
 }
 
 /// The HAProxy to control, and whether to change it.
 #[derive(Args, Debug)]
-pub(crate) struct How {
+pub(crate) struct OrderOptions {
     /// Print how the server is and what it would be told, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) target: Socket,
+    pub(crate) target: SocketTarget,
 }
 
 /// The HAProxy to control.
 #[derive(Args, Debug)]
-pub(crate) struct Socket {
+pub(crate) struct SocketTarget {
     /// Its runtime socket instead of `haproxy.sockets`.
     #[arg(long, value_name = "PATH|HOST:PORT")]
     pub(crate) socket: Option<String>,

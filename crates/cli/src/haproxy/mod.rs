@@ -10,11 +10,11 @@ use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::terminal::{Paint, say};
 
 use crate::show::aligned;
-use args::{HaproxyAction, HaproxyArgs, How};
+use args::{HaproxyAction, HaproxyArgs, OrderOptions};
 
 /// Asks or orders, and prints the answer.
 pub(crate) fn run(args: &HaproxyArgs, configured: &[String]) -> Result<(), Failure> {
-    let order = |server: &str, order, how: &How| {
+    let order = |server: &str, order, how: &OrderOptions| {
         let socket = only(how.target.socket.as_ref(), configured)?;
         tell(&socket, server, order, how.dry_run)
     };

@@ -1,5 +1,7 @@
-//! `weir parse`: what lines become, how far patterns fit, which pattern would, and what a pipeline would change.
+//! `weir parse`: what lines become, how far patterns fit, which pattern would, and what a pipeline
+//! would change.
 
+pub(crate) mod args;
 mod replay;
 mod show;
 mod suggest;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 
 use weir_agent_core::parsers;
 use weir_config::Config;
-use weir_hub::explain::Reading;
+use weir_hub::explain::LineReader;
 use weir_parse::{Parsers, Pipeline};
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
@@ -19,7 +21,7 @@ use weir_process::terminal::{Paint, say};
 use weir_tables::Clock;
 use weir_tables::nearest;
 
-use crate::cli::ParseArgs;
+use crate::parse::args::ParseArgs;
 
 /// Longer lines are cut before parsing: a parser rejects them anyway.
 const MAX_LINE_BYTES: u64 = (1 << 20) + 1;
@@ -52,15 +54,15 @@ pub(crate) fn run(args: &ParseArgs, config: &Config) -> Result<(), Failure> {
         return suggest::run(&parsers, &lines);
     }
     let path = args.path.clone().unwrap_or(path);
-    let reading = Reading::new(parsers, pipeline, &path, &values.collect.host);
+    let reading = LineReader::new(parsers, pipeline, &path, &values.collect.host);
     explain(args, &reading, &lines);
     Ok(())
 }
 
-fn explain(args: &ParseArgs, reading: &Reading, lines: &[String]) {
+fn explain(args: &ParseArgs, reading: &LineReader, lines: &[String]) {
     let mut parser = reading.parser();
     let paint = Paint::for_stdout();
-    let mut counts = show::Counts::default();
+    let mut counts = show::LineCounts::default();
     for line in lines {
         let Some(explained) = reading.explain(&mut parser, line, SystemClock.now()) else {
             continue;

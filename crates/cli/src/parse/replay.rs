@@ -1,4 +1,5 @@
-//! `weir parse --replay`: what a pipeline would make of lines that weir has, against what was made of them.
+//! `weir parse --replay`: what a pipeline would make of lines that weir has, against what was made
+//! of them.
 //!
 //! Raw lines are kept of rejects, and of `log` rows whose body is the whole line; both are queried
 //! from the running weir. The pipeline reads them again, and the difference is shown. Nothing is
@@ -10,14 +11,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use weir_agent_core::client::{Client, unreachable_weir};
 use weir_hub::cells::plain;
-use weir_hub::explain::Reading;
+use weir_hub::explain::LineReader;
 use weir_parse::{Parsers, Pipeline, RowText};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::say;
 use weir_tables::Micros;
 
 use super::show::clean;
-use crate::cli::ParseArgs;
+use crate::parse::args::ParseArgs;
 
 /// Examples that are shown of each kind of change.
 const EXAMPLES: usize = 3;
@@ -26,7 +27,7 @@ const ABOUT_READING: [&str; 9] =
     ["host", "observed_ts", "source", "source_offset", "stream", "tier", "parser", "detail", "raw"];
 
 /// A line as it was stored.
-struct Stored {
+struct StoredLine {
     source: String,
     line: String,
     observed: Micros,
@@ -36,7 +37,7 @@ struct Stored {
 
 /// What changed how often, with examples.
 #[derive(Default)]
-struct Changes {
+struct ReplayChanges {
     counts: BTreeMap<String, (usize, Vec<String>)>,
     fields: BTreeMap<String, usize>,
     lines: usize,
@@ -59,10 +60,10 @@ pub(super) fn run(
     for table in ["reject", "log"] {
         stored.extend(ask(&client, table, args)?);
     }
-    let mut changes = Changes::default();
+    let mut changes = ReplayChanges::default();
     for old in stored.iter().filter(|old| args.path.is_some() || pipeline.takes(&old.source)) {
         let reading =
-            Reading::new(parsers.clone(), Some(Arc::clone(&pipeline)), &old.source, "replay");
+            LineReader::new(parsers.clone(), Some(Arc::clone(&pipeline)), &old.source, "replay");
         let new = reading.rows(&mut reading.parser(), &old.line, old.observed);
         if let Some(new) = new.first() {
             changes.add(old, new);
@@ -72,7 +73,7 @@ pub(super) fn run(
     Ok(())
 }
 
-fn ask(client: &Client, table: &'static str, args: &ParseArgs) -> Result<Vec<Stored>, Failure> {
+fn ask(client: &Client, table: &'static str, args: &ParseArgs) -> Result<Vec<StoredLine>, Failure> {
     let sql = query(table, args);
     let body = json!({"sql": sql, "limit": args.rows}).to_string();
     let answer = client
@@ -105,7 +106,7 @@ fn query(table: &str, args: &ParseArgs) -> String {
     format!("select * from {table} where ts > now() - interval {since} and {path} order by ts desc")
 }
 
-fn stored(table: &'static str, names: &[&str], row: &[Value]) -> Option<Stored> {
+fn stored(table: &'static str, names: &[&str], row: &[Value]) -> Option<StoredLine> {
     let mut columns = BTreeMap::new();
     for (name, value) in names.iter().zip(row).filter(|(_, value)| !value.is_null()) {
         match value.as_object() {
@@ -116,7 +117,7 @@ fn stored(table: &'static str, names: &[&str], row: &[Value]) -> Option<Stored> 
     }
     let line = columns.get(if table == "reject" { "raw" } else { "body" })?.clone();
     let read = columns.get(if table == "reject" { "ts" } else { "observed_ts" })?;
-    Some(Stored {
+    Some(StoredLine {
         source: columns.get("source")?.clone(),
         observed: weir_hub::cells::parse_time(read)?,
         line,
@@ -125,8 +126,8 @@ fn stored(table: &'static str, names: &[&str], row: &[Value]) -> Option<Stored> 
     })
 }
 
-impl Changes {
-    fn add(&mut self, old: &Stored, new: &RowText) {
+impl ReplayChanges {
+    fn add(&mut self, old: &StoredLine, new: &RowText) {
         self.lines += 1;
         let now: BTreeMap<String, String> = new
             .columns
@@ -189,7 +190,7 @@ impl Changes {
     }
 }
 
-fn example(old: &Stored, now: &BTreeMap<String, String>, fields: &[&str]) -> String {
+fn example(old: &StoredLine, now: &BTreeMap<String, String>, fields: &[&str]) -> String {
     let line: String = clean(&old.line).chars().take(160).collect();
     let mut out = format!("  {line}\n");
     for name in fields {

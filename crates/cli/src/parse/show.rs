@@ -2,29 +2,30 @@
 
 use std::fmt::Write as _;
 
-use weir_hub::explain::Explained;
+use weir_hub::explain::ExplainedLine;
 use weir_parse::{Parsers, Pipeline, Progress};
 use weir_process::terminal::{Paint, say};
 
 /// Columns that say nothing about a line by itself.
 const LEFT_OUT: [&str; 7] =
     ["host", "tier", "observed_ts", "source", "source_offset", "parser", "raw"];
-/// Bytes of the line before and behind the place where a pattern stopped: with the indent and a mark at each cut, 80
-/// columns hold them, so that a terminal does not wrap the line above its caret.
+/// Bytes of the line before and behind the place where a pattern stopped: with the indent and a
+/// mark at each cut, 80 columns hold them, so that a terminal does not wrap the line above its
+/// caret.
 const BEFORE: usize = 37;
 const BEHIND: usize = 37;
 
 /// Counts over all lines.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct LineCounts {
     pub(super) lines: usize,
     rejects: usize,
     repaired: usize,
     nanos: u64,
 }
 
-impl Counts {
-    pub(super) fn add(&mut self, explained: &Explained) {
+impl LineCounts {
+    pub(super) fn add(&mut self, explained: &ExplainedLine) {
         self.lines += 1;
         self.rejects += usize::from(explained.row.table == "reject");
         self.repaired += usize::from(explained.row.get("repair").is_some());
@@ -49,7 +50,7 @@ pub(super) fn clean(text: &str) -> String {
 pub(super) fn line(
     number: usize,
     text: &str,
-    explained: &Explained,
+    explained: &ExplainedLine,
     pipeline: Option<&Pipeline>,
     paint: Paint,
 ) -> String {
@@ -107,8 +108,8 @@ fn stopped(word: &str, line: &str, progress: &Progress, paint: Paint) -> String 
     )
 }
 
-/// Columns of a terminal that a character takes (Unicode TR 11): two for East Asian wide ones and pictures, none for marks
-/// that stand on the one before.
+/// Columns of a terminal that a character takes (Unicode TR 11): two for East Asian wide ones and
+/// pictures, none for marks that stand on the one before.
 fn columns(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' => 0,

@@ -8,7 +8,8 @@ use weir_parse::{Parsers, Pipeline, PipelineCase};
 use weir_process::failure::{Failure, read_failure};
 use weir_process::terminal::say;
 
-/// Runs the cases of `path` (a file or a directory), else those of the user's directory and the built-in ones.
+/// Runs the cases of `path` (a file or a directory), else those of the user's directory and the
+/// built-in ones.
 pub(super) fn run(
     parsers: &Parsers,
     dir: Option<&Path>,

@@ -1,5 +1,6 @@
 //! `weir thresholds`: what the thresholds of rules should be by their own past.
 
+pub(crate) mod args;
 mod run;
 mod series;
 

@@ -1,4 +1,5 @@
-//! `weir thresholds`: proposals, what they would have done, and the copy of a rule with a new value.
+//! `weir thresholds`: proposals, what they would have done, and the copy of a rule with a new
+//! value.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use weir_process::terminal::{Paint, say};
 use weir_rules::{Rule, RuleSet};
 
 use super::series;
-use crate::cli::{ReplayFormat, ThresholdsArgs};
 use crate::rules;
+use crate::rules::args::ReplayFormat;
+use crate::thresholds::args::ThresholdsArgs;
 
 /// Times that are printed of what would no longer, or newly, be seen.
 const MAX_SHOWN: usize = 20;

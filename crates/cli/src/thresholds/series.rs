@@ -9,7 +9,7 @@ use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_rules::mine::{Event, Options, Point, Scale, Side, mine, walk};
 use weir_tables::Micros;
 
-use crate::cli::{MineScale, MineSide, ThresholdsArgs};
+use crate::thresholds::args::{MineScale, MineSide, ThresholdsArgs};
 
 /// Largest file that is read.
 const MAX_BYTES: u64 = 256 << 20;

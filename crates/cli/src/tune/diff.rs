@@ -35,7 +35,8 @@ pub(super) fn diff(proposals: &[Proposal], root: &Path) -> (String, Vec<String>)
     (out, problems)
 }
 
-/// Hunks without context lines: one per line that changes. Edits whose line reads otherwise now are given back.
+/// Hunks without context lines: one per line that changes. Edits whose line reads otherwise now are
+/// given back.
 fn hunks<'a>(text: &str, edits: &[&'a Edit]) -> (String, Vec<&'a Edit>) {
     let lines: Vec<&str> = text.lines().collect();
     let (mut out, mut lost) = (String::new(), Vec::new());

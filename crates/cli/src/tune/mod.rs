@@ -1,8 +1,9 @@
 //! `weir tune`: what this host's own counters ask of its kernel and its proxies. Changes nothing.
 //!
-//! The proposals are rules (`tune/*.sql`) over the same rows that doctor sees: a look of some seconds, with counters since
-//! boot. What has no evidence is not proposed.
+//! The proposals are rules (`tune/*.sql`) over the same rows that doctor sees: a look of some
+//! seconds, with counters since boot. What has no evidence is not proposed.
 
+pub(crate) mod args;
 mod diff;
 mod page;
 pub(crate) mod trial;
@@ -10,7 +11,7 @@ pub(crate) mod trial;
 use std::sync::Arc;
 
 use weir_config::place::host_name;
-use weir_hub::judge;
+use weir_hub::rule_runner;
 use weir_hub::store_failure;
 use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, complain, say};
@@ -18,8 +19,8 @@ use weir_rules::{Engine, Row, Rule, RuleSet};
 use weir_store::Store;
 use weir_tables::{Clock, FixedClock, Micros, Parcel};
 
-use crate::cli::{TuneArgs, TuneFormat};
-use crate::doctor::source::{Live, Recorded, Source};
+use crate::doctor::source::{HostSource, LiveHost, RecordedHost};
+use crate::tune::args::{TuneArgs, TuneFormat};
 
 /// One setting that should change.
 pub(crate) struct Proposal {
@@ -52,9 +53,9 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
     let proposals = match &args.dir {
-        Some(dir) => runtime.block_on(propose(Recorded::open(dir)?))?,
+        Some(dir) => runtime.block_on(propose(RecordedHost::open(dir)?))?,
         None => {
-            let live = Live::new(&args.root, host_name(), args.seconds);
+            let live = LiveHost::new(&args.root, host_name(), args.seconds);
             runtime.block_on(propose(live))?
         }
     };
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn propose(mut source: impl Source) -> Result<Vec<Proposal>, Failure> {
+async fn propose(mut source: impl HostSource) -> Result<Vec<Proposal>, Failure> {
     let clock = Arc::new(FixedClock::default());
     let store = Store::in_memory(Arc::clone(&clock) as Arc<dyn Clock>);
     let mut last = Micros(0);
@@ -83,7 +84,8 @@ async fn propose(mut source: impl Source) -> Result<Vec<Proposal>, Failure> {
     source.check()?;
     let mut proposals = Vec::new();
     for rule in weir_rules::tuning() {
-        let answer = judge::ask(&store, &rule.queries(), last).await.map_err(store_failure)?;
+        let answer =
+            rule_runner::ask(&store, &rule.queries(), last).await.map_err(store_failure)?;
         let mut engine = Engine::new(&RuleSet::default());
         let found = engine.observe(&rule, last, &answer);
         proposals.extend(found.iter().filter_map(|change| {

@@ -1,4 +1,5 @@
-//! Pixels that are drawn on, and the PNG file that they become (RFC 2083: one stretch of RGB rows, each with filter 0).
+//! Pixels that are drawn on, and the PNG file that they become (RFC 2083: one stretch of RGB rows,
+//! each with filter 0).
 
 use std::convert::Infallible;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! `weir wire --compat pt-tcp-model`: the old tool's two stages, byte for byte, on stdout; what it says besides, on
-//! stderr.
+//! `weir wire --compat pt-tcp-model`: the old tool's two stages, byte for byte, on stdout; what it
+//! says besides, on stderr.
 //!
 //! Several files are one stream, in the order that is given.
 
@@ -34,8 +34,8 @@ pub(crate) struct CompatArgs {
     /// The server; only the port counts. Default: 10.10.10.10:3306.
     #[arg(long, value_name = "HOST:PORT", requires = "compat")]
     watch_server: Option<String>,
-    /// What begins and ends a request: ts0 or ts (its first or last packet), end or end1 (the answer's first or last).
-    /// Default: ts,end.
+    /// What begins and ends a request: ts0 or ts (its first or last packet), end or end1 (the
+    /// answer's first or last). Default: ts,end.
     #[arg(long, value_name = "START,END", requires = "compat")]
     start_end: Option<String>,
     /// Seconds of a slice, fractions allowed. Default: 1.
@@ -225,8 +225,8 @@ impl Output {
     }
 }
 
-/// Opens all files before anything is printed; `-` and no file at all are stdin. What is empty is left out: no
-/// requests make no slices.
+/// Opens all files before anything is printed; `-` and no file at all are stdin. What is empty is
+/// left out: no requests make no slices.
 fn inputs(files: &[PathBuf]) -> Result<Vec<Input>, Failure> {
     if files.is_empty() && std::io::stdin().is_terminal() {
         return Err(Failure::new("cannot read from the terminal: nothing is piped in")

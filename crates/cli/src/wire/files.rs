@@ -1,4 +1,5 @@
-//! Rows of a capture as Parquet files, one a table: `request.parquet`, `tcp_conn.parquet` and so on in a directory.
+//! Rows of a capture as Parquet files, one a table: `request.parquet`, `tcp_conn.parquet` and so on
+//! in a directory.
 
 use std::fs::File;
 use std::io::BufWriter;

@@ -1,6 +1,8 @@
-//! The answer as one page that needs nothing else: the JSON answer, uPlot, and a little script that shows it.
+//! The answer as one page that needs nothing else: the JSON answer, uPlot, and a little script that
+//! shows it.
 //!
-//! Names in a capture are strangers' text: the script only ever sets text, and the data cannot end its element.
+//! Names in a capture are strangers' text: the script only ever sets text, and the data cannot end
+//! its element.
 
 use std::path::Path;
 

@@ -1,7 +1,9 @@
 //! `weir wire FILE`: a capture, understood: was it us?
 //!
-//! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which the answer is shown.
+//! Reading and judging is the room `wire`; here are the flags, the progress, and the ways in which
+//! the answer is shown.
 
+pub(crate) mod args;
 mod canvas;
 mod chart;
 pub(crate) mod compat;
@@ -18,7 +20,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use weir_agent_core::capture::{Place, end_at_signal, wire_failure};
+use weir_agent_core::capture::{TapPlace, end_at_signal, wire_failure};
 use weir_hub::wire::json;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, complain, say};
@@ -40,7 +42,8 @@ pub(crate) struct ModelArgs {
     /// For how long; Ctrl-C ends it earlier.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_capture_span, requires = "interface")]
     pub(crate) span: i64,
-    /// text for a person; json, one object; csv or ndjson, the rows of one table; parquet, files of all four.
+    /// text for a person; json, one object; csv or ndjson, the rows of one table; parquet, files of
+    /// all four.
     #[arg(long, value_enum, default_value_t = WireFormat::Text)]
     pub(crate) format: WireFormat,
     /// Width of a slice of time, such as 100ms, 1s or 1m.
@@ -62,7 +65,8 @@ pub(crate) struct ModelArgs {
     /// Leave out packets from then on.
     #[arg(long, value_name = "TIME", value_parser = parse_capture_instant)]
     pub(crate) to: Option<i64>,
-    /// Threads that read and count; the answer is the same with any number. Default: one for each core.
+    /// Threads that read and count; the answer is the same with any number. Default: one for each
+    /// core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: Option<u16>,
     /// The table whose rows csv and ndjson print.
@@ -77,7 +81,8 @@ pub(crate) struct ModelArgs {
     /// Write the charts as a picture (PNG); what `--format` says is printed as well.
     #[arg(long, value_name = "FILE")]
     pub(crate) png: Option<PathBuf>,
-    /// Keep the rows of all four tables as well: a weir's address, or the data directory of one that does not run.
+    /// Keep the rows of all four tables as well: a weir's address, or the data directory of one
+    /// that does not run.
     #[arg(long, value_name = "URL|DIR")]
     pub(crate) into: Option<String>,
     /// The name of the host that captured, in every row. Default: this host's.
@@ -126,7 +131,7 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     }
     let filter = args.filter.as_deref().map(parse_filter).transpose()?;
     let stdin = [PathBuf::from("-")];
-    let place = args.interface.as_deref().map(Place::parse);
+    let place = args.interface.as_deref().map(TapPlace::parse);
     let live = place.iter().map(|place| PathBuf::from(place.source())).collect::<Vec<_>>();
     let files = match (live.as_slice(), files) {
         ([], []) => &stdin,
@@ -184,7 +189,7 @@ fn model(args: &ModelArgs, filter: Option<Filter>, sink: Option<Box<dyn Sink>>) 
 fn watch(
     args: &ModelArgs,
     filter: Option<Filter>,
-    place: &Place,
+    place: &TapPlace,
     sink: Option<Box<dyn Sink>>,
 ) -> Result<Report, Failure> {
     let mut model = model(args, filter, sink);

@@ -1,4 +1,5 @@
-//! The charts of the answer as a picture: `--png FILE`. What the page of `--html` shows, where no browser is.
+//! The charts of the answer as a picture: `--png FILE`. What the page of `--html` shows, where no
+//! browser is.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

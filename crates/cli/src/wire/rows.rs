@@ -27,32 +27,32 @@ use super::{ModelArgs, WireFormat, WireTable};
 
 /// Where the rows go; nowhere when only the report is wanted.
 pub(super) struct Rows {
-    ways: Option<Arc<Mutex<Ways>>>,
+    ways: Option<Arc<Mutex<RowOutputs>>>,
     origin: Origin,
 }
 
-struct Ways {
-    print: Option<Print>,
+struct RowOutputs {
+    print: Option<RowPrinter>,
     files: Option<Files>,
-    keep: Option<Keep>,
+    keep: Option<RowKeeper>,
     failure: Option<Failure>,
 }
 
-struct Print {
+struct RowPrinter {
     table: &'static str,
     is_csv: bool,
     has_head: bool,
 }
 
-struct Keep {
-    place: Place,
+struct RowKeeper {
+    place: RowTarget,
     stream: StreamId,
     /// Parcels so far, and how many of them the other side had already.
     position: u64,
     known: u64,
 }
 
-enum Place {
+enum RowTarget {
     Hub(Client),
     Directory(Arc<Store>, tokio::runtime::Runtime),
 }
@@ -60,7 +60,7 @@ enum Place {
 impl Rows {
     pub(super) fn new(args: &ModelArgs, files: &[PathBuf]) -> Result<Self, Failure> {
         let is_csv = args.format == WireFormat::Csv;
-        let print = (is_csv || args.format == WireFormat::Ndjson).then(|| Print {
+        let print = (is_csv || args.format == WireFormat::Ndjson).then(|| RowPrinter {
             table: args.table.name(),
             is_csv,
             has_head: false,
@@ -74,7 +74,8 @@ impl Rows {
             }
             _ => None,
         };
-        let keep = args.into.as_deref().map(|into| Keep::new(into, args, files)).transpose()?;
+        let keep =
+            args.into.as_deref().map(|into| RowKeeper::new(into, args, files)).transpose()?;
         let is_wanted = print.is_some() || parquet.is_some() || keep.is_some();
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let origin = Origin {
@@ -82,8 +83,9 @@ impl Rows {
             source: names.join(", "),
             observed: SystemClock.now(),
         };
-        let ways = is_wanted
-            .then(|| Arc::new(Mutex::new(Ways { print, files: parquet, keep, failure: None })));
+        let ways = is_wanted.then(|| {
+            Arc::new(Mutex::new(RowOutputs { print, files: parquet, keep, failure: None }))
+        });
         Ok(Self { ways, origin })
     }
 
@@ -124,7 +126,7 @@ impl WireTable {
     }
 }
 
-impl Ways {
+impl RowOutputs {
     /// Passes rows on; after a failure nothing more.
     fn take(&mut self, batches: Vec<Batch>) {
         if let Some(print) = &mut self.print {
@@ -147,7 +149,7 @@ impl Ways {
     }
 }
 
-impl Print {
+impl RowPrinter {
     fn written(&mut self, batch: &Batch) -> Vec<u8> {
         let (cells, mut out) = (Cells::new(&batch.rows), Vec::new());
         let names = || batch.table.columns.iter().map(|column| column.name.to_owned());
@@ -167,13 +169,13 @@ impl Print {
     }
 }
 
-impl Keep {
+impl RowKeeper {
     fn new(into: &str, args: &ModelArgs, files: &[PathBuf]) -> Result<Self, Failure> {
         let stream = identity(args, files)?;
         let is_url = into.contains("://");
         let place = if is_url {
             let token = args.token_file.as_deref().map(read_token).transpose()?;
-            Place::Hub(Client::new(into, token.as_deref(), Duration::from_secs(60))?)
+            RowTarget::Hub(Client::new(into, token.as_deref(), Duration::from_secs(60))?)
         } else {
             open_directory(Path::new(into))?
         };
@@ -190,13 +192,13 @@ impl Keep {
         let range = StreamRange { stream: self.stream, from, to: from + 1 };
         let parcel = Parcel { range: Some(range), batches };
         match &self.place {
-            Place::Hub(client) => {
+            RowTarget::Hub(client) => {
                 let answer = client
                     .post("/api/link/parcel", PARCEL_TYPE, &parcel.encode(true))
                     .map_err(|error| unreachable_weir(client, &error))?;
                 if answer.status == 200 { Ok(()) } else { Err(answer.failure()) }
             }
-            Place::Directory(store, runtime) => runtime
+            RowTarget::Directory(store, runtime) => runtime
                 .block_on(store.append(parcel))
                 .map(drop)
                 .map_err(|error| Failure::new(format!("cannot keep the rows: {error}"))),
@@ -205,15 +207,15 @@ impl Keep {
 
     fn close(self) -> Result<(), Failure> {
         match self.place {
-            Place::Hub(_) => Ok(()),
-            Place::Directory(store, runtime) => runtime
+            RowTarget::Hub(_) => Ok(()),
+            RowTarget::Directory(store, runtime) => runtime
                 .block_on(store.close())
                 .map_err(|error| Failure::new(format!("cannot close the data directory: {error}"))),
         }
     }
 }
 
-impl Place {
+impl RowTarget {
     /// How many parcels of a stream are there already.
     fn position(&self, stream: StreamId) -> Result<u64, Failure> {
         match self {
@@ -235,7 +237,7 @@ impl Place {
     }
 }
 
-fn open_directory(dir: &Path) -> Result<Place, Failure> {
+fn open_directory(dir: &Path) -> Result<RowTarget, Failure> {
     let shown = dir.display();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -246,7 +248,7 @@ fn open_directory(dir: &Path) -> Result<Place, Failure> {
         Failure::new(format!("cannot open the data directory `{shown}`: {error}"))
             .hint("name the address of the weir that runs there instead: http://127.0.0.1:4770")
     })?;
-    Ok(Place::Directory(store, runtime))
+    Ok(RowTarget::Directory(store, runtime))
 }
 
 fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {

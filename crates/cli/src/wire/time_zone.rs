@@ -1,8 +1,8 @@
 //! The time zone that the environment names, found as the C library finds it (tzset(3)).
 //!
-//! `TZ` unset is /etc/localtime; empty is UTC; else a file below /usr/share/zoneinfo, or a POSIX rule such as
-//! `CET-1CEST,M3.5.0,M10.5.0/3`. A zone that cannot be read is UTC for the C library, which says nothing; here it is
-//! UTC and a note.
+//! `TZ` unset is /etc/localtime; empty is UTC; else a file below /usr/share/zoneinfo, or a POSIX
+//! rule such as `CET-1CEST,M3.5.0,M10.5.0/3`. A zone that cannot be read is UTC for the C library,
+//! which says nothing; here it is UTC and a note.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,8 @@ fn read(file: &Path) -> Option<TimeZone> {
     TimeZone::tzif("", &std::fs::read(file).ok()?).ok()
 }
 
-/// Seconds since 1970 at which a minute of the zone begins. A minute that the clock showed twice is the earlier one, and
-/// one that it never showed an hour later, as Perl's `timelocal` has it.
+/// Seconds since 1970 at which a minute of the zone begins. A minute that the clock showed twice is
+/// the earlier one, and one that it never showed an hour later, as Perl's `timelocal` has it.
 pub(crate) fn begin_of(minute: LocalMinute, zone: &TimeZone) -> Option<i64> {
     let two = |number: u8| i8::try_from(number).ok();
     let year = i16::try_from(minute.year).ok()?;
@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn a_repeated_hour_is_the_first_and_a_skipped_one_is_later() {
-        // On 25 October 2026 at 01:00 UTC clocks go from 03:00 back to 02:00; on 29 March from 02:00 to 03:00.
+        // On 25 October 2026 at 01:00 UTC clocks go from 03:00 back to 02:00; on 29 March from
+        // 02:00 to 03:00.
         let zone = posix("CET-1CEST,M3.5.0,M10.5.0/3");
         let october = 1_792_886_400; // 2026-10-25 00:00 UTC
         assert_eq!(at(&zone, 10, 25, 1, 59), Some(october - 60));

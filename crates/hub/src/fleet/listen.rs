@@ -53,7 +53,7 @@ impl Fleet {
 }
 
 /// Whether and where a hub listens for agents.
-pub(crate) enum Listening {
+pub(crate) enum AgentListener {
     /// The hub takes no agents.
     Never,
     /// There.
@@ -62,7 +62,7 @@ pub(crate) enum Listening {
     OnceInvited,
 }
 
-impl Listening {
+impl AgentListener {
     /// Binds the address when it is time to.
     pub(crate) fn new(config: &Config, is_hub: bool) -> Result<Self, Failure> {
         let values = &config.values;
@@ -96,7 +96,7 @@ impl Listening {
     }
 
     /// Serves agents until `ended`.
-    pub(crate) async fn serve(self, serving: Serving, ended: watch::Receiver<bool>) {
+    pub(crate) async fn serve(self, serving: LinkService, ended: watch::Receiver<bool>) {
         let socket = match self {
             Self::Never => return,
             Self::Now(socket) => socket,
@@ -136,7 +136,10 @@ fn bind(text: &str) -> Result<TcpListener, Failure> {
 
 /// Binds when there is an authority, which the first `weir hub invite` makes; retries when that
 /// fails.
-async fn once_invited(serving: &Serving, mut ended: watch::Receiver<bool>) -> Option<TcpListener> {
+async fn once_invited(
+    serving: &LinkService,
+    mut ended: watch::Receiver<bool>,
+) -> Option<TcpListener> {
     let mut said = String::new();
     loop {
         if Authority::path(&serving.link_dir).exists() {
@@ -157,7 +160,7 @@ async fn once_invited(serving: &Serving, mut ended: watch::Receiver<bool>) -> Op
 }
 
 /// What serving agents needs.
-pub(crate) struct Serving {
+pub(crate) struct LinkService {
     pub(crate) link_dir: PathBuf,
     pub(crate) listen: String,
     pub(crate) options: HubOptions,
@@ -167,7 +170,7 @@ pub(crate) struct Serving {
     pub(crate) fleet: Arc<Fleet>,
 }
 
-impl Serving {
+impl LinkService {
     /// From the configuration.
     pub(crate) fn new(
         values: &Values,
@@ -220,7 +223,8 @@ impl Serving {
     }
 }
 
-/// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in the store, for rules.
+/// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in
+/// the store, for rules.
 async fn list_always(hub: Arc<Hub>, path: PathBuf, store: Arc<Store>) {
     let mut written: Option<Vec<Connected>> = None;
     let mut clocks = ClockLog::default();

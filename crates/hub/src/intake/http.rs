@@ -1,4 +1,5 @@
-//! Connections of shippers that speak HTTP: a limit on their number, on their patience and on their bodies.
+//! Connections of shippers that speak HTTP: a limit on their number, on their patience and on their
+//! bodies.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,7 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use weir_intake::{BodyFault, Intake, Sender, Tls};
 
-/// How long a sender may take for the head of a request, and how long a connection may lie idle before the next one.
+/// How long a sender may take for the head of a request, and how long a connection may lie idle
+/// before the next one.
 const READ_HEAD: Duration = Duration::from_secs(60);
 /// How long a body may take to arrive.
 const READ_BODY: Duration = Duration::from_secs(60);
@@ -107,7 +109,8 @@ async fn speak(
     let _ = watcher.watch(connection).await;
 }
 
-/// Looks at the first bytes without taking them: HTTP/2 begins with `PRI `. `None` when nothing comes.
+/// Looks at the first bytes without taking them: HTTP/2 begins with `PRI `. `None` when nothing
+/// comes.
 async fn is_http2(stream: &TcpStream) -> Option<bool> {
     let mut first = [0; 4];
     let length = tokio::time::timeout(READ_HEAD, stream.peek(&mut first)).await.ok()?.ok()?;

@@ -35,23 +35,23 @@ const END: Duration = Duration::from_secs(12);
 const REMEMBER: Duration = Duration::from_secs(30);
 
 /// Sockets that are bound and settings that are right.
-pub(crate) struct Bound {
+pub(crate) struct BoundIntake {
     access: Access,
     shared_key: Option<String>,
     tls: Option<Tls>,
-    sockets: Vec<Socket>,
+    sockets: Vec<IntakeSocket>,
     targets: Vec<scrape::Target>,
 }
 
 /// A socket and what it takes.
-enum Socket {
+enum IntakeSocket {
     Http { listener: TcpListener, is_tls: bool },
     Tcp { name: &'static str, listener: TcpListener, protocol: OverTcp, is_tls: bool },
     Udp { name: &'static str, socket: UdpSocket, protocol: OverUdp },
 }
 
 /// Binds what the configuration names and readies what it scrapes; nothing when it names nothing.
-pub(crate) fn bind(values: &Values) -> Result<Bound, Failure> {
+pub(crate) fn bind(values: &Values) -> Result<BoundIntake, Failure> {
     let intake = &values.intake;
     let token = intake.token_file.as_deref().map(read_token).transpose()?;
     let allow = intake.allow.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
@@ -59,7 +59,7 @@ pub(crate) fn bind(values: &Values) -> Result<Bound, Failure> {
     let shared_key = intake.fluent_shared_key_file.as_deref().map(read_token).transpose()?;
     let tls = tls(values)?;
     let has_networks = !access.allow.is_empty();
-    let guard = Guard {
+    let guard = SenderGuard {
         http: access.token.is_some() || has_networks,
         plain: has_networks,
         tls: has_networks || intake.tls_client_ca_file.is_some(),
@@ -67,14 +67,14 @@ pub(crate) fn bind(values: &Values) -> Result<Bound, Failure> {
     let mut sockets = Vec::new();
     for text in &intake.http {
         let listener = bind_tcp("http", text, guard.http)?;
-        sockets.push(Socket::Http { listener, is_tls: false });
+        sockets.push(IntakeSocket::Http { listener, is_tls: false });
     }
     for text in &intake.https {
         let listener = bind_tcp("https", text, guard.http || guard.tls)?;
-        sockets.push(Socket::Http { listener, is_tls: true });
+        sockets.push(IntakeSocket::Http { listener, is_tls: true });
     }
     bind_others(values, &guard, shared_key.is_some(), &mut sockets)?;
-    let needs_tls = sockets.iter().any(Socket::is_tls);
+    let needs_tls = sockets.iter().any(IntakeSocket::is_tls);
     if needs_tls && tls.is_none() {
         return Err(Failure::new(
             "cannot listen with TLS: `intake.tls_certificate_file` is not set",
@@ -85,15 +85,15 @@ pub(crate) fn bind(values: &Values) -> Result<Bound, Failure> {
         .code(EXIT_CONFIG));
     }
     let targets = scrape::prepare(&values.scrape)?;
-    Ok(Bound { access, shared_key, tls, sockets, targets })
+    Ok(BoundIntake { access, shared_key, tls, sockets, targets })
 }
 
 /// Sockets of protocols that are no HTTP.
 fn bind_others(
     values: &Values,
-    guard: &Guard,
+    guard: &SenderGuard,
     has_shared_key: bool,
-    sockets: &mut Vec<Socket>,
+    sockets: &mut Vec<IntakeSocket>,
 ) -> Result<(), Failure> {
     let intake = &values.intake;
     for (name, texts, protocol, is_tls) in [
@@ -110,7 +110,7 @@ fn bind_others(
         let is_guarded = has_key || if is_tls { guard.tls } else { guard.plain };
         for text in texts {
             let listener = bind_tcp(name, text, is_guarded)?;
-            sockets.push(Socket::Tcp { name, listener, protocol, is_tls });
+            sockets.push(IntakeSocket::Tcp { name, listener, protocol, is_tls });
         }
     }
     for (name, texts, protocol) in [
@@ -123,20 +123,20 @@ fn bind_others(
             let buffer = usize::try_from(intake.udp_buffer_bytes).unwrap_or(usize::MAX);
             let socket = weir_intake::bind_udp(address, buffer.min(1 << 30))
                 .map_err(|error| cannot_listen(name, address, &error))?;
-            sockets.push(Socket::Udp { name, socket, protocol });
+            sockets.push(IntakeSocket::Udp { name, socket, protocol });
         }
     }
     Ok(())
 }
 
 /// Kinds of sockets that authenticate senders, so that they may be reached from other machines.
-struct Guard {
+struct SenderGuard {
     http: bool,
     plain: bool,
     tls: bool,
 }
 
-impl Socket {
+impl IntakeSocket {
     fn is_tls(&self) -> bool {
         match self {
             Self::Http { is_tls, .. } | Self::Tcp { is_tls, .. } => *is_tls,
@@ -207,7 +207,7 @@ fn bind_tcp(key: &str, text: &str, is_guarded: bool) -> Result<TcpListener, Fail
 }
 
 /// The intake at work.
-pub(crate) struct Running {
+pub(crate) struct RunningIntake {
     intake: Arc<Intake>,
     hub: Arc<StoreHub>,
     end: watch::Sender<bool>,
@@ -217,7 +217,7 @@ pub(crate) struct Running {
     pub(crate) lines: Vec<String>,
 }
 
-impl Bound {
+impl BoundIntake {
     /// Starts to take; `None` when there is nothing to take.
     pub(crate) async fn start(
         self,
@@ -225,7 +225,7 @@ impl Bound {
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
-    ) -> Result<Option<Running>, Failure> {
+    ) -> Result<Option<RunningIntake>, Failure> {
         if self.sockets.is_empty() && self.targets.is_empty() {
             return Ok(None);
         }
@@ -263,11 +263,11 @@ impl Bound {
             )));
         }
         let reporter = tokio::spawn(report_always(Arc::clone(&intake), Arc::clone(&hub)));
-        Ok(Some(Running { intake, hub, end, listeners, reporter, lines }))
+        Ok(Some(RunningIntake { intake, hub, end, listeners, reporter, lines }))
     }
 }
 
-impl Socket {
+impl IntakeSocket {
     /// Starts a task; what to say of it, and the task.
     fn listen(
         self,
@@ -348,7 +348,7 @@ async fn report(intake: &Intake, hub: &StoreHub) {
     }
 }
 
-impl Running {
+impl RunningIntake {
     /// Ends listening, lets requests finish, and keeps the last counts.
     pub(crate) async fn end(self) {
         let _ = self.end.send(true);

@@ -1,7 +1,9 @@
-//! Rows that a protocol makes without lines (OTLP, Loki's structured entries, rejects) without what is to be redacted.
+//! Rows that a protocol makes without lines (OTLP, Loki's structured entries, rejects) without what
+//! is to be redacted.
 //!
-//! Lines are redacted by their parser. Here every text of such a row is, by the configuration and by the pipeline that is for
-//! the row's source; a pipeline's conditions are not asked, because they are about lines.
+//! Lines are redacted by their parser. Here every text of such a row is, by the configuration and
+//! by the pipeline that is for the row's source; a pipeline's conditions are not asked, because
+//! they are about lines.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! `weir rules replay`: when would a rule have fired, with what evidence, on the rows that a running weir holds.
+//! `weir rules replay`: when would a rule have fired, with what evidence, on the rows that a
+//! running weir holds.
 //!
 //! The rule's own queries run with other times for `$now`, and the real engine takes in the
 //! answers. Evaluating every moment of a month would take hours, so the condition on single rows
@@ -31,7 +32,7 @@ pub fn replayed(
     since: Duration,
     ask: impl FnMut(&str) -> Result<Vec<RecordBatch>, Failure>,
 ) -> Result<Value, Failure> {
-    Ok(Walk::new(rule, ask).report(now - since, now, None)?.json())
+    Ok(ReplayWalk::new(rule, ask).report(now - since, now, None)?.json())
 }
 
 /// The narrowest multiple of the rule's own pace that needs no more than [`WIDE_LOOKS`].
@@ -40,7 +41,7 @@ fn step_of(every: u64, span: u64) -> u64 {
 }
 
 /// A walk of a rule through the past.
-pub struct Walk<A> {
+pub struct ReplayWalk<A> {
     rule: Arc<Rule>,
     engine: Engine,
     ask: A,
@@ -50,7 +51,7 @@ pub struct Walk<A> {
     fired: Vec<OpenFinding>,
 }
 
-impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
+impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> ReplayWalk<A> {
     /// With what answers its queries.
     pub fn new(rule: &Arc<Rule>, ask: A) -> Self {
         Self {
@@ -72,7 +73,7 @@ impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
         from: Micros,
         to: Micros,
         step: Option<u64>,
-    ) -> Result<Report<'_, A>, Failure> {
+    ) -> Result<ReplayReport<'_, A>, Failure> {
         let spans = spans::find(&self.rule, from, to, &mut self.ask)?;
         let looked = spans::length(&spans);
         let every = self.rule.every_seconds;
@@ -83,7 +84,7 @@ impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> Walk<A> {
         }
         let open: Vec<OpenFinding> = self.engine.open().cloned().collect();
         self.fired.extend(open.into_iter().filter(|finding| finding.state == State::Firing));
-        Ok(Report { from, to, looked, step, whole, walk: self })
+        Ok(ReplayReport { from, to, looked, step, whole, walk: self })
     }
 
     /// Walks from one moment to another; false when the looks did not suffice for all of it.
@@ -188,17 +189,17 @@ fn text(cell: &Value) -> Option<String> {
 }
 
 /// The report of a replay.
-pub struct Report<'a, A> {
+pub struct ReplayReport<'a, A> {
     from: Micros,
     to: Micros,
     /// Of all this time, that in which the rule could have something to say.
     looked: Duration,
     step: u64,
     whole: bool,
-    walk: &'a Walk<A>,
+    walk: &'a ReplayWalk<A>,
 }
 
-impl<A> Report<'_, A> {
+impl<A> ReplayReport<'_, A> {
     fn count(&self, class: Class) -> usize {
         self.walk.fired.iter().filter(|finding| finding.highest_class() == class).count()
     }
@@ -302,7 +303,7 @@ mod tests {
                 {"name": "n", "kind": "integer"}]);
             Ok(batch(&json!({"columns": columns, "rows": rows})).unwrap().into_iter().collect())
         };
-        let mut walk = Walk::new(&Arc::new(rule), answer);
+        let mut walk = ReplayWalk::new(&Arc::new(rule), answer);
         let end = begin + Duration::from_secs(3598);
         assert!(walk.report(begin, end, Some(step)).unwrap().whole);
         let times = walk.fired.iter().map(|finding| {

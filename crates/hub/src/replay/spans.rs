@@ -11,20 +11,21 @@ use weir_store::{RowCondition, row_conditions};
 use weir_tables::Micros;
 
 /// From and to, oldest first, apart from each other.
-pub(super) type Spans = Vec<(Micros, Micros)>;
+pub(super) type TimeSpans = Vec<(Micros, Micros)>;
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// So exactly is it asked when a condition was true. A day has fewer bins than an answer may have rows.
+/// So exactly is it asked when a condition was true. A day has fewer bins than an answer may have
+/// rows.
 pub(super) const BIN: Duration = Duration::from_secs(10);
 
-/// The spans between two moments: by that of the rule's cheap conditions that held for the shortest time, or from the first row on
-/// of what it needs.
+/// The spans between two moments: by that of the rule's cheap conditions that held for the shortest
+/// time, or from the first row on of what it needs.
 pub(super) fn find(
     rule: &Rule,
     from: Micros,
     to: Micros,
     ask: &mut impl FnMut(&str) -> Result<Vec<RecordBatch>, Failure>,
-) -> Result<Spans, Failure> {
+) -> Result<TimeSpans, Failure> {
     let Some(first) = first_row(rule, from, to, ask)? else { return Ok(Vec::new()) };
     let mut shortest = vec![(first, to)];
     for conditions in rule.when.iter().filter_map(|sql| row_conditions(sql)) {
@@ -37,7 +38,7 @@ pub(super) fn find(
 }
 
 /// Of all of them together.
-pub(super) fn length(spans: &Spans) -> Duration {
+pub(super) fn length(spans: &TimeSpans) -> Duration {
     let each = spans.iter().map(|(from, to)| to.seconds_since(*from));
     Duration::try_from_secs_f64(each.sum()).unwrap_or_default()
 }
@@ -63,17 +64,17 @@ fn first_row(
     Ok(first.map(|first| first.max(from)))
 }
 
-/// When rows came of which one is enough, with the time that a finding needs to fire and to end. What cannot be asked in time counts
-/// as true.
+/// When rows came of which one is enough, with the time that a finding needs to fire and to end.
+/// What cannot be asked in time counts as true.
 fn true_spans(
     rule: &Rule,
     conditions: &[RowCondition],
     (from, to): (Micros, Micros),
     ask: &mut impl FnMut(&str) -> Result<Vec<RecordBatch>, Failure>,
-) -> Spans {
+) -> TimeSpans {
     let to_end =
         Duration::from_secs(rule.for_seconds + rule.clear_seconds + 3 * rule.every_seconds);
-    let mut found = Spans::new();
+    let mut found = TimeSpans::new();
     for condition in conditions {
         let seen = condition.window();
         // A look at the begin sees what was before it.
@@ -90,7 +91,7 @@ fn true_spans(
         }
     }
     found.sort_unstable();
-    let mut spans = Spans::new();
+    let mut spans = TimeSpans::new();
     for (begin, end) in found {
         match spans.last_mut() {
             Some((_, last)) if *last >= begin => *last = end.max(*last),
@@ -100,7 +101,8 @@ fn true_spans(
     spans
 }
 
-/// The begins, in seconds since 1970, of those [`BIN`]s after `from` and until `to` that have such a row.
+/// The begins, in seconds since 1970, of those [`BIN`]s after `from` and until `to` that have such
+/// a row.
 fn bins_sql(condition: &RowCondition, from: Micros, to: Micros) -> String {
     let (table, row, bin) = (condition.table.name, &condition.row, BIN.as_secs());
     format!(

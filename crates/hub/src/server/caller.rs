@@ -1,7 +1,7 @@
 //! The caller of a request, and how many queries each caller may run at a time.
 //!
-//! The name is that of HTTP Basic's user when there is one, else the peer's address. It is no proof of anything: it says
-//! in `slow_query` who asked, and keeps one asker from taking every turn.
+//! The name is that of HTTP Basic's user when there is one, else the peer's address. It is no proof
+//! of anything: it says in `slow_query` who asked, and keeps one asker from taking every turn.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

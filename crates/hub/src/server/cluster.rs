@@ -1,5 +1,5 @@
-//! `POST /api/cluster/rows`: rows in memory, for a query at another hub; `GET /api/cluster/pieces`: a connection for pieces
-//! of another hub's queries; and the way to ask another hub for these.
+//! `POST /api/cluster/rows`: rows in memory, for a query at another hub; `GET /api/cluster/pieces`:
+//! a connection for pieces of another hub's queries; and the way to ask another hub for these.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use weir_store::{Peer, PeerAsk, PeerFailure, PeerRows, Peers, QueryChannel, query_channel};
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 use super::sql::require_json;
 
@@ -31,7 +31,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// and so is one that does not answer within this.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Where a connection for pieces of queries begins: HTTP/2 with gRPC after an `Upgrade` to [`PROTOCOL`].
+/// Where a connection for pieces of queries begins: HTTP/2 with gRPC after an `Upgrade` to
+/// [`PROTOCOL`].
 pub(crate) const PIECES: &str = "/api/cluster/pieces";
 const PROTOCOL: HeaderValue = HeaderValue::from_static("weir-pieces");
 /// A hub that does not say within this that it is there gets no more answers.
@@ -39,7 +40,7 @@ const ALIVE: Duration = Duration::from_secs(10);
 
 /// The wire form of a [`PeerAsk`].
 #[derive(Deserialize, Serialize)]
-struct Asked {
+struct PeerRequest {
     snapshot: i64,
     table: String,
     columns: Vec<String>,
@@ -49,15 +50,15 @@ struct Asked {
 
 /// `POST /api/cluster/rows`.
 pub(crate) async fn rows(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
     require_json(&headers)?;
-    let asked: Asked = serde_json::from_slice(&body).map_err(|error| {
+    let asked: PeerRequest = serde_json::from_slice(&body).map_err(|error| {
         Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
     })?;
-    let Asked { snapshot, table, columns, condition, limit } = asked;
+    let PeerRequest { snapshot, table, columns, condition, limit } = asked;
     let ask = PeerAsk { snapshot, table, columns, condition, limit };
     let rows = app.store.rows_for_peer(&ask).await?;
     let Some(first) = rows.first() else { return Ok(StatusCode::NO_CONTENT.into_response()) };
@@ -78,7 +79,7 @@ pub(crate) async fn rows(
 
 /// `GET /api/cluster/pieces`.
 pub(crate) async fn pieces(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     mut request: Request,
 ) -> Result<Response, Refusal> {
     let Some(worker) = app.store.query_worker()? else {
@@ -104,12 +105,12 @@ pub(crate) async fn pieces(
 
 /// Other hubs over HTTP, with the login that all of them have.
 pub(crate) struct OverHttp {
-    way: Arc<Way>,
+    way: Arc<PeerClient>,
     /// Queries run on threads that have no sockets.
     runtime: Handle,
 }
 
-struct Way {
+struct PeerClient {
     client: reqwest::Client,
     token: Option<String>,
 }
@@ -125,15 +126,15 @@ impl OverHttp {
             .connect_timeout(CONNECT)
             .timeout(ANSWER)
             .build()?;
-        Ok(Self { way: Arc::new(Way { client, token }), runtime: Handle::current() })
+        Ok(Self { way: Arc::new(PeerClient { client, token }), runtime: Handle::current() })
     }
 }
 
-impl Way {
+impl PeerClient {
     async fn ask(&self, peer: &Peer, ask: &PeerAsk) -> Result<PeerRows, PeerFailure> {
         let failed = |why: String| PeerFailure::Failed(why);
         let PeerAsk { snapshot, table, columns, condition, limit } = ask.clone();
-        let asked = Asked { snapshot, table, columns, condition, limit };
+        let asked = PeerRequest { snapshot, table, columns, condition, limit };
         let body = serde_json::to_vec(&asked).map_err(|error| failed(error.to_string()))?;
         let url = format!("{}/api/cluster/rows", peer.address.trim_end_matches('/'));
         let mut request =
@@ -153,7 +154,7 @@ impl Way {
     }
 }
 
-impl Way {
+impl PeerClient {
     /// A connection for pieces of queries.
     async fn connect(&self, address: &str) -> io::Result<Upgraded> {
         let url = format!("{}{PIECES}", address.trim_end_matches('/'));

@@ -1,4 +1,5 @@
-//! `POST /api/compare`: times of two sets of requests, compared where both were measured at the same place.
+//! `POST /api/compare`: times of two sets of requests, compared where both were measured at the
+//! same place.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -9,8 +10,8 @@ use weir_tables::nearest;
 
 use super::answer::Refusal;
 use super::sql::read_json;
-use super::{Shared, objects};
-use crate::compare::{Comparison, MEASURES, Seen, compare, measure, question, seen};
+use super::{SharedApp, objects};
+use crate::compare::{Comparison, MEASURES, TierTimes, compare, measure, question, seen};
 
 /// More tiers than there are.
 const MAX_TIERS: usize = 100;
@@ -18,7 +19,7 @@ const MAX_TIERS: usize = 100;
 /// The body: two conditions on `request`, and the time that is compared.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct CompareRequest {
     a: String,
     b: String,
     measure: Option<String>,
@@ -26,12 +27,12 @@ struct Question {
 
 /// `POST /api/compare`.
 pub(crate) async fn post(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Comparison>, Refusal> {
     let example = r#"{"a": "host = 'web1'", "b": "host = 'web2'"}"#;
-    let asked: Question = read_json(&headers, &body, example)?;
+    let asked: CompareRequest = read_json(&headers, &body, example)?;
     let column = asked.measure.as_deref().unwrap_or(MEASURES[0].column);
     let measure = measure(column).ok_or_else(|| {
         let names = MEASURES.map(|measure| measure.column);
@@ -48,7 +49,7 @@ pub(crate) async fn post(
     Ok(Json(compare(&a, &b, measure)))
 }
 
-async fn side(app: &Shared, name: &str, condition: &str) -> Result<Vec<Seen>, Refusal> {
+async fn side(app: &SharedApp, name: &str, condition: &str) -> Result<Vec<TierTimes>, Refusal> {
     let result = app.query(&question(condition), MAX_TIERS).await?;
     let seen = seen(&objects(&result));
     if seen.is_empty() {

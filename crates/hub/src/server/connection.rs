@@ -1,4 +1,5 @@
-//! Connections of the page and the API: taken up to a limit, closed when a client sends nothing, drained at the end.
+//! Connections of the page and the API: taken up to a limit, closed when a client sends nothing,
+//! drained at the end.
 //!
 //! A client that sends its request byte by byte, or not at all, holds a connection. Their number is
 //! limited, so each has a timeout for its head here and for the whole request in `guard`.
@@ -19,7 +20,8 @@ use super::caller::PEER;
 
 /// Connections at a time; more wait in the kernel's accept queue.
 const MAX_CONNECTIONS: usize = 1024;
-/// How long a client may take for the head of a request, and how long a connection may lie idle before the next one.
+/// How long a client may take for the head of a request, and how long a connection may lie idle
+/// before the next one.
 const READ_HEAD: Duration = Duration::from_secs(10);
 /// How long open connections may take to end after a stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -31,7 +33,8 @@ pub(crate) async fn serve(
     mut ended: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    // Told apart by the first bytes, HTTP/2 would bring back a wait without a limit: the page has no need of it.
+    // Told apart by the first bytes, HTTP/2 would bring back a wait without a limit: the page has
+    // no need of it.
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(READ_HEAD);
     loop {

@@ -8,18 +8,18 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_agent_core::edge::{Control, WeightChange};
+use weir_agent_core::edge::{EdgeControl, WeightChange};
 
 use super::answer::Refusal;
 use super::sql::require_json;
-use super::{App, Shared};
+use super::{App, SharedApp};
 
-type Answer = Result<Json<Value>, Refusal>;
+type JsonAnswer = Result<Json<Value>, Refusal>;
 
 /// What may follow `?` of a change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Options {
+pub(crate) struct ChangeOptions {
     /// Report what would change, and change nothing.
     #[serde(default)]
     dry_run: bool,
@@ -29,14 +29,14 @@ fn changes(lines: Vec<String>) -> Json<Value> {
     Json(json!({"changes": lines}))
 }
 
-fn control(app: &App) -> Result<&Arc<Control>, Refusal> {
+fn control(app: &App) -> Result<&Arc<EdgeControl>, Refusal> {
     app.edge.get().ok_or_else(|| {
         Refusal::new(StatusCode::NOT_FOUND, "no edge runs in this weir")
             .hint("edges that send here show in `edge_backend`; `weir edge change` on their hosts changes them")
     })
 }
 
-fn may_change(app: &App) -> Result<&Arc<Control>, Refusal> {
+fn may_change(app: &App) -> Result<&Arc<EdgeControl>, Refusal> {
     if app.token.is_none() {
         return Err(Refusal::new(StatusCode::FORBIDDEN, "cannot change the edge: no login is set")
             .hint("set `api.token_file`, or use `weir edge change` or `weir edge weight` on the edge's host"));
@@ -45,7 +45,7 @@ fn may_change(app: &App) -> Result<&Arc<Control>, Refusal> {
 }
 
 /// `GET /api/edge`; without an edge `is_here` is false.
-pub(crate) async fn state(State(app): State<Shared>) -> Answer {
+pub(crate) async fn state(State(app): State<SharedApp>) -> JsonAnswer {
     if app.edge.get().is_none() {
         return Ok(Json(json!({"is_here": false})));
     }
@@ -56,28 +56,28 @@ pub(crate) async fn state(State(app): State<Shared>) -> Answer {
 }
 
 /// `GET /api/edge/config`.
-pub(crate) async fn config(State(app): State<Shared>) -> Result<String, Refusal> {
+pub(crate) async fn config(State(app): State<SharedApp>) -> Result<String, Refusal> {
     Ok(control(&app)?.config()?)
 }
 
 /// `PUT /api/edge/config`.
 pub(crate) async fn change(
-    State(app): State<Shared>,
-    Query(options): Query<Options>,
+    State(app): State<SharedApp>,
+    Query(options): Query<ChangeOptions>,
     text: String,
-) -> Answer {
+) -> JsonAnswer {
     let is_dry_run = options.dry_run;
-    let work = move |control: &Control| control.change_text(&text, is_dry_run);
+    let work = move |control: &EdgeControl| control.change_text(&text, is_dry_run);
     Ok(changes(may_change(&app)?.change_apart(is_dry_run, work).await?))
 }
 
 /// `POST /api/edge/backend`.
 pub(crate) async fn weigh(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
     Json(wish): Json<WeightChange>,
-) -> Answer {
+) -> JsonAnswer {
     require_json(&headers)?;
-    let work = move |control: &Control| control.set_weight(&wish);
+    let work = move |control: &EdgeControl| control.set_weight(&wish);
     Ok(changes(may_change(&app)?.change_apart(false, work).await?))
 }

@@ -9,14 +9,14 @@ use weir_rules::Row;
 use weir_tables::Micros;
 
 use super::answer::Refusal;
-use super::{Shared, objects};
+use super::{SharedApp, objects};
 use crate::cells::parse_time;
 
 const MAX_FINDINGS: usize = 10_000;
 
 /// What may follow `?`.
 #[derive(Deserialize)]
-pub(crate) struct Options {
+pub(crate) struct FindingsQuery {
     state: Option<String>,
     since: Option<String>,
     limit: Option<usize>,
@@ -24,8 +24,8 @@ pub(crate) struct Options {
 
 /// `GET /api/findings`.
 pub(crate) async fn list(
-    State(app): State<Shared>,
-    Query(options): Query<Options>,
+    State(app): State<SharedApp>,
+    Query(options): Query<FindingsQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let mut wanted = match options.state.as_deref() {
         None | Some("open") => "state <> 'resolved'".to_owned(),

@@ -1,4 +1,5 @@
-//! `POST /api/sql/forecast`: what a query will read, in files, bytes, requests and money, before it runs.
+//! `POST /api/sql/forecast`: what a query will read, in files, bytes, requests and money, before it
+//! runs.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -8,25 +9,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_store::{Forecast, Reading};
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 use super::sql::read_json;
 
 /// The body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct ForecastRequest {
     sql: String,
 }
 
 /// `POST /api/sql/forecast`.
 pub(crate) async fn post(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let example = r#"{"sql": "select count(*) from request"}"#;
-    let question: Question = read_json(&headers, &body, example)?;
+    let question: ForecastRequest = read_json(&headers, &body, example)?;
     let _turn = app.turn().await?;
     let forecast = app.store.forecast(&question.sql, app.query_limits).await?;
     Ok(Json(told(&forecast)))

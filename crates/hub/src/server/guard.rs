@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 use super::caller::as_caller;
 
@@ -34,7 +34,7 @@ const STRICT: [(HeaderName, &str); 5] = [
 const READ_BODY: Duration = Duration::from_secs(30);
 
 /// Runs before every handler.
-pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     app.meter.count_request();
     let mut response = match admitted(&app, &request) {
         Ok(()) => {
@@ -55,7 +55,7 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     response
 }
 
-fn admitted(app: &Shared, request: &Request) -> Result<(), Refusal> {
+fn admitted(app: &SharedApp, request: &Request) -> Result<(), Refusal> {
     let headers = request.headers();
     if !is_own_host(headers, &app.host_names) {
         return Err(Refusal::new(
@@ -94,8 +94,9 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The answer, unless the request takes longer than any body may need to arrive and any query to wait and to run.
-async fn in_time(app: &Shared, answer: impl Future<Output = Response>) -> Response {
+/// The answer, unless the request takes longer than any body may need to arrive and any query to
+/// wait and to run.
+async fn in_time(app: &SharedApp, answer: impl Future<Output = Response>) -> Response {
     let limit = app.query_limits.timeout * 2 + READ_BODY;
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         let why = format!("the request was not there after {} s", limit.as_secs());

@@ -1,4 +1,5 @@
-//! `/iceberg/v1/…`: the tables as a read-only Iceberg REST catalog, for engines that read Parquet files themselves.
+//! `/iceberg/v1/…`: the tables as a read-only Iceberg REST catalog, for engines that read Parquet
+//! files themselves.
 //!
 //! Answers and errors have the shapes of the catalog's own specification, and not weir's.
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_tables::{TABLES, TableSpec};
 
-use super::Shared;
+use super::SharedApp;
 
 /// The only namespace.
 const NAMESPACE: &str = "weir";
@@ -29,7 +30,7 @@ const ENDPOINTS: [&str; 8] = [
 ];
 
 /// The catalog's ways, to be nested under a path.
-pub(crate) fn router() -> axum::Router<Shared> {
+pub(crate) fn router() -> axum::Router<SharedApp> {
     axum::Router::new()
         .route("/v1/config", get(config))
         .route("/v1/namespaces", get(namespaces))
@@ -61,11 +62,11 @@ async fn config() -> Json<Value> {
 }
 
 #[derive(Deserialize)]
-struct Below {
+struct NamespaceQuery {
     parent: Option<String>,
 }
 
-async fn namespaces(Query(below): Query<Below>) -> Result<Json<Value>, CatalogError> {
+async fn namespaces(Query(below): Query<NamespaceQuery>) -> Result<Json<Value>, CatalogError> {
     let found = match below.parent.as_deref() {
         None | Some("") => json!([[NAMESPACE]]),
         Some(parent) => {
@@ -89,11 +90,12 @@ async fn tables(Path(name): Path<String>) -> Result<Json<Value>, CatalogError> {
 }
 
 async fn table(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     method: Method,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, CatalogError> {
-    // Spark asks for `files` in `weir.log` first: only a table that is not there makes it look for the files of `weir.log`.
+    // Spark asks for `files` in `weir.log` first: only a table that is not there makes it look for
+    // the files of `weir.log`.
     let found = weir_tables::table(&name).filter(|_| namespace == NAMESPACE);
     let spec = found.ok_or_else(|| CatalogError {
         status: StatusCode::NOT_FOUND,

@@ -10,7 +10,7 @@ use weir_tables::{Batch, Judgement, JudgementRows, Parcel, Rows};
 
 use super::answer::Refusal;
 use super::caller::caller;
-use super::{Shared, objects};
+use super::{SharedApp, objects};
 use crate::precision;
 
 const VERDICTS: [&str; 3] = ["real", "not_actionable", "wrong"];
@@ -20,16 +20,16 @@ const MAX_ACTION_CHARS: usize = 500;
 /// The body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Said {
+pub(crate) struct JudgementRequest {
     verdict: String,
     action: Option<String>,
 }
 
 /// Keeps the judgement; the answer is what is now known of the rule.
 pub(crate) async fn judge(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     Path(finding_id): Path<String>,
-    Json(said): Json<Said>,
+    Json(said): Json<JudgementRequest>,
 ) -> Result<Json<Value>, Refusal> {
     let bad = |message: String| Refusal::new(StatusCode::BAD_REQUEST, message);
     if !VERDICTS.contains(&said.verdict.as_str()) {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use weir_agent_core::parcel_link::{PARCEL_TYPE, parse_stream};
 use weir_tables::StreamId;
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 use super::sql::require_json;
 
@@ -17,19 +17,19 @@ use super::sql::require_json;
 const MAX_STREAMS: usize = 10_000;
 
 #[derive(Deserialize)]
-struct Asked {
+struct PositionsRequest {
     streams: Vec<String>,
 }
 
 /// `POST /api/link/positions`.
 pub(crate) async fn positions(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     require_json(&headers)?;
     let bad = |why: String| Refusal::new(StatusCode::BAD_REQUEST, why);
-    let asked: Asked = serde_json::from_slice(&body)
+    let asked: PositionsRequest = serde_json::from_slice(&body)
         .map_err(|error| bad(format!("cannot read the body: {error}")))?;
     if asked.streams.len() > MAX_STREAMS {
         return Err(bad(format!("cannot answer for more than {MAX_STREAMS} streams at once")));
@@ -51,7 +51,7 @@ pub(crate) async fn positions(
 
 /// `POST /api/link/parcel`.
 pub(crate) async fn parcel(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {

@@ -7,11 +7,11 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use weir_outputs::Figures;
 
-use super::Shared;
+use super::SharedApp;
 
 /// `GET /metrics`.
-pub(crate) async fn metrics(State(app): State<Shared>) -> impl IntoResponse {
-    let mut text = Text::default();
+pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
+    let mut text = MetricsText::default();
     let stats = app.store.stats();
     text.gauge("weir_store_hot_rows", "Rows in memory.", stats.hot_rows);
     text.gauge("weir_store_hot_bytes", "Bytes of rows in memory.", stats.hot_bytes);
@@ -96,7 +96,7 @@ const OUTPUT_FIGURES: [OutputFigure; 8] = [
     }),
 ];
 
-fn outputs(text: &mut Text, outputs: &[(&str, Figures)]) {
+fn outputs(text: &mut MetricsText, outputs: &[(&str, Figures)]) {
     for (name, help, kind, value) in OUTPUT_FIGURES.iter().filter(|_| !outputs.is_empty()) {
         text.head(&format!("weir_output_{name}"), help, kind);
         for (output, figures) in outputs {
@@ -107,9 +107,9 @@ fn outputs(text: &mut Text, outputs: &[(&str, Figures)]) {
 }
 
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
     fn head(&mut self, name: &str, help: &str, kind: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }

@@ -34,7 +34,7 @@ use axum::routing::{get, post};
 use serde_json::{Map, Value};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use weir_agent_core::edge::Control;
+use weir_agent_core::edge::EdgeControl;
 use weir_agent_core::watch::WatchStatus;
 use weir_process::meter::Meter;
 use weir_store::{QueryLimits, QueryResult, Store};
@@ -43,8 +43,8 @@ use weir_tables::{Clock, Micros};
 use crate::cells::Cells;
 use crate::fleet::Fleet;
 use crate::haproxy;
-use crate::judge::Judge;
 use crate::outputs::Outputs;
+use crate::rule_runner::RuleRunner;
 pub(crate) use answer::Refusal;
 pub(crate) use caller::Callers;
 pub(crate) use cluster::OverHttp;
@@ -58,7 +58,7 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) judge: Arc<Judge>,
+    pub(crate) judge: Arc<RuleRunner>,
     /// For trying out pipelines.
     pub(crate) parsers: weir_parse::Parsers,
     pub(crate) meter: Arc<Meter>,
@@ -69,7 +69,7 @@ pub(crate) struct App {
     /// Copies of rows to other systems.
     pub(crate) outputs: Arc<Outputs>,
     /// The edge of this process, once it runs.
-    pub(crate) edge: OnceLock<Arc<Control>>,
+    pub(crate) edge: OnceLock<Arc<EdgeControl>>,
     /// Runtime sockets of HAProxys that may be driven.
     pub(crate) haproxy: Vec<String>,
     pub(crate) role: &'static str,
@@ -89,14 +89,14 @@ pub(crate) struct App {
 }
 
 /// The app as handlers hold it.
-pub(crate) type Shared = Arc<App>;
+pub(crate) type SharedApp = Arc<App>;
 
 impl App {
     /// Waits for a permit to query; their number is limited in all and for each user.
-    pub(crate) async fn turn(&self) -> Result<Turn<'_>, Refusal> {
+    pub(crate) async fn turn(&self) -> Result<QueryPermit<'_>, Refusal> {
         let waiting = async {
             let own = self.callers.turn().await?;
-            Some(Turn { _own: own, _all: self.queries.acquire().await.ok()? })
+            Some(QueryPermit { _own: own, _all: self.queries.acquire().await.ok()? })
         };
         let turn = tokio::time::timeout(self.query_limits.timeout, waiting).await;
         turn.ok().flatten().ok_or_else(|| {
@@ -119,7 +119,7 @@ impl App {
 }
 
 /// Held while a query runs.
-pub(crate) struct Turn<'a> {
+pub(crate) struct QueryPermit<'a> {
     _own: OwnedSemaphorePermit,
     _all: SemaphorePermit<'a>,
 }
@@ -127,13 +127,13 @@ pub(crate) struct Turn<'a> {
 /// Serves until `ended` comes, then lets open connections finish for a moment.
 pub(crate) async fn serve(
     listener: TcpListener,
-    app: Shared,
+    app: SharedApp,
     ended: tokio::sync::watch::Receiver<bool>,
 ) -> std::io::Result<()> {
     connection::serve(listener, router(app), ended).await
 }
 
-fn router(app: Shared) -> Router {
+fn router(app: SharedApp) -> Router {
     let parcels = Router::new()
         .route("/api/link/parcel", post(link::parcel))
         .layer(DefaultBodyLimit::max(app.parcel_bytes));

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 
 macro_rules! files {
@@ -69,7 +69,7 @@ const FILES: &[(&str, &[u8])] = files! {
 };
 
 /// Everything that is not the API.
-pub(crate) async fn serve(State(app): State<Shared>, uri: Uri, headers: HeaderMap) -> Response {
+pub(crate) async fn serve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> Response {
     let path = match uri.path().trim_start_matches('/') {
         "" => "index.html",
         path => path,

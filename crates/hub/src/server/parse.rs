@@ -9,10 +9,10 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 use super::sql::read_json;
-use crate::explain::Reading;
+use crate::explain::LineReader;
 
 /// Lines of one request; explaining one costs some milliseconds.
 const MAX_LINES: usize = 50;
@@ -22,7 +22,7 @@ const MAX_LINE_BYTES: usize = 64 << 10;
 /// The body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct ParseRequest {
     /// Lines, separated by line ends.
     lines: String,
     /// A pipeline file's text, or the name of a pipeline.
@@ -38,12 +38,12 @@ struct Question {
 
 /// `POST /api/parse`.
 pub(crate) async fn post(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let example = r#"{"lines": "…", "pattern": "%{IP:client_address} …"}"#;
-    let question: Question = read_json(&headers, &body, example)?;
+    let question: ParseRequest = read_json(&headers, &body, example)?;
     // Patterns are compiled here, so at most as many as queries at a time.
     let _turn = app.turn().await?;
     let of_task = Arc::clone(&app);
@@ -53,7 +53,7 @@ pub(crate) async fn post(
     })?
 }
 
-fn answer(app: &Shared, question: &Question) -> Result<Json<Value>, Refusal> {
+fn answer(app: &SharedApp, question: &ParseRequest) -> Result<Json<Value>, Refusal> {
     let reading = reading(app, question)?;
     let mut parser = reading.parser();
     let pipeline = reading.pipeline.as_deref().filter(|_| question.pattern.is_none());
@@ -72,7 +72,7 @@ fn answer(app: &Shared, question: &Question) -> Result<Json<Value>, Refusal> {
     Ok(Json(json!({"lines": lines, "suggestion": suggestion})))
 }
 
-fn reading(app: &Shared, question: &Question) -> Result<Reading, Refusal> {
+fn reading(app: &SharedApp, question: &ParseRequest) -> Result<LineReader, Refusal> {
     let parsers = app.parsers.clone();
     let text = match (&question.pattern, &question.pipeline) {
         (Some(pattern), _) => {
@@ -91,5 +91,5 @@ fn reading(app: &Shared, question: &Question) -> Result<Reading, Refusal> {
         (None, None) => None,
     };
     let path = question.path.as_deref().unwrap_or("pasted");
-    Ok(Reading::new(parsers, pipeline, path, &app.host))
+    Ok(LineReader::new(parsers, pipeline, path, &app.host))
 }

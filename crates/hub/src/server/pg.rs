@@ -13,7 +13,7 @@ use weir_pg::{Answer, Caller, Described, Engine, Options, Password, Refusal, Tls
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_store::{ErrorKind, QueryLimits, StoreError};
 
-use super::Shared;
+use super::SharedApp;
 use super::caller::{PEER, as_caller, caller};
 use crate::bind::listen;
 
@@ -62,7 +62,7 @@ impl PgServer {
     }
 
     /// Serves until `ended`.
-    pub(crate) async fn serve(self, app: Shared, ended: watch::Receiver<bool>) {
+    pub(crate) async fn serve(self, app: SharedApp, ended: watch::Receiver<bool>) {
         match tokio::net::TcpListener::from_std(self.socket) {
             Ok(socket) => weir_pg::serve(socket, self.options, Arc::new(Rows(app)), ended).await,
             Err(error) => tracing::error!("cannot serve PostgreSQL's clients: {error}"),
@@ -71,7 +71,7 @@ impl PgServer {
 }
 
 /// What queries ask.
-struct Rows(Shared);
+struct Rows(SharedApp);
 
 impl Engine for Rows {
     fn describe(
@@ -102,12 +102,13 @@ impl Engine for Rows {
     }
 }
 
-async fn answer(app: &Shared, sql: &str, parameters: &[ArrayRef]) -> Result<Answer, Refusal> {
+async fn answer(app: &SharedApp, sql: &str, parameters: &[ArrayRef]) -> Result<Answer, Refusal> {
     let _turn = app.turn().await.map_err(|_| {
         Refusal::new("53400", "cannot query: too many queries are running")
             .hint("try again, or raise `api.concurrent_queries` or `api.user_queries`")
     })?;
-    // Clients would take an answer that was cut for the whole one: its size is the limit, not its rows.
+    // Clients would take an answer that was cut for the whole one: its size is the limit, not its
+    // rows.
     let limits = QueryLimits { rows: usize::MAX, ..app.query_limits };
     let result = app.store.query_prepared(&caller(), sql, parameters, limits).await;
     app.meter.count_query(result.is_ok());

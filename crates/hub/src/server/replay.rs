@@ -11,7 +11,7 @@ use serde_json::Value;
 use weir_process::failure::Failure;
 use weir_store::QueryLimits;
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 use super::caller::caller;
 use crate::replay::replayed;
@@ -26,15 +26,15 @@ const SINCE_SECONDS: (u64, u64) = (86_400, 30 * 86_400);
 
 /// What may follow `?`.
 #[derive(Deserialize)]
-pub(crate) struct Options {
+pub(crate) struct ReplayQuery {
     since_seconds: Option<u64>,
 }
 
 /// Walks the rule through the past.
 pub(crate) async fn replay(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     Path(id): Path<String>,
-    Query(options): Query<Options>,
+    Query(options): Query<ReplayQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let Some(rule) = app.judge.rules.get(&id).map(Arc::clone) else {
         let message = format!("cannot replay `{id}`: there is no such rule");

@@ -5,17 +5,17 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use weir_rules::{Rule, RuleError};
 
-use super::Shared;
+use super::SharedApp;
 
 /// `GET /api/rules`.
-pub(crate) async fn list(State(app): State<Shared>) -> Json<Value> {
+pub(crate) async fn list(State(app): State<SharedApp>) -> Json<Value> {
     let broken = app.judge.broken.iter().map(broken_rule);
     let rules: Vec<Value> =
         broken.chain(app.judge.rules.iter().map(|rule| loaded(&app, rule))).collect();
     Json(json!({"rules": rules}))
 }
 
-fn loaded(app: &Shared, rule: &Rule) -> Value {
+fn loaded(app: &SharedApp, rule: &Rule) -> Value {
     let (status, precision) =
         app.judge.with_engine(|engine| (engine.status(&rule.id), engine.precision(&rule.id)));
     json!({

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use weir_tables::{Column, TABLES, TableSpec, unit_of};
 
 use super::answer::Refusal;
-use super::{Shared, objects};
+use super::{SharedApp, objects};
 
 /// `GET /api/tables`.
-pub(crate) async fn list(State(app): State<Shared>) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn list(State(app): State<SharedApp>) -> Result<Json<Value>, Refusal> {
     let counts: Vec<String> = TABLES
         .iter()
         .map(|spec| format!("select '{0}' as name, count(*) as row_count from \"{0}\"", spec.name))

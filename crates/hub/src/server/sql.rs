@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weir_store::{QueryResult, parquet_file};
 use weir_tables::unit_of;
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
 use super::cluster::ARROW;
 use crate::cells::{Cells, kind_of, plain, push_csv};
@@ -21,19 +21,19 @@ const DEFAULT_ROWS: usize = 10_000;
 const MAX_ROWS: usize = 100_000;
 
 /// Makes the body of an answer; why it cannot, in words.
-type Write = fn(&QueryResult) -> Result<Vec<u8>, String>;
+type RowFormat = fn(&QueryResult) -> Result<Vec<u8>, String>;
 
 /// The body of a POST.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct SqlRequest {
     sql: String,
     limit: Option<usize>,
 }
 
 /// What may follow `?`.
 #[derive(Deserialize)]
-pub(crate) struct Options {
+pub(crate) struct SqlOptions {
     format: Option<String>,
     q: Option<String>,
     limit: Option<usize>,
@@ -41,20 +41,20 @@ pub(crate) struct Options {
 
 /// `POST /api/sql`.
 pub(crate) async fn post(
-    State(app): State<Shared>,
-    Query(options): Query<Options>,
+    State(app): State<SharedApp>,
+    Query(options): Query<SqlOptions>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let example = r#"{"sql": "select 1", "limit": 100}"#;
-    let question: Question = read_json(&headers, &body, example)?;
+    let question: SqlRequest = read_json(&headers, &body, example)?;
     answer(&app, &question.sql, question.limit, options.format.as_deref()).await
 }
 
 /// `GET /api/sql?q=…`.
 pub(crate) async fn get(
-    State(app): State<Shared>,
-    Query(options): Query<Options>,
+    State(app): State<SharedApp>,
+    Query(options): Query<SqlOptions>,
 ) -> Result<Response, Refusal> {
     let Some(sql) = &options.q else {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "cannot query: `q` is missing")
@@ -90,13 +90,13 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 async fn answer(
-    app: &Shared,
+    app: &SharedApp,
     sql: &str,
     limit: Option<usize>,
     format: Option<&str>,
 ) -> Result<Response, Refusal> {
     let mut rows = limit.unwrap_or(usize::MAX).max(1);
-    let (kind, write): (&str, Write) = match format {
+    let (kind, write): (&str, RowFormat) = match format {
         None | Some("json") => {
             rows = limit.unwrap_or(DEFAULT_ROWS).clamp(1, MAX_ROWS);
             ("application/json", |result| Ok(as_json(result)))

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use super::answer::Refusal;
-use super::{Shared, objects};
+use super::{SharedApp, objects};
 
 /// Hosts that reported in the last hour. Collectors report every 10 s, so this reads few rows.
 const HOSTS: &str = "select host, max(ts) as last_ts from collector_run \

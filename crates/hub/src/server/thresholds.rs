@@ -1,5 +1,5 @@
-//! `GET /api/thresholds`: what the thresholds of rules should be by their own past; `POST /api/thresholds/{rule}`: a person's
-//! yes to one of them.
+//! `GET /api/thresholds`: what the thresholds of rules should be by their own past; `POST
+//! /api/thresholds/{rule}`: a person's yes to one of them.
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -7,22 +7,22 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
-use crate::thresholds::report::Report;
+use crate::thresholds::report::ThresholdReport;
 use crate::thresholds::write_value;
 
 /// What may follow `?`.
 #[derive(Deserialize)]
-pub(crate) struct Options {
+pub(crate) struct ThresholdsQuery {
     rule: Option<String>,
     per_week: Option<f64>,
 }
 
 /// `GET /api/thresholds`.
 pub(crate) async fn list(
-    State(app): State<Shared>,
-    Query(options): Query<Options>,
+    State(app): State<SharedApp>,
+    Query(options): Query<ThresholdsQuery>,
 ) -> Result<Json<Value>, Refusal> {
     let bad = |message: String| Refusal::new(StatusCode::BAD_REQUEST, message);
     if let Some(per_week) = options.per_week.filter(|number| !(0.0..=1e6).contains(number)) {
@@ -35,7 +35,9 @@ pub(crate) async fn list(
         let Some(mining) = &rule.mining else { continue };
         let _turn = app.turn().await?;
         let now = app.clock.now();
-        reports.push(Report::of(&app.store, rule, mining, options.per_week, now).await?.json());
+        reports.push(
+            ThresholdReport::of(&app.store, rule, mining, options.per_week, now).await?.json(),
+        );
     }
     match options.rule {
         Some(rule) if reports.is_empty() => {
@@ -49,16 +51,16 @@ pub(crate) async fn list(
 /// The body of a yes: the value in force and the one that was shown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Yes {
+pub(crate) struct AcceptRequest {
     value: f64,
     proposed: f64,
 }
 
 /// Writes the copy of the rule; it is in force after the next start.
 pub(crate) async fn accept(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     Path(id): Path<String>,
-    Json(yes): Json<Yes>,
+    Json(yes): Json<AcceptRequest>,
 ) -> Result<Json<Value>, Refusal> {
     let fail = |status, why: &str| {
         Refusal::new(status, format!("cannot change the threshold of `{id}`: {why}"))

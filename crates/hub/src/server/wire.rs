@@ -1,4 +1,5 @@
-//! `POST /api/wire`: a capture, understood as `weir wire` does it. Nothing is stored unless `keep=true` asks for it.
+//! `POST /api/wire`: a capture, understood as `weir wire` does it. Nothing is stored unless
+//! `keep=true` asks for it.
 
 use std::time::Duration;
 
@@ -12,16 +13,16 @@ use weir_process::time_args::parse_width;
 use weir_tables::{Parcel, StreamId, StreamRange};
 use weir_wire::Origin;
 
-use super::Shared;
+use super::SharedApp;
 use super::answer::Refusal;
-use crate::wire::{Question, fingerprint, upload};
+use crate::wire::{UploadRequest, fingerprint, upload};
 
 /// The type of the body: one that a page of another site cannot send without asking first.
 const CAPTURE_TYPE: &str = "application/octet-stream";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct CaptureQuery {
     /// The file's name, for messages and for the column `source`.
     #[serde(default)]
     name: Option<String>,
@@ -35,8 +36,8 @@ pub(crate) struct Asked {
 
 /// `POST /api/wire?name=web.pcap&slice=1s&keep=false`.
 pub(crate) async fn post(
-    State(app): State<Shared>,
-    Query(asked): Query<Asked>,
+    State(app): State<SharedApp>,
+    Query(asked): Query<CaptureQuery>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
@@ -58,9 +59,10 @@ pub(crate) async fn post(
     let limit = app.query_limits.timeout.min(Duration::from_secs(60));
     // Reading keeps a core busy, so at most as many as queries at a time.
     let turn = app.turn().await?;
-    let question = Question { name, slice_ns, limit, keep_as };
+    let question = UploadRequest { name, slice_ns, limit, keep_as };
     let work = tokio::task::spawn_blocking(move || {
-        // The same capture, cut into the same slices, is the same stream: kept twice, it is there once.
+        // The same capture, cut into the same slices, is the same stream: kept twice, it is there
+        // once.
         let half = |seed| u128::from(fingerprint(&body, seed + slice_ns.cast_unsigned()));
         let stream = if question.keep_as.is_some() { half(1) << 64 | half(2) } else { 0 };
         (StreamId(stream), upload(body, question))

@@ -16,10 +16,10 @@ use weir_tables::{
     Batch, Clock, Measure, MeasureRows, Micros, Parcel, Rows, ThresholdProposalRows,
 };
 
-use super::past::{Name, Past, name, number, time};
-use super::report::Report;
+use super::past::{RulePast, SeriesName, name, number, time};
+use super::report::ThresholdReport;
 use super::{STEP_SECONDS, accepted_per_week, options};
-use crate::judge::Judge;
+use crate::rule_runner::RuleRunner;
 
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_secs(2);
@@ -45,12 +45,13 @@ const FORGET_SECONDS: i64 = 7 * 86_400;
 /// How often normal is mined again, and proposals are made.
 const MINE_SECONDS: f64 = 86_400.0;
 const PROPOSE_SECONDS: f64 = 7.0 * 86_400.0;
-/// Until a day is known, it is looked again after so long, and each time after twice as long, up to an hour.
+/// Until a day is known, it is looked again after so long, and each time after twice as long, up to
+/// an hour.
 const RETRY_SECONDS: (f64, f64) = (300.0, 3_600.0);
 
 /// Runs until the task is ended.
 pub(crate) async fn keep_always(
-    judge: Arc<Judge>,
+    judge: Arc<RuleRunner>,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     host: String,
@@ -58,7 +59,7 @@ pub(crate) async fn keep_always(
     let mining = |rule: &Arc<Rule>| Some((Arc::clone(rule), rule.mining.clone()?));
     let mut kept = Vec::new();
     for (rule, mining) in judge.rules.iter().filter_map(mining) {
-        kept.push(Kept::new(&store, rule, mining, clock.now()).await);
+        kept.push(RuleValues::new(&store, rule, mining, clock.now()).await);
     }
     loop {
         let mut pause = TICK;
@@ -89,7 +90,7 @@ pub(crate) async fn keep_always(
 }
 
 /// One rule's values.
-struct Kept {
+struct RuleValues {
     rule: Arc<Rule>,
     mining: Mining,
     /// Begin of the five minutes that come next, seconds since 1970.
@@ -107,17 +108,17 @@ struct Kept {
     at_once: i64,
     rests_until: Option<Micros>,
     /// When each subject was last seen.
-    seen: BTreeMap<Name, i64>,
-    models: BTreeMap<Name, Model>,
+    seen: BTreeMap<SeriesName, i64>,
+    models: BTreeMap<SeriesName, SubjectModel>,
 }
 
 /// The model of a subject, and the residuals of its newest values.
-struct Model {
+struct SubjectModel {
     mined: Mined,
     left: VecDeque<f64>,
 }
 
-impl Kept {
+impl RuleValues {
     async fn new(store: &Store, rule: Arc<Rule>, mining: Mining, now: Micros) -> Self {
         let due = proposed_at(store, &rule, &mining, now).await.unwrap_or(now);
         Self {
@@ -169,13 +170,14 @@ impl Kept {
         Ok(true)
     }
 
-    /// Spans of the last four weeks in which the rule has no value, and when each subject was last seen.
+    /// Spans of the last four weeks in which the rule has no value, and when each subject was last
+    /// seen.
     async fn missing_before(
         &mut self,
         store: &Store,
         now: Micros,
     ) -> Result<Vec<(i64, i64)>, StoreError> {
-        let past = Past::of(store, &self.rule, now).await?;
+        let past = RulePast::of(store, &self.rule, now).await?;
         let mut known: Vec<i64> = Vec::new();
         for (name, points) in &past.series {
             known.extend(points.iter().map(|point| point.at));
@@ -203,7 +205,7 @@ impl Kept {
         let sql = self.mining.series_between(at(from), at(to));
         let limits = QueryLimits::of_rule(200_000, Duration::from_secs(60));
         let answer = store.query(&sql, limits).await?;
-        let mut values: BTreeMap<i64, BTreeMap<Name, f64>> = BTreeMap::new();
+        let mut values: BTreeMap<i64, BTreeMap<SeriesName, f64>> = BTreeMap::new();
         for row in rows_of(&answer.batches, 200_000) {
             let Some(weir_rules::Cell::Time(ts)) = row.get("ts") else { continue };
             let Some(value) = number(&row, "value").filter(|value| value.is_finite()) else {
@@ -253,7 +255,7 @@ impl Kept {
         append(store, Batch { table: MeasureRows::SPEC, rows: rows.finish() }).await
     }
 
-    fn push(&mut self, rows: &mut MeasureRows, name: Name, point: Point, is_live: bool) {
+    fn push(&mut self, rows: &mut MeasureRows, name: SeriesName, point: Point, is_live: bool) {
         // What is made up for is not compared: the models are of a later time.
         let model = self.models.get_mut(&name).filter(|_| is_live);
         let judged = model.map(|model| model.judge(point));
@@ -272,15 +274,15 @@ impl Kept {
 
     /// Mines what is normal for every subject; whether it is known of one.
     async fn mine(&mut self, store: &Store, now: Micros) -> Result<bool, StoreError> {
-        let past = Past::of(store, &self.rule, now).await?;
+        let past = RulePast::of(store, &self.rule, now).await?;
         let options = options(&self.rule, accepted_per_week(self.rule.class), past.series.len());
         let models = tokio::task::spawn_blocking(move || {
-            let model = |(name, points): (Name, Vec<Point>)| {
+            let model = |(name, points): (SeriesName, Vec<Point>)| {
                 let calm = weir_rules::mine::without(&points, &past.incidents);
                 let mined = mine(&calm, &options).ok()?;
                 let newest = points.len().saturating_sub(longest(&mined));
                 let left = points[newest..].iter().map(|point| mined.residual(*point)).collect();
-                Some((name, Model { mined, left }))
+                Some((name, SubjectModel { mined, left }))
             };
             past.series.into_iter().filter_map(model).collect()
         });
@@ -290,7 +292,7 @@ impl Kept {
 
     /// Keeps what the threshold should be; whether it is known.
     async fn propose(&self, store: &Store, now: Micros, host: &str) -> Result<bool, StoreError> {
-        let report = Report::of(store, &self.rule, &self.mining, None, now).await?;
+        let report = ThresholdReport::of(store, &self.rule, &self.mining, None, now).await?;
         let Some(row) = report.row(now, host).filter(|row| row.proposed.is_some()) else {
             return Ok(false);
         };
@@ -301,8 +303,9 @@ impl Kept {
     }
 }
 
-impl Model {
-    /// Normal, the range around it, and how near an event the newest values are, negative below normal.
+impl SubjectModel {
+    /// Normal, the range around it, and how near an event the newest values are, negative below
+    /// normal.
     fn judge(&mut self, point: Point) -> (f64, (f64, f64), f64) {
         self.left.push_back(self.mined.residual(point));
         while self.left.len() > longest(&self.mined) {
@@ -321,7 +324,8 @@ fn longest(mined: &Mined) -> usize {
     mined.bounds.iter().map(|bound| bound.points).max().unwrap_or(1)
 }
 
-/// When the next proposal is due: a week after the last one, at once when the value has changed since.
+/// When the next proposal is due: a week after the last one, at once when the value has changed
+/// since.
 async fn proposed_at(store: &Store, rule: &Rule, mining: &Mining, now: Micros) -> Option<Micros> {
     let since = time(now - Duration::from_secs(8 * 86_400));
     let sql = format!(
@@ -336,7 +340,8 @@ async fn proposed_at(store: &Store, rule: &Rule, mining: &Mining, now: Micros) -
     (number(&row, "value") == mining.value).then(|| after(*ts, PROPOSE_SECONDS))
 }
 
-/// Takes out each subject's newest value unless it is of the last slot: its log may be being read just there.
+/// Takes out each subject's newest value unless it is of the last slot: its log may be being read
+/// just there.
 fn leave_out_unfinished(values: &mut BTreeMap<i64, BTreeMap<Name, f64>>, last: i64) {
     let mut newest: BTreeMap<Name, i64> = BTreeMap::new();
     for (slot, of_slot) in &*values {
@@ -349,8 +354,8 @@ fn leave_out_unfinished(values: &mut BTreeMap<i64, BTreeMap<Name, f64>>, last: i
     }
 }
 
-/// Spans from `from` to `to` in which values are missing, newest first; those with less than a query between them are one,
-/// since each costs a query.
+/// Spans from `from` to `to` in which values are missing, newest first; those with less than a
+/// query between them are one, since each costs a query.
 fn gaps(known: &[i64], from: i64, to: i64) -> Vec<(i64, i64)> {
     let mut gaps: Vec<(i64, i64)> = Vec::new();
     let mut begin = from;

@@ -1,7 +1,8 @@
-//! Mined thresholds: values are kept every five minutes, normal is mined every night, proposals are made every week.
+//! Mined thresholds: values are kept every five minutes, normal is mined every night, proposals are
+//! made every week.
 //!
-//! The method is `weir_rules::mine`; here are the table `measure` that it learns from, the report of `weir thresholds` and
-//! of `/api/thresholds`, and the command.
+//! The method is `weir_rules::mine`; here are the table `measure` that it learns from, the report
+//! of `weir thresholds` and of `/api/thresholds`, and the command.
 
 mod keep;
 mod past;

@@ -14,18 +14,18 @@ const MAX_ROWS: usize = 2_000_000;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Host and subject.
-pub(super) type Name = (String, String);
+pub(super) type SeriesName = (String, String);
 
 /// A rule's past.
 #[derive(Default)]
-pub(super) struct Past {
+pub(super) struct RulePast {
     /// Points by host and subject, sorted by time.
-    pub(super) series: BTreeMap<Name, Vec<Point>>,
+    pub(super) series: BTreeMap<SeriesName, Vec<Point>>,
     /// Spans of confirmed incidents, in seconds since 1970.
     pub(super) incidents: Vec<Range<i64>>,
 }
 
-impl Past {
+impl RulePast {
     /// Reads the newest four weeks before `now`.
     pub(super) async fn of(store: &Store, rule: &Rule, now: Micros) -> Result<Self, StoreError> {
         let sql = format!(
@@ -57,7 +57,8 @@ impl Past {
     }
 }
 
-/// Findings of the rule whose newest judgement is `real`, from before they began to when they ended.
+/// Findings of the rule whose newest judgement is `real`, from before they began to when they
+/// ended.
 async fn incidents(store: &Store, rule: &Rule, now: Micros) -> Result<Vec<Range<i64>>, StoreError> {
     let since = time(now - Duration::from_secs(35 * 86_400));
     let sql = format!(

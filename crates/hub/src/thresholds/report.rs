@@ -8,7 +8,7 @@ use weir_store::{Store, StoreError};
 use weir_tables::{Micros, ThresholdProposal};
 
 use super::options;
-use super::past::{Past, shown};
+use super::past::{RulePast, shown};
 
 /// Events that are listed; the counts are whole.
 const MAX_EVENTS: usize = 200;
@@ -16,7 +16,7 @@ const MAX_EVENTS: usize = 200;
 const MAX_SUBJECTS: usize = 200;
 
 /// A rule's threshold and its past.
-pub(crate) struct Report {
+pub(crate) struct ThresholdReport {
     /// The rule's id.
     pub(crate) rule: String,
     class: &'static str,
@@ -24,11 +24,11 @@ pub(crate) struct Report {
     per_week: f64,
     subjects: usize,
     days: f64,
-    kind: Kind,
+    kind: ReportKind,
 }
 
 /// What the rule compares with.
-enum Kind {
+enum ReportKind {
     /// One number.
     Constant {
         value: f64,
@@ -41,8 +41,9 @@ enum Kind {
     Season(Vec<Value>),
 }
 
-impl Report {
-    /// Mines what is known at `now`; takes a while for many subjects, so not on a thread that serves.
+impl ThresholdReport {
+    /// Mines what is known at `now`; takes a while for many subjects, so not on a thread that
+    /// serves.
     pub(crate) async fn of(
         store: &Store,
         rule: &Rule,
@@ -50,7 +51,7 @@ impl Report {
         per_week: Option<f64>,
         now: Micros,
     ) -> Result<Self, StoreError> {
-        let past = Past::of(store, rule, now).await?;
+        let past = RulePast::of(store, rule, now).await?;
         let per_week = per_week.unwrap_or_else(|| super::accepted_per_week(rule.class));
         let options = options(rule, per_week, past.series.len());
         let ends =
@@ -64,14 +65,14 @@ impl Report {
                 let subjects = past.calm_subjects();
                 let proposed = mine_constant(&subjects, &options).map(|mined| mined.value);
                 let replay = |value| replay_constant(&subjects, value, &options);
-                Kind::Constant {
+                ReportKind::Constant {
                     value,
                     now: replay(value),
                     then: proposed.map_or_else(|_| Vec::new(), replay),
                     proposed: proposed.map_err(|little| little.to_string()),
                 }
             }
-            None => Kind::Season(
+            None => ReportKind::Season(
                 past.series
                     .iter()
                     .take(MAX_SUBJECTS)
@@ -95,8 +96,8 @@ impl Report {
             "known_days": self.days,
         });
         match &self.kind {
-            Kind::Season(subjects) => out["subjects"] = subjects.clone().into(),
-            Kind::Constant { value, proposed, now, then } => {
+            ReportKind::Season(subjects) => out["subjects"] = subjects.clone().into(),
+            ReportKind::Constant { value, proposed, now, then } => {
                 out["value"] = (*value).into();
                 out["proposed"] = proposed.as_ref().ok().copied().into();
                 out["unknown"] = proposed.as_ref().err().cloned().into();
@@ -113,7 +114,9 @@ impl Report {
 
     /// The row of `threshold_proposal`, for a rule that compares with one number.
     pub(super) fn row<'a>(&'a self, now: Micros, host: &'a str) -> Option<ThresholdProposal<'a>> {
-        let Kind::Constant { value, proposed, now: passed, then } = &self.kind else { return None };
+        let ReportKind::Constant { value, proposed, now: passed, then } = &self.kind else {
+            return None;
+        };
         let count = |events: &[Replayed]| i64::try_from(events.len()).unwrap_or(i64::MAX);
         Some(ThresholdProposal {
             ts: now,

@@ -1,11 +1,13 @@
-//! Writing an accepted threshold: a copy of the rule with another value, in the user's directory of rules.
+//! Writing an accepted threshold: a copy of the rule with another value, in the user's directory of
+//! rules.
 
 use std::path::{Path, PathBuf};
 
 use weir_process::failure::{Failure, read_failure};
 use weir_rules::{Rule, RuleSet};
 
-/// Writes a copy of the rule with another value of its threshold into a directory of rules; where it is.
+/// Writes a copy of the rule with another value of its threshold into a directory of rules; where
+/// it is.
 pub fn write_value(rule: &Rule, value: f64, dir: &Path) -> Result<PathBuf, Failure> {
     let (text, path) = source_of(rule, dir)?;
     let changed = with_value(&text, value).ok_or_else(|| {

@@ -17,7 +17,7 @@ use weir_wire::{
 use super::json as object;
 
 /// The capture and the options.
-pub(crate) struct Question {
+pub(crate) struct UploadRequest {
     /// The file's name.
     pub(crate) name: String,
     /// Width of a slice.
@@ -29,7 +29,7 @@ pub(crate) struct Question {
 }
 
 /// The answer, and the rows of all four tables when they are to be kept.
-pub(crate) struct Answer {
+pub(crate) struct UploadAnswer {
     pub(crate) object: Value,
     pub(crate) parcels: Vec<Vec<Batch>>,
 }
@@ -40,18 +40,18 @@ const REQUESTS_MAX: usize = 5_000;
 /// Reads a capture; nothing of it stays.
 pub(crate) fn answer(
     bytes: impl AsRef<[u8]> + Send + 'static,
-    question: Question,
-) -> Result<Answer, Failure> {
+    question: UploadRequest,
+) -> Result<UploadAnswer, Failure> {
     let begun = Instant::now();
-    let Question { name, slice_ns, limit, keep_as } = question;
+    let UploadRequest { name, slice_ns, limit, keep_as } = question;
     let input = Input::from_stream(&name, Box::new(Cursor::new(bytes))).map_err(wire_failure)?;
     if input.format() == Format::Text {
         return Err(Failure::new(format!("cannot read `{name}`: it is neither pcap nor pcapng"))
             .hint("make one with `weir capture 10s --payload`, or `tcpdump -i any -s 512 -w FILE tcp`"));
     }
     let mut capture = Capture::new(input).map_err(wire_failure)?;
-    let gathered: Arc<Mutex<Gathered>> = Arc::default();
-    let mut tee = Tee { gathered: Arc::clone(&gathered), rows: None };
+    let gathered: Arc<Mutex<UploadRows>> = Arc::default();
+    let mut tee = TeeSink { gathered: Arc::clone(&gathered), rows: None };
     if let Some(origin) = &keep_as {
         let gathered = Arc::clone(&gathered);
         tee.rows = Some(Box::new(TableSink::new(origin.clone(), move |batches| {
@@ -80,22 +80,22 @@ pub(crate) fn answer(
     let mut value = object::value(&report, std::slice::from_ref(&name.into()));
     value["request_count"] = gathered.count.into();
     value["requests"] = gathered.requests.into_iter().map(|(_, row)| row).collect();
-    Ok(Answer { object: value, parcels: gathered.parcels })
+    Ok(UploadAnswer { object: value, parcels: gathered.parcels })
 }
 
-fn lock(gathered: &Mutex<Gathered>) -> std::sync::MutexGuard<'_, Gathered> {
+fn lock(gathered: &Mutex<UploadRows>) -> std::sync::MutexGuard<'_, UploadRows> {
     gathered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Default)]
-struct Gathered {
+struct UploadRows {
     /// By duration.
     requests: Vec<(i64, Value)>,
     count: u64,
     parcels: Vec<Vec<Batch>>,
 }
 
-impl Gathered {
+impl UploadRows {
     fn keep_slowest(&mut self) {
         self.requests.sort_by_key(|(duration, _)| std::cmp::Reverse(*duration));
         self.requests.truncate(REQUESTS_MAX);
@@ -103,12 +103,12 @@ impl Gathered {
 }
 
 /// Passes what it receives to the display and to the store.
-struct Tee {
-    gathered: Arc<Mutex<Gathered>>,
+struct TeeSink {
+    gathered: Arc<Mutex<UploadRows>>,
     rows: Option<Box<dyn Sink>>,
 }
 
-impl Sink for Tee {
+impl Sink for TeeSink {
     fn request(&mut self, request: &RequestSeen<'_>) {
         let mut gathered = lock(&self.gathered);
         gathered.count += 1;

@@ -1,5 +1,6 @@
-//! Trino, Spark and DuckDB themselves against the catalog (docs/iceberg.md): what they count and sum is what weir does,
-//! from the first file on, over merging, moving to a slower place and deletion.
+//! Trino, Spark and DuckDB themselves against the catalog (docs/iceberg.md): what they count and
+//! sum is what weir does, from the first file on, over merging, moving to a slower place and
+//! deletion.
 //!
 //! `cargo xtask test --long` fetches them, more than a gigabyte, and runs this.
 

@@ -158,7 +158,8 @@ fn multi_line_logs_are_compared_line_by_line_by_the_rule_of_the_configuration() 
     assert_eq!(check(&["--multiline", "java"], &path).0, Some(0));
     assert_eq!(check(&[], &path).0, Some(1), "without the rule most lines have no row");
 
-    // What was shipped stays, the file changes: an event gets a line more in its middle, another begins where none did.
+    // What was shipped stays, the file changes: an event gets a line more in its middle, another
+    // begins where none did.
     std::fs::copy(&log, &rotated).expect("there is room");
     let inside = content.find("save5(").expect("a frame") - 5;
     let event = content.find("INFO 002000 went on").expect("a line") + "INFO 002000".len();

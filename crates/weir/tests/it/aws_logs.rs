@@ -1,4 +1,5 @@
-//! Logs in a bucket, as a balancer of AWS leaves them: each line once, over kills and while objects come.
+//! Logs in a bucket, as a balancer of AWS leaves them: each line once, over kills and while objects
+//! come.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::harness::{
-    Ended, Seeded, WEIR, Weir, free_port, pause, quiet, request, serve, wait_for,
+    EndedProcess, SeededRandom, WEIR, Weir, free_port, pause, quiet, request, serve, wait_for,
 };
 use super::outputs::moto;
 
@@ -75,7 +76,7 @@ fn start(data: &Path, config: &Path) -> Weir {
 }
 
 /// moto with an empty bucket `logs`, and where it is.
-fn service() -> Option<(Ended, String)> {
+fn service() -> Option<(EndedProcess, String)> {
     let port = free_port();
     let service = format!("http://127.0.0.1:{port}");
     let moto = moto(port)?;
@@ -107,7 +108,7 @@ fn lines_of_a_bucket_come_once_over_kills_and_while_objects_come() {
     let config = configuration(dir.path(), &service, &["logs", "gone"]);
     (0..30).for_each(|number| put_object(&service, number));
     let data = dir.path().join("data");
-    let mut random = Seeded::new();
+    let mut random = SeededRandom::new();
     for round in 0..5 {
         let weir = start(&data, &config);
         put_object(&service, 30 + round);
@@ -157,11 +158,11 @@ fn lines_of_a_bucket_that_two_agents_read_come_once() {
         command.args(["agent", "--hub", &hub.url, "--host", host]).arg("--config").arg(&config);
         quiet(&mut command);
         command.env("WEIR_AGENT_MEMORY_BYTES", memory).stdin(Stdio::null());
-        Ended(command.spawn().expect("weir can be started"))
+        EndedProcess(command.spawn().expect("weir can be started"))
     };
     (0..30).for_each(|number| put_object(&service, number));
     let _steady = agent("steady", "268435456");
-    let mut random = Seeded::new();
+    let mut random = SeededRandom::new();
     for round in 0..5 {
         let killed = agent("killed", "33554432");
         put_object(&service, 30 + round);

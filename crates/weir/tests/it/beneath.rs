@@ -1,5 +1,5 @@
-//! What lies beneath a server, seen on real kernel objects: its certificate, its processes, the queue of its device, a
-//! file that it holds open although it is deleted.
+//! What lies beneath a server, seen on real kernel objects: its certificate, its processes, the
+//! queue of its device, a file that it holds open although it is deleted.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Several hubs over one PostgreSQL and one directory: an agent that moves on when its hub is killed, and each line once.
+//! Several hubs over one PostgreSQL and one directory: an agent that moves on when its hub is
+//! killed, and each line once.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

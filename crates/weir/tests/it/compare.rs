@@ -1,4 +1,5 @@
-//! `weir compare` on the field note: a balancer comes in front of a real nginx, whose times fall, and that is no gain.
+//! `weir compare` on the field note: a balancer comes in front of a real nginx, whose times fall,
+//! and that is no gain.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -9,7 +10,9 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use serde_json::Value;
 
-use super::harness::{Ended, Weir, can_run, is_root, pause, quiet, serve, text, wait_for, weir};
+use super::harness::{
+    EndedProcess, Weir, can_run, is_root, pause, quiet, serve, text, wait_for, weir,
+};
 use super::netns::{Manner, Netns, Nginx, application};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,7 +21,7 @@ const VISITORS: u8 = 40;
 const SLOW_WAY: Duration = Duration::from_millis(60);
 
 /// HAProxy on port 8090 in front of nginx.
-fn balancer(netns: &Netns, dir: &Path) -> Ended {
+fn balancer(netns: &Netns, dir: &Path) -> EndedProcess {
     let config = dir.join("haproxy.cfg");
     let text = "defaults\n  mode http\n  timeout connect 2s\n  timeout client 5s\n  timeout server 5s\n\n\
         listen shop\n  bind 127.0.0.1:8090\n  server web1 127.0.0.1:8080\n";
@@ -122,7 +125,8 @@ fn a_balancer_in_front_is_not_taken_for_a_gain() {
     assert_eq!(same["compared"][0]["a"]["values"], VISITORS, "{same}");
     assert_eq!(same["compared"][0]["b"]["values"], VISITORS, "{same}");
     assert_eq!(same["refused"], serde_json::json!([]), "{same}");
-    // What would have been shown: the slow way is no more in nginx's time, and each visitor still waits for it.
+    // What would have been shown: the slow way is no more in nginx's time, and each visitor still
+    // waits for it.
     let p50 = format!(
         "select approx_percentile_cont(duration_seconds, 0.5) from request where {ours} and ts"
     );

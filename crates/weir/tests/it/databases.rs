@@ -100,7 +100,8 @@ fn keys_that_redis_throws_out_and_its_replica_are_seen() {
     assert!(summary.contains("threw out") && summary.contains("volatile-lru"), "{found}");
     let replay =
         ["rules", "replay", "redis.evictions", "--since", "10m", "--format", "json", "--url"];
-    // It looks at the rule's own pace, which is slower than that of a weir in which something begins.
+    // It looks at the rule's own pace, which is slower than that of a weir in which something
+    // begins.
     let replayed = wait_for("a replay that fires", LONG, || {
         let output = run_weir(&[&replay[..], &[&weir.url]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));

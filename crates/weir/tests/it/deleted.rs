@@ -1,4 +1,5 @@
-//! A log that is deleted while the hub is away: its space is given back, and its lines arrive once all the same.
+//! A log that is deleted while the hub is away: its space is given back, and its lines arrive once
+//! all the same.
 
 use std::io::Write;
 use std::path::Path;

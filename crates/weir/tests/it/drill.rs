@@ -1,4 +1,5 @@
-//! `weir drill`: a fault is made, found and named right, and nothing of it stays; not after `kill -9` either.
+//! `weir drill`: a fault is made, found and named right, and nothing of it stays; not after `kill
+//! -9` either.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

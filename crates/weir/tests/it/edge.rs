@@ -68,7 +68,8 @@ pub(crate) fn edge(data: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Visitors wait for the threads that serve and for no others: those wait when they wake (`SCHED_BATCH`).
+/// Visitors wait for the threads that serve and for no others: those wait when they wake
+/// (`SCHED_BATCH`).
 pub(crate) fn assert_only_serving_threads_interrupt(weir: &Weir) {
     const OTHER: &str = "0";
     const BATCH: &str = "3";

@@ -1,4 +1,5 @@
-//! The field note about listen queues, at weir's own edge: a backlog of 511 under a burst, named by another weir.
+//! The field note about listen queues, at weir's own edge: a backlog of 511 under a burst, named by
+//! another weir.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use super::edge::{address_of, edge};
 use super::faults::ONE_AT_A_TIME;
-use super::harness::{Ended, Weir, can_run, is_root, serve, wait_for};
+use super::harness::{EndedProcess, Weir, can_run, is_root, serve, wait_for};
 use super::netns::Netns;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BURST: &str = "900";
 
 /// A process that stands still until dropped.
-struct Stopped(Pid);
+struct StoppedProcess(Pid);
 
-impl Stopped {
+impl StoppedProcess {
     fn new(weir: &Weir) -> Self {
         let id = Pid::from_raw(i32::try_from(weir.id()).expect("a pid")).expect("not 0");
         kill_process(id, Signal::STOP).expect("it runs");
@@ -27,7 +28,7 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         let _ = kill_process(self.0, Signal::CONT);
     }
@@ -72,10 +73,10 @@ fn a_backlog_of_511_under_a_burst_names_the_edges_own_listener_and_setting() {
         ),
     );
 
-    let stopped = Stopped::new(&server);
+    let stopped = StoppedProcess::new(&server);
     let mut burst = netns.command("wrk");
     burst.args(["-t1", "-c", BURST, "-d60s", "--timeout", "60s", "http://127.0.0.1:8080/ping"]);
-    let burst = Ended(burst.stdout(Stdio::null()).spawn().expect("it is installed"));
+    let burst = EndedProcess(burst.stdout(Stdio::null()).spawn().expect("it is installed"));
     let ours = |rule: &str| {
         let found = watcher.findings(rule).into_iter();
         let is_ours = |finding: &Value| {

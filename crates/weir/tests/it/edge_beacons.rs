@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::edge::{address_of, edge};
 use crate::harness::{Weir, request, wait_for};
-use crate::outputs::{ARRIVAL, Got, copied, receiver};
+use crate::outputs::{ARRIVAL, ReceivedRow, copied, receiver};
 
 /// Beacons in one request, and requests in one life of the edge.
 const LINES: usize = 64;
@@ -38,7 +38,7 @@ fn beacons_reach_a_back_end_that_is_busy_over_kills_of_the_edge() {
     );
     std::fs::write(&config, outputs).expect("it can be written");
     // It refuses at first, and breaks off after it has taken a batch now and then.
-    let got = Arc::new(Mutex::new(Got::default()));
+    let got = Arc::new(Mutex::new(ReceivedRow::default()));
     receiver(listener, Arc::clone(&got));
     let config = config.to_str().expect("a path of a test is text");
     let start = || {

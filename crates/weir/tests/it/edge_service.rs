@@ -1,4 +1,5 @@
-//! An edge under systemd: ready when it serves, another program in its place at SIGUSR2; and an edge whose address was withdrawn.
+//! An edge under systemd: ready when it serves, another program in its place at SIGUSR2; and an
+//! edge whose address was withdrawn.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,5 @@
-//! The promise itself: a fault is made, the finding names the tier that hurts within 10 s, and resolves without it.
+//! The promise itself: a fault is made, the finding names the tier that hurts within 10 s, and
+//! resolves without it.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::harness::{Weir, can_run, is_root, serve, wait_for, weir};
-use super::netns::{Manner, Netns, Nginx, Reading, application, knocks, visitors};
+use super::netns::{Manner, Netns, Nginx, ReadingPace, application, knocks, visitors};
 
 /// A fault has to be named within this.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
@@ -26,7 +27,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// nginx before an application in a namespace, and weir that watches without being told of them.
+    /// nginx before an application in a namespace, and weir that watches without being told of
+    /// them.
     fn set(purpose: &str, backlog: i32) -> Option<Self> {
         let has_nginx = Path::new("/usr/sbin/nginx").exists();
         let netns = if is_root() && has_nginx { Netns::make(purpose) } else { None };
@@ -99,10 +101,10 @@ impl Scene {
 fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
     let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("stalled", 8) else { return };
-    visitors(&scene.netns, 4, Reading::Fast, &scene.manner);
+    visitors(&scene.netns, 4, ReadingPace::Fast, &scene.manner);
     // More than the queue holds; that they leave is a part of the cause's end.
     let crowd = Manner { is_ended: std::sync::Arc::default(), ..scene.manner.clone() };
-    visitors(&scene.netns, 26, Reading::Fast, &crowd);
+    visitors(&scene.netns, 26, ReadingPace::Fast, &crowd);
     wait_for("requests are logged and read", PATIENCE, || (scene.requests() > 20).then_some(()));
 
     let begun = Instant::now();
@@ -141,7 +143,7 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
 fn a_slow_application_is_called_app_and_not_proxy_or_client() {
     let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("slowapp", 128) else { return };
-    visitors(&scene.netns, 30, Reading::Fast, &scene.manner);
+    visitors(&scene.netns, 30, ReadingPace::Fast, &scene.manner);
     wait_for("requests are logged and read", PATIENCE, || (scene.requests() > 20).then_some(()));
     assert!(scene.firing("app.slow", "").is_none(), "a fast application is not slow");
 
@@ -164,7 +166,7 @@ fn a_slow_reader_is_called_client_and_not_app() {
     let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = Scene::set("slowreader", 128) else { return };
     scene.manner.body_bytes.store(400_000, Ordering::Relaxed);
-    visitors(&scene.netns, 40, Reading::Slow, &scene.manner);
+    visitors(&scene.netns, 40, ReadingPace::Slow, &scene.manner);
     let begun = Instant::now();
     let finding =
         wait_for("client.slow_reader", PATIENCE, || scene.firing("client.slow_reader", ""));

@@ -1,5 +1,6 @@
-//! The torture of agent and hub: `kill -9`, cuts, stalls, a hub that is away and a disk that is full, while the log is
-//! rotated in every way, after which every numbered line is there once, and `weir audit` of the real files finds nothing.
+//! The torture of agent and hub: `kill -9`, cuts, stalls, a hub that is away and a disk that is
+//! full, while the log is rotated in every way, after which every numbered line is there once, and
+//! `weir audit` of the real files finds nothing.
 //!
 //! `WEIR_ROUNDS` sets the rounds (20), `WEIR_SEED` replays the choices.
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::fleet::{Host, Site};
-use super::harness::{Seeded, WEIR, can_run, is_root, pause, text, try_rows, wait_for};
+use super::harness::{SeededRandom, WEIR, can_run, is_root, pause, text, try_rows, wait_for};
 use super::rotating::Writer;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -164,7 +165,8 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     let proxy = Proxy::start(site.agents);
     let mut agent = host.start(&log, proxy.address);
-    // A file that was rotated away before the hub ever heard of it is the past, which is not read (docs/formats).
+    // A file that was rotated away before the hub ever heard of it is the past, which is not read
+    // (docs/formats).
     wait_for("the first line", PATIENCE, || {
         let rows =
             try_rows(&site.url(), "select count(*) from log where body like 'line %'").ok()?;

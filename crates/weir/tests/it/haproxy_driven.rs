@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::harness::{Weir, can_run, quiet, request, serve, text, wait_for, weir};
 
-struct Running(Child);
+struct RunningHaproxy(Child);
 
-impl Running {
+impl RunningHaproxy {
     fn start(dir: &Path) -> Option<Self> {
         let here = dir.display();
         let config = format!(

@@ -1,4 +1,5 @@
-//! A real HAProxy in TCP mode: found by its configuration, its `option tcplog` records become rows with what it measured.
+//! A real HAProxy in TCP mode: found by its configuration, its `option tcplog` records become rows
+//! with what it measured.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -6,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::harness::{Ended, Weir, can_run, free_address, serve, wait_for};
+use super::harness::{EndedProcess, Weir, can_run, free_address, serve, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -140,9 +140,9 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Another program; killed when dropped.
-pub(crate) struct Ended(pub(crate) Child);
+pub(crate) struct EndedProcess(pub(crate) Child);
 
-impl Drop for Ended {
+impl Drop for EndedProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -232,9 +232,9 @@ pub(crate) fn repository() -> PathBuf {
 }
 
 /// A number sequence from a seed (xorshift64*), for tests whose course must replay.
-pub(crate) struct Seeded(u64);
+pub(crate) struct SeededRandom(u64);
 
-impl Seeded {
+impl SeededRandom {
     /// From `WEIR_SEED`, else random; printed, so that a failure can be reproduced.
     pub(crate) fn new() -> Self {
         use std::hash::BuildHasher;

@@ -1,4 +1,5 @@
-//! Engines that read files themselves: PyIceberg against the catalog, and what the catalog says no to.
+//! Engines that read files themselves: PyIceberg against the catalog, and what the catalog says no
+//! to.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Other people's shippers against a running hub that is killed or ended in the middle: rows are what was sent.
+//! Other people's shippers against a running hub that is killed or ended in the middle: rows are
+//! what was sent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use super::harness::{
-    Ended, Weir, can_run, free_address, free_port, quiet, request, serve, text, try_rows, wait_for,
+    EndedProcess, Weir, can_run, free_address, free_port, quiet, request, serve, text, try_rows,
+    wait_for,
 };
 
 /// How long a shipper may take until everything is there, on a loaded machine.
@@ -118,10 +120,11 @@ fn lines_posted_by_curl_are_rows_and_known_after_a_kill() {
     assert_eq!(second.rows(sql)[0], [5000, 5000]);
 }
 
-/// Runs a sender that prints a line for each of its 40 batches, and kills the hub after 8, 16 and 24 of them.
+/// Runs a sender that prints a line for each of its 40 batches, and kills the hub after 8, 16 and
+/// 24 of them.
 fn over_three_kills(hub: &Hub, mut sender: Command) -> Weir {
     let mut running = hub.start();
-    let mut sender = Ended(sender.spawn().expect("it starts"));
+    let mut sender = EndedProcess(sender.spawn().expect("it starts"));
     let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
     for _ in 0..3 {
         for _ in 0..8 {
@@ -156,13 +159,13 @@ fn write_lines(file: &Path, from: u32, to: u32) {
     }
 }
 
-fn rsyslog(dir: &Path, config: &str) -> Ended {
+fn rsyslog(dir: &Path, config: &str) -> EndedProcess {
     let file = dir.join("rsyslog.conf");
     std::fs::write(&file, config).expect("it can be written");
     let mut command = Command::new("/usr/sbin/rsyslogd");
     command.arg("-n").arg("-f").arg(&file).arg("-i").arg(dir.join("rsyslog.pid"));
     command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    Ended(command.spawn().expect("rsyslogd starts"))
+    EndedProcess(command.spawn().expect("rsyslogd starts"))
 }
 
 #[test]

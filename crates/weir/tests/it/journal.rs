@@ -1,4 +1,5 @@
-//! A journal that a real journald writes: found by itself, each entry kept once although weir is killed and the journal rotates.
+//! A journal that a real journald writes: found by itself, each entry kept once although weir is
+//! killed and the journal rotates.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Agents and their hub: lines arrive once although the hub is killed and started again in the middle.
+//! Agents and their hub: lines arrive once although the hub is killed and started again in the
+//! middle.
 
 use std::io::Write;
 use std::path::Path;

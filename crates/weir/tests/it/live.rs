@@ -22,7 +22,8 @@ use super::netns::{Netns, Nginx};
 const PATIENCE: Duration = Duration::from_secs(60);
 const CONNECTIONS: i64 = 8;
 
-/// A server's namespace with nginx on port 8080, and a visitors' namespace on the other side of a pair of interfaces.
+/// A server's namespace with nginx on port 8080, and a visitors' namespace on the other side of a
+/// pair of interfaces.
 struct Scene {
     server: Netns,
     visitors: Netns,
@@ -54,7 +55,8 @@ impl Scene {
         Some(Self { server, visitors, _nginx: nginx, dir })
     }
 
-    /// A weir whose tap is on `interface` of the server's namespace, without limits that a busy machine would meet.
+    /// A weir whose tap is on `interface` of the server's namespace, without limits that a busy
+    /// machine would meet.
     fn watch(&self, interface: &str) -> Weir {
         self.watch_with(interface, "67108864")
     }
@@ -265,8 +267,8 @@ fn bursts(netns: &Netns, is_ended: &Arc<AtomicBool>) -> JoinHandle<()> {
     })
 }
 
-/// The command that a finding names makes a file that shows the same, although its connections are older than the file
-/// and it holds headers only.
+/// The command that a finding names makes a file that shows the same, although its connections are
+/// older than the file and it holds headers only.
 #[test]
 fn a_finding_names_the_command_whose_file_proves_it() {
     let _turn = ONE_AT_A_TIME.lock();

@@ -1,4 +1,5 @@
-//! Faults that only packets show, made for real, seen by a live tap, and named by the rules over its rows.
+//! Faults that only packets show, made for real, seen by a live tap, and named by the rules over
+//! its rows.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,4 +1,5 @@
-//! weir from the outside: the program as users run it, against real servers, real files and real kills.
+//! weir from the outside: the program as users run it, against real servers, real files and real
+//! kills.
 
 #![expect(clippy::print_stdout, reason = "seeds, skips and times belong into the test's output")]
 

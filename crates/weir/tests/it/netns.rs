@@ -49,7 +49,8 @@ impl Netns {
         })
     }
 
-    /// A pair of interfaces, `veth` on both sides, with addresses of both families: this side's, then the other's.
+    /// A pair of interfaces, `veth` on both sides, with addresses of both families: this side's,
+    /// then the other's.
     pub(crate) fn join(&self, other: &Self, ours: [&str; 2], theirs: [&str; 2]) {
         let ip = |args: &[&str]| {
             let status = Command::new("ip").args(args).status().expect("iproute2 is there");
@@ -226,7 +227,7 @@ fn answer(mut stream: TcpStream, manner: &Manner) {
 
 /// How clients read responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ReadingPace {
     /// At once.
     Fast,
     /// 16 KiB every 120 ms through a small window.
@@ -240,7 +241,7 @@ const BETWEEN_VISITS: Duration = Duration::from_millis(50);
 pub(crate) fn visitors(
     netns: &Netns,
     count: usize,
-    reading: Reading,
+    reading: ReadingPace,
     manner: &Manner,
 ) -> Vec<JoinHandle<()>> {
     (0..count)
@@ -258,7 +259,8 @@ pub(crate) fn visitors(
         .collect()
 }
 
-/// `count` clients that connect to the application, or try to, and hold what they have until the end.
+/// `count` clients that connect to the application, or try to, and hold what they have until the
+/// end.
 pub(crate) fn knocks(netns: &Netns, count: usize, manner: &Manner) {
     for _ in 0..count {
         let is_ended = Arc::clone(&manner.is_ended);
@@ -275,7 +277,7 @@ pub(crate) fn knocks(netns: &Netns, count: usize, manner: &Manner) {
     }
 }
 
-fn visit(reading: Reading) -> std::io::Result<()> {
+fn visit(reading: ReadingPace) -> std::io::Result<()> {
     let mut stream = connect(reading)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(b"GET /page HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n")?;
@@ -284,17 +286,17 @@ fn visit(reading: Reading) -> std::io::Result<()> {
         if stream.read(&mut part)? == 0 {
             return Ok(());
         }
-        if reading == Reading::Slow {
+        if reading == ReadingPace::Slow {
             pause(Duration::from_millis(120));
         }
     }
 }
 
-fn connect(reading: Reading) -> std::io::Result<TcpStream> {
+fn connect(reading: ReadingPace) -> std::io::Result<TcpStream> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
     let fd: OwnedFd =
         socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    if reading == Reading::Slow {
+    if reading == ReadingPace::Slow {
         sockopt::set_socket_recv_buffer_size(&fd, 16 << 10)?;
     }
     connect(&fd, &std::net::SocketAddr::from(([127, 0, 0, 1], 8080)))?;

@@ -1,4 +1,5 @@
-//! Outputs against Kafka and Elasticsearch themselves, with kills of weir and of them: rows out are rows in.
+//! Outputs against Kafka and Elasticsearch themselves, with kills of weir and of them: rows out are
+//! rows in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::harness::{Ended, can_run, free_port, pause, text, wait_for};
+use super::harness::{EndedProcess, can_run, free_port, pause, text, wait_for};
 use super::outputs::{ARRIVAL, Hub, copied, waits_for_its_target};
 
 /// The directory of Kafka's jars as a class path.

@@ -1,4 +1,5 @@
-//! Outputs against real targets, with kills of weir and targets that are down meanwhile: rows out are rows in.
+//! Outputs against real targets, with kills of weir and targets that are down meanwhile: rows out
+//! are rows in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::harness::{
-    Ended, Weir, can_run, free_port, quiet, request, serve, text, try_rows, wait_for, weir,
+    EndedProcess, Weir, can_run, free_port, quiet, request, serve, text, try_rows, wait_for, weir,
 };
 
 /// How long rows may take to be copied, on a loaded machine.
@@ -121,13 +122,13 @@ fn another_hub_gets_every_row_once_over_kills_of_both() {
 
 /// What a receiver of lines got: bodies by key, and how many requests.
 #[derive(Default)]
-pub(super) struct Got {
+pub(super) struct ReceivedRow {
     bodies: BTreeMap<String, String>,
     requests: usize,
 }
 
 /// A receiver that refuses the first requests and breaks off every fourth after it has taken it.
-pub(super) fn receiver(listener: TcpListener, got: Arc<Mutex<Got>>) {
+pub(super) fn receiver(listener: TcpListener, got: Arc<Mutex<ReceivedRow>>) {
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let got = Arc::clone(&got);
@@ -136,7 +137,7 @@ pub(super) fn receiver(listener: TcpListener, got: Arc<Mutex<Got>>) {
     });
 }
 
-fn serve_lines(stream: &TcpStream, got: &Mutex<Got>) -> std::io::Result<()> {
+fn serve_lines(stream: &TcpStream, got: &Mutex<ReceivedRow>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let mut headers = BTreeMap::new();
@@ -172,7 +173,7 @@ fn serve_lines(stream: &TcpStream, got: &Mutex<Got>) -> std::io::Result<()> {
     }
 }
 
-impl Got {
+impl ReceivedRow {
     /// All lines that were taken, each once for each key.
     pub(super) fn lines(&self) -> Vec<Value> {
         let lines = self.bodies.values().flat_map(|body| body.lines());
@@ -192,7 +193,7 @@ fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
          where = \"source = 'app'\"\ncolumns = [\"ts\", \"host\", \"body\"]\nbatch_rows = 100\ntoken_file = \"{}\"\n",
         token.display()
     );
-    let got = Arc::new(Mutex::new(Got::default()));
+    let got = Arc::new(Mutex::new(ReceivedRow::default()));
     receiver(listener, Arc::clone(&got));
     for round in 0..3 {
         let running = hub.start(&outputs);
@@ -215,7 +216,7 @@ fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
 }
 
 /// A service that speaks S3.
-pub(super) fn moto(port: u16) -> Option<Ended> {
+pub(super) fn moto(port: u16) -> Option<EndedProcess> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python/bin/moto_server");
     if !can_run("objects", "moto (cargo xtask setup)", program.is_file()) {
         return None;
@@ -223,7 +224,7 @@ pub(super) fn moto(port: u16) -> Option<Ended> {
     let mut command = Command::new(program);
     command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Some(Ended(command.spawn().expect("moto starts")))
+    Some(EndedProcess(command.spawn().expect("moto starts")))
 }
 
 /// Names of all objects of the bucket that end so.

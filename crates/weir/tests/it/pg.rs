@@ -1,4 +1,5 @@
-//! PostgreSQL's protocol, spoken by its own clients: psql, pgbench, and a driver with prepared statements.
+//! PostgreSQL's protocol, spoken by its own clients: psql, pgbench, and a driver with prepared
+//! statements.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

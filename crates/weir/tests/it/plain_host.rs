@@ -1,5 +1,5 @@
-//! A plain host with nginx badly set up, as a new user has it: `weir doctor` names what is wrong and nothing else, and
-//! following its fixes word by word clears it.
+//! A plain host with nginx badly set up, as a new user has it: `weir doctor` names what is wrong
+//! and nothing else, and following its fixes word by word clears it.
 //!
 //! The host is made of namespaces (mounts, processes, network) around Debian's nginx, so that
 //! doctor sees no other processes, logs and disks. The kernel's own figures (pressure, memory,
@@ -87,7 +87,8 @@ struct Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The first process of its namespace takes all others with it; unshare itself does not listen to SIGTERM.
+        // The first process of its namespace takes all others with it; unshare itself does not
+        // listen to SIGTERM.
         let first = i32::try_from(self.inside).ok().and_then(Pid::from_raw);
         let _ = first.map(|first| kill_process(first, Signal::KILL));
     }

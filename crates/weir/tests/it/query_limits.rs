@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::harness::{Seeded, Weir, pause, quiet, request, serve, try_rows, wait_for};
+use super::harness::{SeededRandom, Weir, pause, quiet, request, serve, try_rows, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ENDLESS: &str =
@@ -42,7 +42,7 @@ fn hub(data: &Path, log: &Path) -> Weir {
 
 /// Lines that hardly pack.
 fn write_lines(log: &Path, lines: usize) {
-    let mut seeded = Seeded::new_from(4);
+    let mut seeded = SeededRandom::new_from(4);
     let mut letter = || char::from(b'0' + u8::try_from(seeded.below(75)).unwrap_or_default());
     let line = |_| (0..1000).map(|_| letter()).filter(|c| *c != '\\').collect::<String>() + "\n";
     std::fs::write(log, (0..lines).map(line).collect::<String>()).expect("there is room");

@@ -1,8 +1,9 @@
 //! A writer of numbered lines whose log is rotated in every way that logrotate and people know.
 //!
-//! What no reader could survive is left out (`docs/formats/stream-identity.md`). A file that is deleted while no agent has it
-//! open is gone, so it is deleted once its lines are at the hub. Then there is no part beside the next one by which an
-//! agent that starts could tell it from the past, so that one is not rotated before the hub has heard of it.
+//! What no reader could survive is left out (`docs/formats/stream-identity.md`). A file that is
+//! deleted while no agent has it open is gone, so it is deleted once its lines are at the hub. Then
+//! there is no part beside the next one by which an agent that starts could tell it from the past,
+//! so that one is not rotated before the hub has heard of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -11,7 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::harness::{Seeded, pause, try_rows};
+use super::harness::{SeededRandom, pause, try_rows};
 
 /// A file lives at least this long, so that an agent has met it before it is renamed.
 const MIN_LIFE: Duration = Duration::from_secs(3);
@@ -19,11 +20,12 @@ const MIN_LIFE: Duration = Duration::from_secs(3);
 pub(super) struct Writer {
     log: PathBuf,
     file: File,
-    choose: Seeded,
+    choose: SeededRandom,
     hub: String,
     born: Instant,
     written: u64,
-    /// Lines that had to be at the hub before the log was deleted, until the hub has heard of the next file.
+    /// Lines that had to be at the hub before the log was deleted, until the hub has heard of the
+    /// next file.
     deleted_at: Option<u64>,
     /// The kind of each rotation, and the line before it.
     rotations: Vec<(&'static str, u64)>,
@@ -35,7 +37,7 @@ fn open(log: &Path) -> File {
 
 impl Writer {
     /// `hub` is queried for lines that have arrived.
-    pub(super) fn new(log: &Path, choose: Seeded, hub: String) -> Self {
+    pub(super) fn new(log: &Path, choose: SeededRandom, hub: String) -> Self {
         let (log, file, born) = (log.to_owned(), open(log), Instant::now());
         Self { log, file, choose, hub, born, written: 0, deleted_at: None, rotations: Vec::new() }
     }
@@ -71,7 +73,8 @@ impl Writer {
     }
 
     fn rotate(&mut self) {
-        // A file that is rotated away before the hub has heard of it is the past, which is not read (docs/formats).
+        // A file that is rotated away before the hub has heard of it is the past, which is not read
+        // (docs/formats).
         if self.rotations.is_empty() && !self.are_at_the_hub(1) {
             return;
         }

@@ -1,11 +1,14 @@
-//! Scraping: real exporters become rows of `metric`, and targets that give nothing are seen as down.
+//! Scraping: real exporters become rows of `metric`, and targets that give nothing are seen as
+//! down.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::harness::{Ended, Weir, can_run, free_port, quiet, serve, text, try_rows, wait_for};
+use super::harness::{
+    EndedProcess, Weir, can_run, free_port, quiet, serve, text, try_rows, wait_for,
+};
 
 const ARRIVAL: Duration = Duration::from_secs(60);
 
@@ -36,7 +39,7 @@ fn an_exporters_figures_are_those_that_it_serves_and_its_end_is_seen() {
     let mut command = Command::new("prometheus-node-exporter");
     command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let exporter = Ended(command.spawn().expect("it starts"));
+    let exporter = EndedProcess(command.spawn().expect("it starts"));
     let config = format!(
         "[[scrape]]\nname = \"node\"\nurl = \"http://127.0.0.1:{port}/metrics\"\ninterval_seconds = 1\nlabels = {{ host = \"web7\", zone = \"a\" }}\n"
     );

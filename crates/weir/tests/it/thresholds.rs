@@ -1,5 +1,5 @@
-//! Thresholds mined from a log's own past, accepted, and in force after the next start; findings judged, and a rule that
-//! is mostly wrong.
+//! Thresholds mined from a log's own past, accepted, and in force after the next start; findings
+//! judged, and a rule that is mostly wrong.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -14,7 +14,8 @@ use super::harness::{Weir, quiet, serve, text, wait_for, weir};
 const SLOT: u64 = 300;
 const SLOTS: u64 = 3 * 288 + 12;
 
-/// Three days of a proxy's log: 24 to 26 requests in each five minutes; once in three hours the application takes 0.31 s.
+/// Three days of a proxy's log: 24 to 26 requests in each five minutes; once in three hours the
+/// application takes 0.31 s.
 fn write_log(path: &Path, now: Micros) -> i64 {
     let mut lines = String::new();
     for slot in (1..=SLOTS).rev() {
@@ -147,7 +148,8 @@ fn a_rule_that_is_judged_wrong_pages_no_more() {
     });
     assert_eq!(noisy["class"], "mail", "{noisy}");
 
-    // Kept: after a start the rule still pages no more, and the judgement is shown with the finding.
+    // Kept: after a start the rule still pages no more, and the judgement is shown with the
+    // finding.
     assert_eq!(weir.terminate(), Some(0));
     let weir = start(dir.path());
     let one = weir.get(&format!("/api/findings/{}", id(&paged[1])));

@@ -1,6 +1,8 @@
-//! `kill -9` at random moments while a generator writes numbered lines and rotates: afterwards every line is there once.
+//! `kill -9` at random moments while a generator writes numbered lines and rotates: afterwards
+//! every line is there once.
 //!
-//! `WEIR_ROUNDS` sets how often it is killed (20), `WEIR_SEED` replays the generator's and the killer's choices.
+//! `WEIR_ROUNDS` sets how often it is killed (20), `WEIR_SEED` replays the generator's and the
+//! killer's choices.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -9,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::harness::{Seeded, Weir, pause, quiet, serve, try_rows, wait_for};
+use super::harness::{SeededRandom, Weir, pause, quiet, serve, try_rows, wait_for};
 
 /// A file lives at least this long, so that weir has met it before it is renamed.
 const MIN_LIFE: Duration = Duration::from_secs(3);
 
 /// Writes numbered lines until told to stop; gives how many it wrote.
-pub(super) fn generate(log: &Path, is_ended: &AtomicBool, mut choose: Seeded) -> u64 {
+pub(super) fn generate(log: &Path, is_ended: &AtomicBool, mut choose: SeededRandom) -> u64 {
     let open =
         || OpenOptions::new().create(true).append(true).open(log).expect("it can be written");
     let mut file: File = open();
@@ -65,11 +67,11 @@ fn every_line_is_there_once_after_kill_9_at_random_moments() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("numbered.log");
     std::fs::write(&log, "").expect("it can be written");
-    let mut choose = Seeded::new();
+    let mut choose = SeededRandom::new();
     let is_ended = Arc::new(AtomicBool::new(false));
     let generator = {
         let (log, is_ended) = (log.clone(), Arc::clone(&is_ended));
-        let own = Seeded::new_from(choose.below(u64::MAX));
+        let own = SeededRandom::new_from(choose.below(u64::MAX));
         std::thread::spawn(move || generate(&log, &is_ended, own))
     };
     let start = || {

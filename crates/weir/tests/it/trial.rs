@@ -1,5 +1,6 @@
-//! `weir tune --try`: a setting is kept when it helps, put back when it does not, when it harms, when it is interrupted and
-//! when its program was killed. Each in a network namespace, whose settings are its own.
+//! `weir tune --try`: a setting is kept when it helps, put back when it does not, when it harms,
+//! when it is interrupted and when its program was killed. Each in a network namespace, whose
+//! settings are its own.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

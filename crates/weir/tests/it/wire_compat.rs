@@ -1,4 +1,5 @@
-//! `weir wire --compat pt-tcp-model` as scripts run it: text in, the old tool's bytes out, remarks on stderr.
+//! `weir wire --compat pt-tcp-model` as scripts run it: text in, the old tool's bytes out, remarks
+//! on stderr.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

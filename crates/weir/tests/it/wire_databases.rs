@@ -102,8 +102,8 @@ impl Lab {
         text(&output.stdout) + &text(&output.stderr)
     }
 
-    /// How many requests weir finds, by operation, code of the error, and end if it is not a good one; `last` is one that is sent now,
-    /// so that the capture holds all before it.
+    /// How many requests weir finds, by operation, code of the error, and end if it is not a good
+    /// one; `last` is one that is sent now, so that the capture holds all before it.
     fn found(&mut self, last: impl Fn(&Self), operation: &str) -> BTreeMap<String, u64> {
         let path: PathBuf = self.dir.path().join("all");
         let path = path.to_str().expect("paths of temporary files are text");
@@ -196,7 +196,8 @@ fn requests_of_postgresql_are_what_pgbench_sent() {
         assert!(said.contains("does not exist"), "{said}");
     };
     let found = lab.found(refused, "Query 42P01");
-    // Two statements in each of 120 transactions; each of three clients prepares each statement once.
+    // Two statements in each of 120 transactions; each of three clients prepares each statement
+    // once.
     let expected =
         [("Query", 240), ("Parse/Bind/Execute", 240), ("Parse", 6), ("Bind/Execute", 240)];
     assert_eq!(found, counts(expected));
@@ -296,7 +297,8 @@ fn requests_of_redis_are_those_that_it_counts() {
     assert_eq!(lab.found(last, "ECHO"), expected);
 }
 
-/// What Debian has no package of: an implementation in memory that speaks the protocol, asked by MongoDB's own driver.
+/// What Debian has no package of: an implementation in memory that speaks the protocol, asked by
+/// MongoDB's own driver.
 #[test]
 fn requests_of_mongodb_are_what_its_driver_sent() {
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));

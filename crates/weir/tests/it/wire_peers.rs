@@ -1,5 +1,6 @@
-//! Other readers of the same captures: tcpdump, whose text must be the same packets, and tshark, which must find the
-//! same requests, retransmits and round trips. docs/wire-peers.md lists where they differ, and why.
+//! Other readers of the same captures: tcpdump, whose text must be the same packets, and tshark,
+//! which must find the same requests, retransmits and round trips. docs/wire-peers.md lists where
+//! they differ, and why.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -185,11 +186,13 @@ fn text_with_sequence_numbers_tells_the_same_story() {
     }
 }
 
-/// Sends what the model hands out: requests, and by connection the server's port and the segments sent again.
-struct Rows(mpsc::Sender<Row>, mpsc::Sender<(u16, u64)>);
+/// Sends what the model hands out: requests, and by connection the server's port and the segments
+/// sent again.
+struct Rows(mpsc::Sender<PeerRow>, mpsc::Sender<(u16, u64)>);
 
-/// Ports of client and server, status, when the last byte passed, and how long after the request's last, in µs.
-type Row = (u16, u16, u16, i64, i64);
+/// Ports of client and server, status, when the last byte passed, and how long after the request's
+/// last, in µs.
+type PeerRow = (u16, u16, u16, i64, i64);
 
 impl Sink for Rows {
     fn request(&mut self, request: &RequestSeen<'_>) {
@@ -210,8 +213,9 @@ impl Sink for Rows {
     }
 }
 
-/// What weir finds: rows of requests, segments sent again on connections to port 80, and its report.
-fn found(path: &Path) -> (BTreeSet<Row>, u64, Report) {
+/// What weir finds: rows of requests, segments sent again on connections to port 80, and its
+/// report.
+fn found(path: &Path) -> (BTreeSet<PeerRow>, u64, Report) {
     let (to_rows, rows) = mpsc::channel();
     let (to_again, again) = mpsc::channel();
     let sink = Box::new(Rows(to_rows, to_again));
@@ -259,7 +263,7 @@ fn tshark_finds_the_same_requests() {
         let fields =
             ["tcp.dstport", "tcp.srcport", "http.response.code", "frame.time_epoch", "http.time"];
         let mut untimed = 0;
-        let theirs: BTreeSet<Row> =
+        let theirs: BTreeSet<PeerRow> =
             tshark(&path, "http.response && http.response.code >= 200", &fields)
                 .into_iter()
                 .filter_map(|row| {
@@ -274,7 +278,7 @@ fn tshark_finds_the_same_requests() {
                 .collect();
         assert!(theirs.len() > 100, "{story:?}: {}", theirs.len());
         assert!(untimed == 0 || story == Story::Framing, "{story:?}: {untimed}");
-        let only_theirs: Vec<&Row> = theirs.difference(&rows).take(5).collect();
+        let only_theirs: Vec<&PeerRow> = theirs.difference(&rows).take(5).collect();
         assert!(only_theirs.is_empty(), "{story:?}: only tshark has {only_theirs:?}");
         assert_eq!(rows.len(), theirs.len() + untimed, "{story:?}");
     }

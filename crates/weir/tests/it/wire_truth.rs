@@ -1,6 +1,8 @@
-//! `weir wire` on captures whose truth is known: what is counted, how long it took, and who is blamed.
+//! `weir wire` on captures whose truth is known: what is counted, how long it took, and who is
+//! blamed.
 //!
-//! The captures are simulated (`weir-bench capture` writes the same), so what they hold is exact to the nanosecond.
+//! The captures are simulated (`weir-bench capture` writes the same), so what they hold is exact to
+//! the nanosecond.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -11,7 +13,7 @@ use weir_bench::capture::{self, Format, Link, Recipe, Story, Summary};
 use super::harness::{text, weir};
 
 /// The simulated traffic, and weir's answer.
-struct Told {
+struct WireAnswer {
     story: Story,
     summary: Summary,
     /// Durations of answered requests to port 80 in nanoseconds, sorted.
@@ -19,7 +21,7 @@ struct Told {
     answer: Value,
 }
 
-fn tell(recipe: Recipe, format: Format) -> Told {
+fn tell(recipe: Recipe, format: Format) -> WireAnswer {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("capture");
     let file = BufWriter::new(File::create(&path).expect("it can be written"));
@@ -37,7 +39,7 @@ fn tell(recipe: Recipe, format: Format) -> Told {
     let output = weir(&["wire", "--format", "json", &path.display().to_string()]);
     assert_eq!(output.status.code(), Some(0), "{recipe:?}: {}", text(&output.stderr));
     let answer = serde_json::from_slice(&output.stdout).expect("JSON");
-    Told { story: recipe.story, summary, durations, answer }
+    WireAnswer { story: recipe.story, summary, durations, answer }
 }
 
 /// Every story at a size of a few seconds on the wire.
@@ -46,7 +48,7 @@ fn recipe(story: Story) -> Recipe {
     Recipe { seconds: own.seconds.min(21), rate: own.rate.min(300), ..own }
 }
 
-impl Told {
+impl WireAnswer {
     fn tier(&self, port: u64) -> &Value {
         let tiers = self.answer["tiers"].as_array().expect("an array");
         tiers.iter().find(|tier| tier["port"] == port).unwrap_or(&Value::Null)
@@ -205,11 +207,12 @@ fn every_story_is_the_same_in_other_formats() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// One packet of a hundred is missing: so are some requests and answers, but no more than that explains, and the
-/// verdict stays.
+/// One packet of a hundred is missing: so are some requests and answers, but no more than that
+/// explains, and the verdict stays.
 #[test]
 fn missing_packets_cost_no_more_than_themselves() {
-    // What the tap loses hides what is lost before it, until there are enough packets to rule chance out.
+    // What the tap loses hides what is lost before it, until there are enough packets to rule
+    // chance out.
     let cases: Vec<Recipe> = stories()
         .map(|recipe| match recipe.story {
             Story::LossBefore | Story::LossBeforeFar => Recipe { rate: 300, ..recipe },

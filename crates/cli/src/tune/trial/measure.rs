@@ -14,7 +14,7 @@ use weir_rules::{Count, latency_between};
 use weir_store::{QueryLimits, Store};
 use weir_tables::{FixedClock, Micros, Parcel};
 
-use crate::doctor::source::Source;
+use crate::doctor::source::HostSource;
 
 /// Hosts of one answer.
 const HOSTS: usize = 10_000;
@@ -33,7 +33,7 @@ impl Window {
 }
 
 /// One count in both spans.
-pub(super) struct Compared {
+pub(super) struct ComparedCount {
     pub(super) what: &'static str,
     pub(super) change: Change,
     /// By which factor it changed on the siblings.
@@ -41,7 +41,7 @@ pub(super) struct Compared {
     siblings: usize,
 }
 
-impl Compared {
+impl ComparedCount {
     pub(super) fn is_less(&self) -> bool {
         self.change.is_less(self.factor)
     }
@@ -72,14 +72,14 @@ impl Compared {
 }
 
 /// Rows of this host since the trial began, and the source of its siblings' rows.
-pub(super) struct Eyes<S> {
+pub(super) struct TrialObserver<S> {
     source: S,
     clock: Arc<FixedClock>,
     store: Arc<Store>,
     hub: Option<Client>,
 }
 
-impl<S: Source> Eyes<S> {
+impl<S: HostSource> TrialObserver<S> {
     pub(super) fn new(source: S, hub: Option<Client>) -> Self {
         let clock = Arc::new(FixedClock::default());
         let store = Store::in_memory(Arc::clone(&clock) as _);
@@ -102,7 +102,7 @@ impl<S: Source> Eyes<S> {
         count: &Count,
         before: Window,
         after: Window,
-    ) -> Result<Compared, Failure> {
+    ) -> Result<ComparedCount, Failure> {
         let both = [before, after];
         let mut own = [Tally::default(); 2];
         let mut others: BTreeMap<String, [Option<Tally>; 2]> = BTreeMap::new();
@@ -123,7 +123,7 @@ impl<S: Source> Eyes<S> {
             .filter(|(host, _)| *host != self.source.host())
             .filter_map(|(_, [before, after])| Some(Change { before: before?, after: after? }))
             .collect();
-        Ok(Compared {
+        Ok(ComparedCount {
             what: count.what,
             change: Change { before: own[0], after: own[1] },
             factor: sibling_factor(&siblings),

@@ -1,11 +1,13 @@
-//! `weir tune --try KEY=VALUE --for 10m`: sets one kernel setting for a while, and keeps it only when it is shown to help.
+//! `weir tune --try KEY=VALUE --for 10m`: sets one kernel setting for a while, and keeps it only
+//! when it is shown to help.
 //!
 //! ```text
 //!   look at what is ─► record on disk ─► set ─► look, guards every 5 s ─► kept, or put back with the reason
 //!                                         └─ Ctrl-C, SIGTERM, SIGHUP, a failure: put back
 //!                                         └─ kill -9: put back by the next trial, or by the weir that watches the host
 //! ```
-//! Nothing below `/etc` is written: what is kept ends with the next start of the host, unless a person writes it there.
+//! Nothing below `/etc` is written: what is kept ends with the next start of the host, unless a
+//! person writes it there.
 
 mod measure;
 
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_agent_core::client::Client;
-use weir_agent_core::trial::journal::{Leftover, Opened, State, Trial, TrialJournal};
+use weir_agent_core::trial::journal::{DeadTrial, JournalLock, Trial, TrialJournal, TrialState};
 use weir_agent_core::trial::{elsewhere, setting};
 use weir_config::Values;
 use weir_config::place::is_root;
@@ -26,9 +28,9 @@ use weir_process::terminal::{Paint, complain, say};
 use weir_rules::{GUARDS, TRYABLE, Tryable, never};
 use weir_tables::{Clock, Micros};
 
-use crate::cli::{TrialArgs, TuneArgs, TuneFormat};
-use crate::doctor::source::{Live, Source};
-use measure::{Compared, Eyes, Window};
+use crate::doctor::source::{HostSource, LiveHost};
+use crate::tune::args::{TrialArgs, TuneArgs, TuneFormat};
+use measure::{ComparedCount, TrialObserver, Window};
 
 /// Exit code when a trial may not be made here (`EX_NOPERM` of sysexits.h).
 const EXIT_NOT_ALLOWED: u8 = 77;
@@ -63,14 +65,14 @@ pub(crate) fn run(args: &TuneArgs, values: &Values) -> Result<ExitCode, Failure>
         return Err(fail("it has that value").hint("`weir tune` says what this host asks for"));
     }
     let is_quiet = args.format == TuneFormat::Json;
-    let plan = Plan { tryable, before, value, spans: spans(trial)?, is_quiet };
+    let plan = TrialPlan { tryable, before, value, spans: spans(trial)?, is_quiet };
     let hub = trial.weir.is_named().then(|| trial.weir.client()).transpose()?;
     let ended = plan.run(&journal, values, hub)?;
     match args.format {
         TuneFormat::Json => say(&serde_json::to_string(&ended).unwrap_or_default()),
         _ => say(&text(&ended, Paint::for_stdout())),
     }
-    Ok(if ended.state == State::Kept { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if ended.state == TrialState::Kept { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// The setting and the value of `KEY=VALUE`, if that may be tried.
@@ -120,9 +122,9 @@ fn open(values: &Values, fail: &impl Fn(&str) -> Failure) -> Result<TrialJournal
     let end = SystemClock.now() + LOCK_PATIENCE;
     let journal = loop {
         match TrialJournal::open(dir)? {
-            Opened::Ours(journal) => break journal,
-            Opened::Held(None) if SystemClock.now() < end => pause(Duration::from_millis(50)),
-            Opened::Held(trial) => {
+            JournalLock::Ours(journal) => break journal,
+            JournalLock::Held(None) if SystemClock.now() < end => pause(Duration::from_millis(50)),
+            JournalLock::Held(trial) => {
                 let running = trial.map_or_else(
                     || "another trial runs".to_owned(),
                     |trial| {
@@ -140,10 +142,10 @@ fn open(values: &Values, fail: &impl Fn(&str) -> Failure) -> Result<TrialJournal
     };
     match journal.put_back(SystemClock.now(), is_tryable)? {
         None => {}
-        Some(Leftover::Ended(trial)) => {
+        Some(DeadTrial::Ended(trial)) => {
             complain(&format!("`{}`: {}", trial.name, trial.reason.unwrap_or_default()));
         }
-        Some(Leftover::Elsewhere(trial)) => return Err(fail(&elsewhere(&trial))),
+        Some(DeadTrial::Elsewhere(trial)) => return Err(fail(&elsewhere(&trial))),
     }
     Ok(journal)
 }
@@ -154,7 +156,7 @@ fn pause(span: Duration) {
 }
 
 /// The setting to try.
-struct Plan {
+struct TrialPlan {
     tryable: &'static Tryable,
     before: String,
     value: String,
@@ -164,19 +166,19 @@ struct Plan {
 }
 
 /// Set, and put back when dropped, unless it was ended.
-struct Running<'a> {
+struct RunningTrial<'a> {
     journal: &'a TrialJournal,
     trial: Trial,
 }
 
-impl Running<'_> {
+impl RunningTrial<'_> {
     fn end(
         &mut self,
-        state: State,
+        state: TrialState,
         reason: String,
         measures: Option<Value>,
     ) -> Result<(), Failure> {
-        if state == State::Reverted {
+        if state == TrialState::Reverted {
             setting::write(&self.trial.name, &self.trial.value_before)?;
         }
         self.trial.state = state;
@@ -187,17 +189,17 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningTrial<'_> {
     fn drop(&mut self) {
-        if self.trial.state == State::Running
-            && let Err(failure) = self.end(State::Reverted, "weir failed".into(), None)
+        if self.trial.state == TrialState::Running
+            && let Err(failure) = self.end(TrialState::Reverted, "weir failed".into(), None)
         {
             complain(&format!("error: {failure}"));
         }
     }
 }
 
-impl Plan {
+impl TrialPlan {
     fn say(&self, text: &str) {
         if !self.is_quiet {
             say(text);
@@ -215,17 +217,17 @@ impl Plan {
             .enable_all()
             .build()
             .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-        let live = Live::new(&values.collect.root, values.collect.host.clone(), u32::MAX - 1);
+        let live = LiveHost::new(&values.collect.root, values.collect.host.clone(), u32::MAX - 1);
         runtime.block_on(async {
             let is_ended = weir_process::signals::ended_by_signal()?;
-            self.watched(journal, Eyes::new(live, hub), &is_ended).await
+            self.watched(journal, TrialObserver::new(live, hub), &is_ended).await
         })
     }
 
-    async fn watched<S: Source>(
+    async fn watched<S: HostSource>(
         &self,
         journal: &TrialJournal,
-        mut eyes: Eyes<S>,
+        mut eyes: TrialObserver<S>,
         is_ended: &AtomicBool,
     ) -> Result<Trial, Failure> {
         let [before, during] = self.spans;
@@ -269,7 +271,7 @@ impl Plan {
     }
 
     /// Writes down what comes, then sets it.
-    fn set<'a>(&self, journal: &'a TrialJournal) -> Result<Running<'a>, Failure> {
+    fn set<'a>(&self, journal: &'a TrialJournal) -> Result<RunningTrial<'a>, Failure> {
         let (name, now) = (self.tryable.name, SystemClock.now());
         let trial = Trial {
             trial_id: format!("{:x}", now.0),
@@ -281,13 +283,13 @@ impl Plan {
             boot_id: setting::boot_id(),
             began_micros: now.0,
             user_name: std::env::var("SUDO_USER").unwrap_or_else(|_| "root".into()),
-            state: State::Running,
+            state: TrialState::Running,
             reason: None,
             ended_micros: None,
             measures: None,
         };
         journal.begin(&trial)?;
-        let running = Running { journal, trial };
+        let running = RunningTrial { journal, trial };
         setting::write(name, &self.value)?;
         let seconds = self.spans[1].as_secs();
         self.say(&format!(
@@ -301,9 +303,9 @@ impl Plan {
     }
 
     /// Measures that are clearly worse with the setting.
-    async fn harm<S: Source>(
+    async fn harm<S: HostSource>(
         &self,
-        eyes: &Eyes<S>,
+        eyes: &TrialObserver<S>,
         was: Window,
         is: Window,
     ) -> Result<Option<String>, Failure> {
@@ -322,28 +324,28 @@ impl Plan {
 }
 
 /// Whether it is kept, and why; `against` is what speaks against it.
-fn verdict(aim: &Compared, against: Option<String>) -> (State, String) {
+fn verdict(aim: &ComparedCount, against: Option<String>) -> (TrialState, String) {
     let words = aim.words();
     if let Some(reason) = against {
-        return (State::Reverted, reason);
+        return (TrialState::Reverted, reason);
     }
     if aim.is_less() {
-        return (State::Kept, format!("clearly fewer {words}"));
+        return (TrialState::Kept, format!("clearly fewer {words}"));
     }
     if aim.change.before.events + aim.change.after.events < 1.0 {
         let what = aim.what;
         return (
-            State::Reverted,
+            TrialState::Reverted,
             format!("nothing shows that it helps: no {what}, before or with it"),
         );
     }
-    (State::Reverted, format!("nothing shows that it helps: not clearly fewer {words}"))
+    (TrialState::Reverted, format!("nothing shows that it helps: not clearly fewer {words}"))
 }
 
 fn text(trial: &Trial, paint: Paint) -> String {
     let reason = trial.reason.as_deref().unwrap_or_default();
     let name = paint.bold(&trial.name);
-    if trial.state != State::Kept {
+    if trial.state != TrialState::Kept {
         return format!("{name} is put back to {}: {reason}", trial.value_before);
     }
     format!(

@@ -1,6 +1,7 @@
 //! Commands that only print: tables, completions, the configuration. They need no running weir.
 
-use clap::CommandFactory;
+pub(crate) mod args;
+
 use weir_config::buckets::BUCKETS;
 use weir_config::databases::DATABASES;
 use weir_config::outputs::OUTPUTS;
@@ -11,7 +12,7 @@ use weir_process::terminal::{Paint, say, write_all};
 use weir_tables::nearest;
 use weir_tables::{TABLES, TableSpec, unit_of};
 
-use crate::cli::{Cli, ConfigFormat};
+use crate::show::args::ConfigFormat;
 
 /// `weir tables [NAME]`.
 pub(crate) fn tables(name: Option<&str>) -> Result<(), Failure> {
@@ -88,9 +89,9 @@ pub(crate) fn aligned<'a, const N: usize>(
 }
 
 /// `weir completions SHELL`.
-pub(crate) fn completions(shell: clap_complete::Shell) {
+pub(crate) fn completions(shell: clap_complete::Shell, command: &mut clap::Command) {
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "weir", &mut out);
+    clap_complete::generate(shell, command, "weir", &mut out);
     write_all(&out);
 }
 

@@ -1,5 +1,8 @@
 //! `weir rules`: list, show, and test rules as users write them.
 
+pub(crate) mod args;
+mod replay;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use serde_json::Value;
 use weir_agent_core::client::Client;
-use weir_hub::judge::read_rule_files;
+use weir_hub::rule_runner::read_rule_files;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, complain, say};
 use weir_rules::test_file::{NOW, Query, TestFile};
@@ -17,7 +20,7 @@ use weir_store::{QueryLimits, Store};
 use weir_tables::nearest;
 use weir_tables::{Batch, Clock, FixedClock, Parcel};
 
-use crate::cli::{RulesAction, RulesArgs};
+use crate::rules::args::{RulesAction, RulesArgs};
 
 /// Runs the command.
 pub(crate) fn run(args: &RulesArgs) -> Result<(), Failure> {
@@ -25,7 +28,7 @@ pub(crate) fn run(args: &RulesArgs) -> Result<(), Failure> {
         None | Some(RulesAction::List) => list(&load(args.rules.as_deref())?),
         Some(RulesAction::Show { id }) => show(&load(args.rules.as_deref())?, id)?,
         Some(RulesAction::Replay(replay)) => {
-            crate::replay::run(&load(args.rules.as_deref())?, replay)?;
+            replay::run(&load(args.rules.as_deref())?, replay)?;
         }
         Some(RulesAction::Test { paths }) => test(&load(args.rules.as_deref())?, paths)?,
     }
@@ -125,7 +128,7 @@ fn test(rules: &RuleSet, paths: &[PathBuf]) -> Result<(), Failure> {
             .hint("`weir rules test rules/`; a rule `a.b.sql` has its cases in `a.b.test`"));
     }
     files.sort();
-    let runner = Runner::new()?;
+    let runner = CaseRunner::new()?;
     let (mut passed, mut failed) = (0, 0);
     for file in &files {
         match test_one(rules, file, &runner) {
@@ -163,7 +166,7 @@ fn test(rules: &RuleSet, paths: &[PathBuf]) -> Result<(), Failure> {
 fn test_one(
     rules: &RuleSet,
     file: &Path,
-    runner: &Runner,
+    runner: &CaseRunner,
 ) -> Result<Vec<weir_rules::test_file::CaseResult>, Failure> {
     let read =
         |path: &Path| std::fs::read_to_string(path).map_err(|error| read_failure(path, &error));
@@ -202,12 +205,12 @@ fn find_tests(path: &Path, out: &mut Vec<PathBuf>) -> Result<(), Failure> {
 }
 
 /// Answers the queries of cases, each over a separate store in memory.
-struct Runner {
+struct CaseRunner {
     runtime: tokio::runtime::Runtime,
     clock: Arc<dyn Clock>,
 }
 
-impl Runner {
+impl CaseRunner {
     fn new() -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -218,7 +221,7 @@ impl Runner {
     }
 }
 
-impl Query for Runner {
+impl Query for CaseRunner {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
         self.runtime.block_on(async {
             let store = Store::in_memory(Arc::clone(&self.clock));

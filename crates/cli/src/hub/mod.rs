@@ -1,6 +1,9 @@
 //! `weir hub invite`, `agents` and `revoke`: who belongs to the fleet.
 //!
-//! The hub's commands work on files of its data directory, whether it runs or not; a running hub sees them at once.
+//! The hub's commands work on files of its data directory, whether it runs or not; a running hub
+//! sees them at once.
+
+pub(crate) mod args;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -16,7 +19,7 @@ use weir_process::terminal::{complain, say};
 use weir_process::time_args::parse_span;
 use weir_tables::Clock;
 
-use crate::cli::{HubAction, InviteArgs};
+use crate::hub::args::{HubAction, InviteArgs};
 
 /// A list of who is connected that is older than this is of a hub that was killed.
 const LIST_AGE: Duration = Duration::from_secs(30);
@@ -24,7 +27,7 @@ const LIST_AGE: Duration = Duration::from_secs(30);
 const INVITED_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 /// Runs one of the hub's commands.
-pub(crate) fn hub(values: &Values, action: &HubAction) -> Result<(), Failure> {
+pub(crate) fn run(values: &Values, action: &HubAction) -> Result<(), Failure> {
     let dir = link_dir(values);
     match action {
         HubAction::Invite(args) => invite(values, &dir, args),
@@ -74,7 +77,8 @@ fn span(text: &str) -> Result<Duration, Failure> {
     if span.is_zero() || span > INVITED_FOR { Err(bad()) } else { Ok(span) }
 }
 
-/// Where agents shall find the hub: as told, else as configured, else what can be known of the address it listens on.
+/// Where agents shall find the hub: as told, else as configured, else what can be known of the
+/// address it listens on.
 fn addresses(values: &Values, dir: &Path, told: &[String]) -> Result<Vec<String>, Failure> {
     let given = if told.is_empty() { &values.link.addresses } else { told };
     let listening = std::fs::read_to_string(dir.join("address")).unwrap_or_default();

@@ -1,4 +1,7 @@
-//! `weir query`: one query to the running weir, answered as a table, JSON, NDJSON, CSV, Arrow or Parquet.
+//! `weir query`: one query to the running weir, answered as a table, JSON, NDJSON, CSV, Arrow or
+//! Parquet.
+
+pub(crate) mod args;
 
 use std::io::{ErrorKind, IsTerminal, Read};
 
@@ -8,7 +11,7 @@ use weir_hub::cells::plain;
 use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, complain, say, try_write_all, write_all};
 
-use crate::cli::{QueryArgs, QueryFormat};
+use crate::query::args::{QueryArgs, QueryFormat};
 
 /// A cell of a table is cut here; the other formats give it whole.
 const MAX_CELL_CHARS: usize = 100;

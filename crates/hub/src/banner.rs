@@ -1,4 +1,5 @@
-//! The first lines of `weir up`: where the page is, and what was found to watch. After them weir stays quiet.
+//! The first lines of `weir up`: where the page is, and what was found to watch. After them weir
+//! stays quiet.
 
 use std::net::SocketAddr;
 
@@ -7,7 +8,7 @@ use weir_config::Values;
 use weir_config::buckets::NamedBucket;
 use weir_config::place::is_root;
 
-use crate::judge::Judge;
+use crate::rule_runner::RuleRunner;
 
 /// Lines of one kind that are listed; the rest is counted.
 const MAX_LINES: usize = 12;
@@ -16,7 +17,7 @@ const MAX_LINES: usize = 12;
 pub(crate) fn text(
     values: &Values,
     (address, agents, pg): (SocketAddr, Option<SocketAddr>, Option<SocketAddr>),
-    judge: &Judge,
+    judge: &RuleRunner,
     watch: Option<&WatchStatus>,
     (taken, copied, balanced): (&[String], &[String], &[String]),
 ) -> String {

@@ -1,5 +1,7 @@
 //! `weir findings`: list them, and say whether they were real.
 
+pub(crate) mod args;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -7,7 +9,7 @@ use weir_agent_core::client::Client;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
 
-use crate::cli::{FindingsAction, FindingsArgs};
+use crate::findings::args::{FindingsAction, FindingsArgs};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Letters of an id that are shown.

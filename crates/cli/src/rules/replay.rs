@@ -3,15 +3,15 @@
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
 use weir_agent_core::client::{Client, unreachable_weir};
-use weir_hub::replay::{Walk, batch};
+use weir_hub::replay::{ReplayWalk, batch};
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, say};
 use weir_rules::RuleSet;
 use weir_tables::Clock;
 
-use crate::cli::{ReplayArgs, ReplayFormat};
 use crate::rules;
+use crate::rules::args::{ReplayArgs, ReplayFormat};
 
 /// Rows of one answer.
 const ROWS: usize = 10_000;
@@ -21,7 +21,7 @@ pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
     let rule = rules::find(rules, &args.id, "replay")?;
     let client = args.weir.client()?;
     let now = SystemClock.now();
-    let mut walk = Walk::new(rule, |sql: &str| ask(&client, sql));
+    let mut walk = ReplayWalk::new(rule, |sql: &str| ask(&client, sql));
     let report = walk.report(now - args.since, now, args.step)?;
     match args.format {
         ReplayFormat::Text => say(&report.text(Paint::for_stdout())),

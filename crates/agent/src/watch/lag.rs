@@ -17,10 +17,11 @@ use super::line_age::{AgesOf, LineAges};
 const EVERY: Duration = Duration::from_secs(10);
 /// How often a stream that rests is written again.
 const REPEAT: Duration = Duration::from_secs(300);
-/// Marks of one stream; beyond it every second one is dropped, and some waits look shorter by one step.
+/// Marks of one stream; beyond it every second one is dropped, and some waits look shorter by one
+/// step.
 const MAX_MARKS: usize = 64;
 
-struct Stream {
+struct ShipStream {
     status: StreamStatus,
     /// When the stream was first seen this long.
     marks: VecDeque<(Micros, u64)>,
@@ -30,7 +31,7 @@ struct Stream {
 /// Keeps what the rows need from one look to the next.
 #[derive(Default)]
 pub(super) struct ShipLog {
-    streams: BTreeMap<StatusKey, Stream>,
+    streams: BTreeMap<StatusKey, ShipStream>,
     lost: HashMap<Arc<str>, u64>,
     deleted: HashMap<Arc<str>, u64>,
     ages: AgesOf,
@@ -79,7 +80,8 @@ impl ShipLog {
         }
         for status in &changes.changed {
             let key = (Arc::clone(&status.path), status.stream);
-            let new = || Stream { status: status.clone(), marks: VecDeque::new(), written: None };
+            let new =
+                || ShipStream { status: status.clone(), marks: VecDeque::new(), written: None };
             let stream = self.streams.entry(key).or_insert_with(new);
             stream.status.clone_from(status);
             stream.mark(now);
@@ -100,7 +102,7 @@ impl ShipLog {
         let mut rows = ShipRows::default();
         for stream in self.streams.values_mut() {
             let path = &stream.status.path;
-            let told = Told {
+            let told = ShipReport {
                 lost_bytes: self.lost.remove(path).unwrap_or_default(),
                 deleted_bytes: self.deleted.remove(path).unwrap_or_default(),
                 ages: self.ages.remove(path),
@@ -115,15 +117,15 @@ impl ShipLog {
 }
 
 /// What one row reports of a log since the row before.
-struct Told {
+struct ShipReport {
     lost_bytes: u64,
     deleted_bytes: u64,
     ages: Option<LineAges>,
 }
 
-impl Stream {
-    fn push(&mut self, host: &str, told: Told, now: Micros, rows: &mut ShipRows) {
-        let Told { lost_bytes, deleted_bytes, ages } = told;
+impl ShipStream {
+    fn push(&mut self, host: &str, told: ShipReport, now: Micros, rows: &mut ShipRows) {
+        let ShipReport { lost_bytes, deleted_bytes, ages } = told;
         let seconds = ages.map(LineAges::seconds);
         let status = &self.status;
         let lag_seconds = self.marks.front().map_or(0.0, |(at, _)| now.seconds_since(*at));

@@ -2,8 +2,8 @@
 //! state as rows.
 //!
 //! Findings are rows like any other, so a finding is appended through the same path as a log line,
-//! and the
-//! engine is restored from that table at start. Rows that the store cannot take now are kept and tried again.
+//! and the engine is restored from that table at start. Rows that the store cannot take now are
+//! kept and tried again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ pub struct Judge {
     /// By id, the conditions of each rule that the store watches.
     watched: Mutex<BTreeMap<String, Arc<Vec<Option<Recent>>>>>,
     /// Rules of which the store knew, when they ran last, that a condition has no row.
-    calm: Mutex<BTreeSet<String>>,
+    idle: Mutex<BTreeSet<String>>,
     /// Rule files that could not be loaded.
     pub broken: Vec<RuleError>,
     /// The rules.
@@ -49,8 +49,8 @@ impl Judge {
     pub fn new(files: &[(String, String)]) -> Self {
         let (rules, broken) = RuleSet::with_directory(files);
         let engine = Mutex::new(Engine::new(&rules));
-        let (asked_addresses, watched, calm) = <_>::default();
-        Self { engine, asked_addresses, watched, calm, broken, rules }
+        let (asked_addresses, watched, idle) = <_>::default();
+        Self { engine, asked_addresses, watched, idle, broken, rules }
     }
 
     /// Looks at the engine.
@@ -76,7 +76,7 @@ impl Judge {
     /// Runs every rule that is due once, as of `now`.
     pub async fn round(&self, store: &Store, now: Micros) -> Vec<Transition> {
         self.learn_addresses(store, now).await;
-        self.stir(store, now).await;
+        self.wake_idle(store, now).await;
         let due = self.with_engine(|engine| engine.due(now));
         let mut transitions = Vec::new();
         for rule in due {
@@ -126,11 +126,12 @@ impl Judge {
         self.with_engine(|engine| engine.set_hosts(hosts.collect()));
     }
 
-    /// Tells the engine which conditions became true since their rules ran, so that these run now and not when they are due.
-    async fn stir(&self, store: &Store, now: Micros) {
-        let calm = held(&self.calm).clone();
+    /// Tells the engine which conditions became true since their rules ran, so that these run now
+    /// and not when they are due.
+    async fn wake_idle(&self, store: &Store, now: Micros) {
+        let idle = held(&self.idle).clone();
         let rules = self.with_engine(|engine| {
-            let rules = engine.rules().iter().filter(|rule| calm.contains(&rule.id));
+            let rules = engine.rules().iter().filter(|rule| idle.contains(&rule.id));
             rules.cloned().collect::<Vec<Arc<Rule>>>()
         });
         for rule in rules {
@@ -140,8 +141,9 @@ impl Judge {
         }
     }
 
-    /// The rule's queries that have to be asked at `now`, which they name `$now`: none when the store knows that a condition has no row, and not
-    /// those of conditions that it knows to have one.
+    /// The rule's queries that have to be asked at `now`, which they name `$now`: none when the
+    /// store knows that a condition has no row, and not those of conditions that it knows to have
+    /// one.
     async fn queries<'a>(&self, store: &Store, rule: &'a Rule, now: Micros) -> Vec<&'a str> {
         let watched = {
             let mut all = held(&self.watched);
@@ -156,7 +158,7 @@ impl Judge {
             let Some(recent) = recent else { continue };
             match store.may_have(recent, now).await {
                 Ok(false) => {
-                    held(&self.calm).insert(rule.id.clone());
+                    held(&self.idle).insert(rule.id.clone());
                     return Vec::new();
                 }
                 Ok(true) if recent.says_all() => known.push(place),
@@ -164,7 +166,7 @@ impl Judge {
                 Ok(true) | Err(_) => {}
             }
         }
-        held(&self.calm).remove(&rule.id);
+        held(&self.idle).remove(&rule.id);
         for place in known.into_iter().rev() {
             queries.remove(place);
         }
@@ -196,7 +198,8 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer at `now` of the last of a rule's queries, or of the first that has no rows: a cheap condition comes first.
+/// The answer at `now` of the last of a rule's queries, or of the first that has no rows: a cheap
+/// condition comes first.
 pub async fn ask(
     store: &Store,
     queries: &[&str],
@@ -223,7 +226,7 @@ pub fn finding_batch(transitions: &[Transition]) -> Batch {
 }
 
 /// Runs the rules until the task is ended.
-pub async fn judge_always(
+pub async fn run_always(
     judge: Arc<Judge>,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
