@@ -7,7 +7,16 @@ use serde_json::Value;
 use crate::{no_breach, output, text};
 
 /// May depend on rooms; a room itself may depend on `weir-tables` only.
-const WIRING: &[&str] = &["weir", "weir-bench", "xtask"];
+const WIRING: &[&str] = &[
+    "weir",
+    "weir-agent",
+    "weir-agent-core",
+    "weir-bench",
+    "weir-cli",
+    "weir-config",
+    "weir-hub",
+    "xtask",
+];
 
 /// Crates that one room alone may name.
 const HEAVY: &[(&str, &str)] = &[
@@ -25,8 +34,10 @@ const HEAVY: &[(&str, &str)] = &[
     ("aya", "weir-ebpf"),
 ];
 
-/// Heavy crates that others may name: a benchmark that measures one as a peer, and the API, which hands a connection over.
-const PEERS: &[(&str, &str)] = &[("hyper", "weir-bench"), ("hyper", "weir")];
+/// Heavy crates that others may name: a benchmark that measures one as a peer, the API, which hands a connection over, and
+/// the edge's control socket, which is HTTP.
+const PEERS: &[(&str, &str)] =
+    &[("hyper", "weir-bench"), ("hyper", "weir-hub"), ("hyper", "weir-agent-core")];
 
 /// Two versions of these would give types that do not fit each other.
 const ONE_VERSION: &[&str] = &[

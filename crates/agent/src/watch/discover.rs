@@ -1,0 +1,105 @@
+//! The discovery thread: which logs there are, and what the servers' configurations say.
+//!
+//! A log that the user names and that is found as well is read once, in the found format.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use weir_collect::logs::{Discovery, FoundDirective, discover};
+use weir_collect::probe::Prober;
+use weir_process::meter::{Run, Stage};
+use weir_tables::{Batch, ConfigDirectiveRows, LogSource, Micros, Rows};
+
+use super::Context;
+
+/// Unchanged directives are written again after this long, so that a query over the last day finds them.
+const REPEAT: Duration = Duration::from_secs(3600);
+
+pub(super) struct Finder {
+    pub(super) root: PathBuf,
+    pub(super) extra: Vec<LogSource>,
+    pub(super) finds_logs: bool,
+    pub(super) every: Duration,
+}
+
+impl Finder {
+    /// Until the stop; says `ready` after the first round.
+    pub(super) fn run(&self, context: &Context, ready: &Sender<()>) {
+        let mut written: Option<(Micros, Vec<FoundDirective>)> = None;
+        let mut seen_nudges = 0;
+        loop {
+            let run = Run::start();
+            let mut found =
+                if self.finds_logs { discover(&self.root) } else { Discovery::default() };
+            let sources = merged(self.extra.clone(), std::mem::take(&mut found.sources));
+            context.meter.ran(Stage::Discover, &run, found.directives.len());
+            for problem in context.status.set_problems(found.problems) {
+                tracing::warn!("{problem}");
+            }
+            context.status.set_sources(sources);
+            context.status.set_probe_targets(Prober::targets(&found.directives));
+            let now = context.clock.now();
+            let is_known = written
+                .as_ref()
+                .is_some_and(|(at, old)| *old == found.directives && now < *at + REPEAT);
+            if !is_known && !found.directives.is_empty() {
+                let batch = directive_batch(&found.directives, &context.host, now);
+                context.destination.send_sample(vec![batch]);
+                written = Some((now, found.directives));
+            }
+            let _ = ready.send(());
+            if context.nudge.wait_for_nudge(self.every, &mut seen_nudges) {
+                return;
+            }
+        }
+    }
+}
+
+/// Named sources first; where one of them is also found, the found format counts.
+fn merged(named: Vec<LogSource>, found: Vec<LogSource>) -> Vec<LogSource> {
+    let mut all = named;
+    for source in found {
+        match all.iter_mut().find(|known| known.path == source.path) {
+            Some(known) => {
+                known.program = source.program;
+                known.format = source.format;
+                known.found_in = format!("--tail, {}", source.found_in);
+            }
+            None => all.push(source),
+        }
+    }
+    all
+}
+
+/// Rows of `config_directive`.
+pub fn directive_batch(directives: &[FoundDirective], host: &str, now: Micros) -> Batch {
+    let mut rows = ConfigDirectiveRows::default();
+    for directive in directives {
+        let file = directive.file.display().to_string();
+        rows.push(&directive.row(now, host, &file));
+    }
+    Batch { table: ConfigDirectiveRows::SPEC, rows: rows.finish() }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_tables::{LogFormat, LogSource, Program};
+
+    use super::merged;
+
+    #[test]
+    fn a_named_log_that_is_found_too_is_read_once_in_the_found_format() {
+        let named = crate::watch::named_by_user("/var/log/nginx/access.log");
+        let found = LogSource {
+            program: Program::Nginx,
+            format: LogFormat::Combined,
+            found_in: "/etc/nginx/nginx.conf:3".into(),
+            ..named.clone()
+        };
+        let all = merged(vec![named], vec![found]);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].format, LogFormat::Combined);
+        assert_eq!(all[0].found_in, "--tail, /etc/nginx/nginx.conf:3");
+    }
+}

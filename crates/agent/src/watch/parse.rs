@@ -1,0 +1,145 @@
+//! The parser thread: chunks of lines to parcels of rows.
+//!
+//! Each stream has a parser of its own, which learns its layout; those of streams that rest are dropped, so that thousands
+//! of logs with a line now and then cost no more than the few that are busy.
+
+use std::collections::HashMap;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use weir_collect::logs::Chunk;
+use weir_parse::{LineParser, ParsedRows, Parsers};
+use weir_process::meter::{Run, Stage};
+use weir_tables::{Batch, Log, LogGapRows, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
+
+use super::Context;
+use super::deliver::Reply;
+use super::follow::{Job, push_gap};
+use super::line_age::LineAges;
+
+/// Pause between two rows about the names of one stream.
+const KEY_REPORT_EVERY: Duration = Duration::from_secs(60);
+/// Line parsers kept at one time, if not more are in use, and in any case; one that was dropped is made anew.
+const PARSERS_KEPT: usize = 256;
+const MAX_PARSERS: usize = 4096;
+/// A stream without a line for so long rests.
+const PARSER_RESTS: Duration = Duration::from_secs(300);
+
+/// The parser thread: chunks to parcels.
+pub(super) fn parse_always(context: &Context, parsers: &Parsers, jobs: &Receiver<Job>) {
+    let mut streams: HashMap<StreamId, ParsedStream> = HashMap::new();
+    let mut rows = ParsedRows::default();
+    let mut limit = PARSERS_KEPT;
+    for Job { chunk, ticket } in jobs {
+        let run = Run::start();
+        let now = context.clock.now();
+        let mut row_count = 0;
+        // Without bytes it is a hole, or an entry of a directory of first lines.
+        if !chunk.bytes.is_empty() {
+            if streams.len() >= limit && !streams.contains_key(&chunk.stream) {
+                limit = drop_resting(&mut streams, now);
+            }
+            let stream = streams
+                .entry(chunk.stream)
+                .or_insert_with(|| ParsedStream::new(parsers, &chunk, &context.host));
+            stream.used_at = now;
+            match &chunk.events {
+                Some(ends) => {
+                    stream.parser.parse_events(&chunk.bytes, ends, chunk.from, now, &mut rows);
+                }
+                None => stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows),
+            }
+            let (lines, rejects) = (rows.lines, rows.reject.len() as u64);
+            row_count = rows.row_count();
+            context.status.count(&chunk.path, lines, rejects);
+            context.meter.count_lines(lines, rejects);
+            stream.report_keys(context, &chunk.path, now);
+        }
+        let range = StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };
+        let mut batches = rows.finish();
+        if let Some(stream) = streams.get_mut(&chunk.stream)
+            && let Some(ages) = LineAges::of(&batches)
+        {
+            context.status.note_ages(&chunk.path, stream.aged(ages));
+        }
+        if let Some(gap) = chunk.gap() {
+            let mut gaps = LogGapRows::default();
+            push_gap(&mut gaps, &gap, &context.host, now);
+            batches.push(Batch { table: LogGapRows::SPEC, rows: gaps.finish() });
+        }
+        let parcel = Parcel { range: Some(range), batches };
+        context.meter.ran(Stage::Parse, &run, row_count);
+        let _ = ticket.reply.send(Reply::Spare(chunk.bytes));
+        context.destination.send_stream(parcel, ticket);
+    }
+}
+
+/// A stream's parser, and when it last said that a log brings too many names.
+struct ParsedStream {
+    parser: LineParser,
+    ages: Option<LineAges>,
+    used_at: Micros,
+    reported: Option<Micros>,
+}
+
+impl ParsedStream {
+    fn new(parsers: &Parsers, chunk: &Chunk, host: &str) -> Self {
+        // Of an object the name says what it is; its rows are of the bucket.
+        let named = chunk.source.path.to_str().filter(|path| path.starts_with("s3://"));
+        let pipeline = parsers.find(&chunk.source, named.unwrap_or(&chunk.path));
+        let mut parser = parsers.line_parser_with(pipeline, &chunk.source, &chunk.path, host);
+        if chunk.from > 0
+            && parser.needs_header()
+            && let Some(line) = crate::parsers::first_line(&chunk.path)
+        {
+            parser.set_header(&line);
+        }
+        Self { parser, ages: None, used_at: Micros::default(), reported: None }
+    }
+
+    /// The stretch of lines of the same age that ends with these.
+    fn aged(&mut self, next: LineAges) -> LineAges {
+        *self.ages.insert(self.ages.map_or(next, |known| known.then(next)))
+    }
+
+    /// Names over the budget become a row, at most once a minute.
+    fn report_keys(&mut self, context: &Context, path: &str, now: Micros) {
+        if self.reported.is_some_and(|at| now < at + KEY_REPORT_EVERY) {
+            return;
+        }
+        let Some(report) = self.parser.take_key_report() else { return };
+        self.reported = Some(now);
+        let (over_count, limit) = (report.over_count.to_string(), report.limit.to_string());
+        let examples = report.examples.join(" ");
+        let mut rows = LogRows::default();
+        rows.push(&Log {
+            ts: now,
+            host: &context.host,
+            observed_ts: now,
+            source: "weir:parse",
+            program: Some("weir"),
+            severity: Some("warn"),
+            body: &format!(
+                "`{path}` brings more than {limit} distinct names; {over_count} values are kept in `weir.more`"
+            ),
+            attrs: &[
+                ("path", path),
+                ("over_count", &over_count),
+                ("limit", &limit),
+                ("examples", &examples),
+            ],
+            ..Default::default()
+        });
+        let batch = Batch { table: LogRows::SPEC, rows: rows.finish() };
+        context.destination.send_sample(vec![batch]);
+    }
+}
+
+/// Drops the parsers of streams that rest, or all if there are too many that do not; how many there may be then.
+fn drop_resting(streams: &mut HashMap<StreamId, ParsedStream>, now: Micros) -> usize {
+    streams.retain(|_, stream| now < stream.used_at + PARSER_RESTS);
+    if streams.len() >= MAX_PARSERS {
+        streams.clear();
+    }
+    (streams.len() * 2).clamp(PARSERS_KEPT, MAX_PARSERS)
+}

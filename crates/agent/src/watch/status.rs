@@ -1,0 +1,217 @@
+//! What is watched and how far it is: written by the threads of a watch, read by the API and the first lines of `up`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use weir_collect::host::ListenerSummary;
+use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamState, StreamStatus};
+use weir_collect::probe::Targets;
+use weir_tables::{LogFormat, LogSource};
+
+use super::line_age::{AgesOf, LineAges};
+
+/// Shared by the threads of one watch.
+#[derive(Default)]
+pub struct WatchStatus {
+    sources: Mutex<Vec<LogSource>>,
+    new_sources: Mutex<Option<Vec<LogSource>>>,
+    source_of: Mutex<HashMap<Arc<str>, Arc<LogSource>>>,
+    streams: Mutex<BTreeMap<StatusKey, StreamStatus>>,
+    counts: Mutex<HashMap<Arc<str>, (u64, u64)>>,
+    ages: Mutex<AgesOf>,
+    listeners: Mutex<Vec<ListenerSummary>>,
+    probe_targets: Mutex<Arc<Targets>>,
+    problems: Mutex<Vec<Problem>>,
+}
+
+/// Paths whose lines are counted one by one.
+const MAX_COUNTED_PATHS: usize = 10_000;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WatchStatus {
+    /// Replaces the sources; `true` when they differ from those before.
+    pub(super) fn set_sources(&self, sources: Vec<LogSource>) -> bool {
+        let mut current = lock(&self.sources);
+        if *current == sources {
+            return false;
+        }
+        current.clone_from(&sources);
+        *lock(&self.new_sources) = Some(sources);
+        true
+    }
+
+    /// Sources that the tailer has not seen yet.
+    pub(super) fn take_new_sources(&self) -> Option<Vec<LogSource>> {
+        lock(&self.new_sources).take()
+    }
+
+    /// Remembers which source a path belongs to.
+    pub(super) fn note_source(&self, new: &NewStream) {
+        let mut known = lock(&self.source_of);
+        if known.len() < MAX_COUNTED_PATHS {
+            known.insert(Arc::clone(&new.path), Arc::clone(&new.source));
+        }
+    }
+
+    /// Adds lines and rejects of a path.
+    pub(super) fn count(&self, path: &Arc<str>, lines: u64, rejects: u64) {
+        let mut counts = lock(&self.counts);
+        if counts.len() < MAX_COUNTED_PATHS || counts.contains_key(path) {
+            let count = counts.entry(Arc::clone(path)).or_default();
+            *count = (count.0 + lines, count.1 + rejects);
+        }
+    }
+
+    /// How old the last lines of a path were.
+    pub(super) fn note_ages(&self, path: &Arc<str>, ages: LineAges) {
+        lock(&self.ages).insert(Arc::clone(path), ages);
+    }
+
+    /// The ages of logs of which lines were read since the last call.
+    pub(super) fn take_ages(&self) -> AgesOf {
+        std::mem::take(&mut lock(&self.ages))
+    }
+
+    /// Brings the streams' status up to date.
+    pub(super) fn change_streams(&self, changes: StatusChanges) {
+        let mut streams = lock(&self.streams);
+        for key in changes.gone {
+            streams.remove(&key);
+        }
+        for status in changes.changed {
+            streams.insert((Arc::clone(&status.path), status.stream), status);
+        }
+    }
+
+    /// Replaces the listeners.
+    pub(super) fn set_listeners(&self, listeners: Vec<ListenerSummary>) {
+        *lock(&self.listeners) = listeners;
+    }
+
+    /// Replaces what is asked: TLS addresses and names.
+    pub(super) fn set_probe_targets(&self, targets: Targets) {
+        *lock(&self.probe_targets) = Arc::new(targets);
+    }
+
+    /// What is asked: TLS addresses and names.
+    pub(super) fn probe_targets(&self) -> Arc<Targets> {
+        Arc::clone(&lock(&self.probe_targets))
+    }
+
+    /// Replaces the problems; gives those that are new.
+    pub(super) fn set_problems(&self, problems: Vec<Problem>) -> Vec<String> {
+        let mut current = lock(&self.problems);
+        let known: Vec<String> = current.iter().map(|problem| problem.message.clone()).collect();
+        let new = problems.iter().filter(|problem| !known.contains(&problem.message));
+        let new = new.map(problem_text).collect();
+        *current = problems;
+        new
+    }
+
+    /// How far every stream is.
+    pub fn streams(&self) -> Vec<StreamStatus> {
+        lock(&self.streams).values().cloned().collect()
+    }
+
+    /// All sources.
+    pub fn sources(&self) -> Vec<LogSource> {
+        lock(&self.sources).clone()
+    }
+
+    /// All listeners.
+    pub fn listeners(&self) -> Vec<ListenerSummary> {
+        lock(&self.listeners).clone()
+    }
+
+    /// What could not be found out, each with its hint.
+    pub fn problems(&self) -> Vec<String> {
+        lock(&self.problems).iter().map(problem_text).collect()
+    }
+
+    /// `log_sources` of `/api/status`.
+    pub fn sources_json(&self) -> Vec<Value> {
+        let streams = self.streams();
+        let sources = self.sources();
+        let source_of = lock(&self.source_of);
+        let counts = lock(&self.counts);
+        let mut out: Vec<Value> = Vec::new();
+        for stream in streams.iter().filter(|stream| stream.state != StreamState::Rotated) {
+            let source = source_of
+                .get(&stream.path)
+                .map(AsRef::as_ref)
+                .or_else(|| sources.iter().find(|source| source.path.as_os_str() == &*stream.path));
+            let (lines, rejects) = counts.get(&stream.path).copied().unwrap_or_default();
+            out.push(json!({
+                "path": &*stream.path,
+                "program": stream.program.as_str(),
+                "format": source.map_or("unknown", |source| format_name(&source.format)),
+                "found_in": source.map_or("", |source| &source.found_in),
+                "lines": lines,
+                "rejects": rejects,
+                "lag_bytes": stream.lag_bytes,
+                "lost_bytes": stream.lost_bytes,
+                "state": stream.state.as_str(),
+                "error": stream.error,
+            }));
+        }
+        out.extend(lock(&self.problems).iter().map(problem_json));
+        out
+    }
+
+    /// `listeners` of `/api/status`.
+    pub fn listeners_json(&self) -> Vec<Value> {
+        lock(&self.listeners)
+            .iter()
+            .map(|listener| {
+                json!({
+                    "netns": listener.netns,
+                    "address": listener.address,
+                    "port": listener.port,
+                    "process_name": listener.process_name,
+                    "process_id": listener.process_id,
+                })
+            })
+            .collect()
+    }
+}
+
+fn problem_text(problem: &Problem) -> String {
+    let hint =
+        if problem.hint.is_empty() { String::new() } else { format!("\nhint: {}", problem.hint) };
+    format!("{}{hint}", problem.message)
+}
+
+fn problem_json(problem: &Problem) -> Value {
+    json!({
+        "path": problem.path,
+        "program": "other",
+        "format": "unknown",
+        "found_in": "",
+        "lines": 0,
+        "rejects": 0,
+        "lag_bytes": 0,
+        "lost_bytes": 0,
+        "state": "failed",
+        "error": problem_text(problem),
+    })
+}
+
+/// The word for a format.
+pub fn format_name(format: &LogFormat) -> &'static str {
+    match format {
+        LogFormat::NginxTemplate { .. } => "nginx_template",
+        LogFormat::ApacheTemplate { .. } => "apache_template",
+        LogFormat::Combined => "combined",
+        LogFormat::Json => "json",
+        LogFormat::HaproxyHttp => "haproxy_http",
+        LogFormat::Syslog => "syslog",
+        LogFormat::Journal => "journal",
+        LogFormat::NginxError => "nginx_error",
+        LogFormat::ApacheError => "apache_error",
+        LogFormat::Auto => "auto",
+    }
+}

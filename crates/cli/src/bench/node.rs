@@ -1,0 +1,140 @@
+//! A process that measures: it is told a cell a line, and answers with what it counted.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use weir_hub::store_failure;
+use weir_process::failure::Failure;
+use weir_process::terminal::say;
+use weir_store::{RangeReader, SlowPlace};
+
+use super::cell::{Cell, Counts};
+use super::{WARM_UP, name};
+
+const NO_PANIC: &str = "no thread panics while it holds the lock";
+
+/// The processes.
+pub(super) struct Nodes(Vec<Node>);
+
+struct Node {
+    child: Child,
+    cells: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Nodes {
+    pub(super) fn start(count: usize, place: &str) -> Result<Self, Failure> {
+        let start = || {
+            let program = std::env::current_exe()?;
+            let mut command = Command::new(program);
+            command.args(std::env::args_os().skip(1)).arg("--node");
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+            let missing = || std::io::Error::other("it has no pipe");
+            let cells = child.stdin.take().ok_or_else(missing)?;
+            let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+            Ok(Node { child, cells, answers })
+        };
+        let nodes: std::io::Result<Vec<Node>> = (0..count).map(|_| start()).collect();
+        nodes.map(Self).map_err(|error| {
+            Failure::new(format!("cannot start a process to read `{place}`: {error}"))
+        })
+    }
+
+    /// What as many of them as the cell says count together.
+    pub(super) fn measure(&mut self, cell: &Cell) -> Result<Counts, Failure> {
+        let gone = |error: &str| Failure::new(format!("a process that measured is gone: {error}"));
+        let line = serde_json::to_string(cell).map_err(|error| gone(&error.to_string()))?;
+        for node in &mut self.0[..cell.nodes] {
+            let told = writeln!(node.cells, "{line}").and_then(|()| node.cells.flush());
+            told.map_err(|error| gone(&error.to_string()))?;
+        }
+        let mut counts = Counts::default();
+        for node in &mut self.0[..cell.nodes] {
+            let mut answer = String::new();
+            let read = node.answers.read_line(&mut answer);
+            read.map_err(|error| gone(&error.to_string()))?;
+            counts.merge(serde_json::from_str(&answer).map_err(|error| gone(&error.to_string()))?);
+        }
+        match &counts.why {
+            Some(why) if counts.total() == 0 => Err(Failure::new(why.clone())),
+            _ => Ok(counts),
+        }
+    }
+}
+
+/// Measures what standard input says, until it ends.
+pub(super) fn run(place: &SlowPlace) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
+    for line in std::io::stdin().lines() {
+        let line = line.map_err(|error| Failure::new(format!("cannot read stdin: {error}")))?;
+        let cell: Cell = serde_json::from_str(&line)
+            .map_err(|error| Failure::new(format!("cannot measure `{line}`: {error}")))?;
+        let counts = runtime.block_on(measure(place, cell))?;
+        let answer = serde_json::to_string(&counts)
+            .map_err(|error| Failure::new(format!("cannot tell what was counted: {error}")))?;
+        say(&answer);
+    }
+    Ok(())
+}
+
+async fn measure(place: &SlowPlace, cell: Cell) -> Result<Counts, Failure> {
+    let mut place = place.clone();
+    if let SlowPlace::Bucket(options) = &mut place {
+        (options.requests, options.hedge_after) = (cell.concurrency, None);
+    }
+    let reader = Arc::new(RangeReader::open(&place).map_err(store_failure)?);
+    let counts = Arc::new(Mutex::new(Counts::default()));
+    let start = Instant::now() + WARM_UP;
+    let end = start + Duration::from_secs(cell.seconds);
+    let seed = u64::from(std::process::id()) << 32;
+    let readers = (0..cell.concurrency as u64).map(|number| {
+        let (reader, counts) = (Arc::clone(&reader), Arc::clone(&counts));
+        tokio::spawn(async move {
+            let mut state = next(seed | (number + 1));
+            while Instant::now() < end {
+                state = next(state);
+                let object = usize::try_from(state >> 33).unwrap_or_default() % cell.objects;
+                let offset = next(state) % (cell.object_bytes - cell.range_bytes + 1);
+                let range = offset..offset + cell.range_bytes;
+                let begun = Instant::now();
+                let outcome = reader.read(&name(object), range).await;
+                let (now, took) = (Instant::now(), begun.elapsed());
+                let mut counts = counts.lock().expect(NO_PANIC);
+                match outcome {
+                    Ok(_) if (start..end).contains(&now) => counts.add(took.as_secs_f64()),
+                    Ok(_) => {}
+                    Err(error) => {
+                        counts.errors += 1;
+                        counts.why = Some(error.to_string());
+                    }
+                }
+            }
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        reader.await.map_err(|error| Failure::new(format!("a reader broke off: {error}")))?;
+    }
+    let mut counts = std::mem::take(&mut *counts.lock().expect(NO_PANIC));
+    counts.failed = reader.failed();
+    Ok(counts)
+}
+
+/// The next number of a row that looks like chance (splitmix64).
+pub(super) fn next(state: u64) -> u64 {
+    let mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -1,0 +1,80 @@
+//! `weir findings`: list them, and say whether they were real.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_agent_core::client::Client;
+use weir_process::failure::{EXIT_USAGE, Failure};
+use weir_process::terminal::{Paint, say};
+
+use crate::cli::{FindingsAction, FindingsArgs};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Letters of an id that are shown.
+const SHOWN: usize = 12;
+
+/// Runs the command.
+pub(crate) fn run(args: &FindingsArgs) -> Result<(), Failure> {
+    let client = args.weir.client()?;
+    match &args.action {
+        None => list(&client, args.all),
+        Some(FindingsAction::Judge { id, verdict, did }) => {
+            let id = whole_id(&client, id)?;
+            let mut body = json!({"verdict": verdict.as_str()});
+            if let Some(did) = did {
+                body["action"] = did.as_str().into();
+            }
+            let answer = client.post_json(&format!("/api/findings/{id}/judgement"), &body)?;
+            let rule = answer["rule"].as_str().unwrap_or_default();
+            let count = |name: &str| answer[name].as_u64().unwrap_or_default();
+            let mut out = format!("{id} of {rule} was judged {}", verdict.as_str());
+            if count("judged") > 0 {
+                out += &format!("; {} of its last {} were real", count("real"), count("judged"));
+            }
+            if answer["may_page"] == false {
+                out += ", so it pages no more";
+            }
+            say(&out);
+            Ok(())
+        }
+    }
+}
+
+fn findings(client: &Client, state: &str) -> Result<Vec<Value>, Failure> {
+    let mut answer =
+        client.get_json(&format!("/api/findings?state={state}&limit=10000"), TIMEOUT)?;
+    match answer["findings"].take() {
+        Value::Array(findings) => Ok(findings),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn list(client: &Client, is_all: bool) -> Result<(), Failure> {
+    let paint = Paint::for_stdout();
+    let findings = findings(client, if is_all { "all" } else { "open" })?;
+    for finding in &findings {
+        let word = |name: &str| finding[name].as_str().unwrap_or_default();
+        let id: String = word("finding_id").chars().take(SHOWN).collect();
+        let class = paint.class(word("class"), &format!("{:<4}", word("class")));
+        say(&format!("{id}  {class}  {:<8}  {}: {}", word("state"), word("rule"), word("summary")));
+    }
+    if findings.is_empty() {
+        say("no finding is open; --all shows those that are over");
+    }
+    Ok(())
+}
+
+/// The id that begins with these letters.
+fn whole_id(client: &Client, id: &str) -> Result<String, Failure> {
+    let all = findings(client, "all")?;
+    let ids = all.iter().filter_map(|finding| finding["finding_id"].as_str());
+    let mut fitting = ids.filter(|known| known.starts_with(id));
+    let fail = |why: &str, hint: &str| {
+        Err(Failure::new(format!("cannot judge `{id}`: {why}")).hint(hint).code(EXIT_USAGE))
+    };
+    match (fitting.next(), fitting.next()) {
+        (Some(one), None) => Ok(one.to_owned()),
+        (Some(_), Some(_)) => fail("more than one finding begins so", "write more of its id"),
+        (None, _) => fail("there is no such finding", "`weir findings --all` lists them"),
+    }
+}

@@ -1,0 +1,155 @@
+//! weir's commands: each has a module of its name, with its flags, what it does, and how it shows the answer.
+//!
+//! The list of commands is [`Cli`]; [`run`] hands each to its module.
+
+mod audit;
+mod backup;
+mod bench;
+mod capture;
+mod cli;
+mod compare;
+mod doctor;
+mod drill;
+mod edge;
+mod findings;
+mod fleet;
+mod haproxy;
+mod parse;
+mod query;
+mod replay;
+mod rules;
+mod show;
+mod store;
+mod thresholds;
+mod tune;
+mod wire;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use weir_agent_core::edge::{Startup, reload_of, settings, take_over};
+use weir_agent_core::run as agent;
+use weir_config::Config;
+use weir_hub::hooks::AGENT_HOOKS;
+use weir_hub::up;
+use weir_process::failure::Failure;
+use weir_process::own_memory::{Freed, start_lean};
+use weir_process::{log, own_limits, terminal};
+
+pub use cli::Cli;
+use cli::{Command, EdgeArgs, WireArgs};
+
+/// Runs the command that was given; the exit code when it ends well.
+///
+/// # Errors
+/// Why it ended early.
+pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let startup = |args: Option<&EdgeArgs>| {
+        let flags = args.map(|args| args.flags.clone());
+        let is_edge = flags.is_some();
+        Startup::new(reload_of(cli.config.clone(), flags), is_edge)
+    };
+    let load = || Config::of_process(cli.config.as_deref(), cli.log_level.as_ref());
+    let on = |data: Option<&PathBuf>| {
+        load().map(|mut config| {
+            config.apply_data(data);
+            config
+        })
+    };
+    match cli.command {
+        Command::Up(args) => {
+            let mut config = load()?;
+            config.apply_serve(&args.serve);
+            config.apply_watch(&args.watch);
+            log::start(&config.values.log.level)?;
+            start_lean(Freed::Kept);
+            up::run(&config, true, &startup(None))?;
+        }
+        Command::Hub(args) => {
+            let mut config = load()?;
+            config.apply_serve(&args.serve);
+            config.apply_agents(args.agents.as_ref());
+            config.apply_cluster(args.cluster.as_ref());
+            log::start(&config.values.log.level)?;
+            if let Some(action) = &args.action {
+                config.apply_data(action.data());
+                fleet::hub(&config.values, action)?;
+            } else {
+                start_lean(Freed::Kept);
+                up::run(&config, false, &startup(None))?;
+            }
+        }
+        Command::Agent(args) => agent::command(&args, load()?, &startup(None), AGENT_HOOKS)?,
+        Command::Edge(args) => return serve_edge(&args, load()?, &startup(Some(&args))),
+        Command::Haproxy(args) => haproxy::run(&args, &load()?.values.haproxy.sockets)?,
+        Command::Doctor(args) => {
+            log::start(cli.log_level.as_deref().unwrap_or("error"))?;
+            return doctor::run(&args);
+        }
+        Command::Parse(args) => parse::run(&args, &load()?)?,
+        Command::Query(args) => query::run(&args)?,
+        Command::Compare(args) => compare::run(&args)?,
+        Command::Audit(args) => return audit::run(&args, &load()?.values),
+        Command::Tables(args) => show::tables(args.name.as_deref())?,
+        Command::Rules(args) => rules::run(&args)?,
+        Command::Store(args) => {
+            return store::run(&on(args.action.data())?.values, &args.action);
+        }
+        Command::Backup(args) => return back_up(&args, &on(args.dir())?, cli.log_level.as_deref()),
+        Command::Bench(args) => return bench::run(&load()?.values, &args),
+        Command::Restore(args) => backup::bring_back(&on(args.dir())?.values, &args)?,
+        Command::Thresholds(args) => thresholds::run(&args)?,
+        Command::Findings(args) => findings::run(&args)?,
+        Command::Tune(args) if args.trial.wish.is_some() => {
+            return tune::trial::run(&args, &load()?.values);
+        }
+        Command::Tune(args) => tune::run(&args)?,
+        Command::Drill(args) => return drill::run(&args),
+        Command::Wire(args) => captured(&args)?,
+        Command::Capture(args) => capture::run(&args)?,
+        Command::Config(args) => show::config(&load()?, args.format),
+        Command::Completions(args) => show::completions(args.shell),
+        Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve_edge(args: &EdgeArgs, mut config: Config, startup: &Startup) -> Result<ExitCode, Failure> {
+    if let Some(action) = &args.action {
+        return edge::run(action, &mut config);
+    }
+    config.apply_edge(&args.flags);
+    log::start(&config.values.log.level)?;
+    if args.dry_run {
+        return edge::dry_run(args, &config, |file| Config::of_process(Some(file), None));
+    }
+    settings(&config.values)?;
+    start_lean(Freed::Kept);
+    if args.replace {
+        own_limits::raise_open_files();
+        take_over(startup, &config.values)?;
+    }
+    if args.flags.hub.is_empty() {
+        up::run(&config, false, startup)?;
+    } else {
+        let role = agent::Role { is_watching: false, is_insecure: false, hooks: AGENT_HOOKS };
+        agent::run(&config, None, role, startup)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn captured(args: &WireArgs) -> Result<(), Failure> {
+    match args.compat.compat {
+        Some(_) => wire::compat::run(&args.compat, &args.files),
+        None => wire::run(&args.model, &args.files),
+    }
+}
+
+fn back_up(
+    args: &backup::BackupArgs,
+    config: &Config,
+    log_level: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    log::start(log_level.unwrap_or("warn"))?;
+    backup::run(&config.values, args)
+}

@@ -1,0 +1,46 @@
+//! `weir rules replay`: asks a running weir for the rows that a rule would have seen.
+
+use arrow_array::RecordBatch;
+use serde_json::{Value, json};
+use weir_agent_core::client::{Client, unreachable_weir};
+use weir_hub::replay::{Walk, batch};
+use weir_process::clock::SystemClock;
+use weir_process::failure::Failure;
+use weir_process::terminal::{Paint, say};
+use weir_rules::RuleSet;
+use weir_tables::Clock;
+
+use crate::cli::{ReplayArgs, ReplayFormat};
+use crate::rules;
+
+/// Rows of one answer.
+const ROWS: usize = 10_000;
+
+/// Runs the command.
+pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
+    let rule = rules::find(rules, &args.id, "replay")?;
+    let client = args.weir.client()?;
+    let now = SystemClock.now();
+    let mut walk = Walk::new(rule, |sql: &str| ask(&client, sql));
+    let report = walk.report(now - args.since, now, args.step)?;
+    match args.format {
+        ReplayFormat::Text => say(&report.text(Paint::for_stdout())),
+        ReplayFormat::Json => say(&report.json().to_string()),
+    }
+    Ok(())
+}
+
+fn ask(client: &Client, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
+    let body = json!({"sql": sql, "limit": ROWS}).to_string();
+    let answer = client
+        .post("/api/sql?format=json", "application/json", body.as_bytes())
+        .map_err(|error| unreachable_weir(client, &error))?;
+    if answer.status != 200 {
+        return Err(answer.failure());
+    }
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?")
+    };
+    let answer: Value = serde_json::from_slice(&answer.body).map_err(|error| wrong(&error))?;
+    Ok(batch(&answer).map_err(|error| wrong(&error))?.into_iter().collect())
+}

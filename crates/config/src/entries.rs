@@ -1,0 +1,246 @@
+//! Lists of tables such as `[[outputs]]`: every key with kind, default and doc, so that wrong ones are refused in one way.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use toml::de::{DeTable, DeValue};
+use weir_process::failure::Failure;
+use weir_tables::nearest;
+
+use super::refused;
+
+/// What a value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A text.
+    Text,
+    /// A whole number.
+    Number,
+    /// A list of texts.
+    Texts,
+    /// Names and texts: `{ job = "node" }`.
+    Labels,
+}
+
+/// One key of an entry.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryKey {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// What its value must be.
+    pub kind: EntryKind,
+    /// As the docs show it.
+    pub default: &'static str,
+    /// What it means, for the docs.
+    pub doc: &'static str,
+}
+
+/// One key of a list of them.
+pub(super) const fn key(
+    name: &'static str,
+    kind: EntryKind,
+    default: &'static str,
+    doc: &'static str,
+) -> EntryKey {
+    EntryKey { name, kind, default, doc }
+}
+
+/// A kind of entry.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryList {
+    /// The name between `[[` and `]]`.
+    pub section: &'static str,
+    /// What the list is for, for the docs.
+    pub doc: &'static str,
+    /// Every key of an entry.
+    pub keys: &'static [EntryKey],
+}
+
+/// A value that stands in the file.
+#[derive(Clone, Debug)]
+enum EntryValue {
+    Text(String),
+    Number(u64),
+    Texts(Vec<String>),
+    Labels(BTreeMap<String, String>),
+}
+
+/// One entry of the file: keys that are known, values of the right kind.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    section: &'static str,
+    /// `weir.toml:12`.
+    pub place: String,
+    values: BTreeMap<&'static str, (EntryValue, String)>,
+}
+
+impl EntryKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Number => "whole number",
+            Self::Texts => "list of texts",
+            Self::Labels => "table of texts such as { job = \"node\" }",
+        }
+    }
+
+    fn read(self, value: &DeValue<'_>) -> Option<EntryValue> {
+        let text = |value: &DeValue<'_>| value.as_str().map(str::to_owned);
+        match (self, value) {
+            (Self::Text, value) => text(value).map(EntryValue::Text),
+            (Self::Number, DeValue::Integer(number)) => {
+                u64::from_str_radix(number.as_str(), number.radix()).ok().map(EntryValue::Number)
+            }
+            (Self::Texts, DeValue::Array(items)) => {
+                let texts = items.iter().map(|item| text(item.get_ref()));
+                texts.collect::<Option<_>>().map(EntryValue::Texts)
+            }
+            (Self::Labels, DeValue::Table(table)) => {
+                let pairs = table
+                    .iter()
+                    .map(|(key, value)| Some((key.get_ref().to_string(), text(value.get_ref())?)));
+                pairs.collect::<Option<_>>().map(EntryValue::Labels)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads one entry; `at` gives the place of an offset.
+pub(super) fn read(
+    list: &EntryList,
+    table: &DeTable<'_>,
+    place: &str,
+    at: impl Fn(usize) -> String,
+) -> Result<Entry, Failure> {
+    let mut values = BTreeMap::new();
+    for (name, value) in table {
+        let place = at(name.span().start);
+        let name = name.get_ref().as_ref();
+        let Some(key) = list.keys.iter().find(|key| key.name == name) else {
+            let known = || list.keys.iter().map(|key| key.name);
+            let hint = nearest(name, known()).map_or_else(
+                || format!("known are {}", known().collect::<Vec<_>>().join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            let section = list.section;
+            return Err(wrong(&place, &format!("unknown key `{section}.{name}`")).hint(hint));
+        };
+        let value = key.kind.read(value.get_ref()).ok_or_else(|| {
+            let (section, kind) = (list.section, key.kind.as_str());
+            wrong(&place, &format!("`{section}.{name}` must be a {kind}")).hint(key.doc)
+        })?;
+        values.insert(key.name, (value, place));
+    }
+    Ok(Entry { section: list.section, place: place.to_owned(), values })
+}
+
+fn wrong(place: &str, what: &str) -> Failure {
+    refused(format!("cannot use {place}: {what}"))
+}
+
+impl Entry {
+    fn get(&self, name: &str) -> Option<&EntryValue> {
+        self.values.get(name).map(|(value, _)| value)
+    }
+
+    /// A text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name)? {
+            EntryValue::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A text that has to be there; `example` says how it looks.
+    pub fn needed(&self, name: &str, example: &str) -> Result<&str, Failure> {
+        self.text(name).filter(|text| !text.is_empty()).ok_or_else(|| {
+            wrong(&self.place, &format!("`[[{}]]` has no `{name}`", self.section))
+                .hint(format!("{name} = \"{example}\""))
+        })
+    }
+
+    /// A path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    /// A number within `range`.
+    pub fn number(
+        &self,
+        name: &str,
+        default: u64,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<u64, Failure> {
+        let number = match self.get(name) {
+            Some(EntryValue::Number(number)) => *number,
+            _ => default,
+        };
+        if range.contains(&number) {
+            return Ok(number);
+        }
+        let (from, to) = range.into_inner();
+        Err(self.wrong(name, &format!("`{name}` must be from {from} to {to}")))
+    }
+
+    /// A list.
+    pub fn texts(&self, name: &str) -> &[String] {
+        match self.get(name) {
+            Some(EntryValue::Texts(texts)) => texts,
+            _ => &[],
+        }
+    }
+
+    /// Names and texts.
+    pub fn labels(&self, name: &str) -> Vec<(String, String)> {
+        match self.get(name) {
+            Some(EntryValue::Labels(labels)) => labels.clone().into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The keys that are there.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.values.keys().copied()
+    }
+
+    /// Where a key stands; where the entry begins when it does not.
+    pub fn place_of(&self, name: &str) -> &str {
+        self.values.get(name).map_or(&self.place, |(_, place)| place)
+    }
+
+    /// What is wrong with a key, at its place.
+    pub fn wrong(&self, name: &str, what: &str) -> Failure {
+        wrong(self.place_of(name), what)
+    }
+}
+
+/// An entry as it stands in the file, to be shown.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// `outputs`.
+    pub section: String,
+    /// Its number in the list.
+    pub number: usize,
+    /// Where it begins.
+    pub origin: String,
+    /// Keys and values.
+    pub values: toml::Table,
+}
+
+/// A table of the file as a value.
+pub(super) fn whole(table: &DeTable<'_>) -> toml::Table {
+    let pairs = table.iter();
+    pairs.map(|(key, value)| (key.get_ref().to_string(), whole_value(value.get_ref()))).collect()
+}
+
+fn whole_value(value: &DeValue<'_>) -> toml::Value {
+    match value {
+        DeValue::Table(table) => toml::Value::Table(whole(table)),
+        DeValue::Array(items) => {
+            toml::Value::Array(items.iter().map(|item| whole_value(item.get_ref())).collect())
+        }
+        DeValue::Float(number) => toml::Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
+        other => super::to_value(other),
+    }
+}

@@ -1,0 +1,87 @@
+//! Defaults that depend on the machine: where data and configuration live, how the host is called.
+//!
+//! XDG Base Directory Specification for persons, the File Hierarchy Standard for root.
+
+use std::path::{Path, PathBuf};
+
+use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
+
+/// Whether weir runs as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// `/var/lib/weir` for root, else `$XDG_DATA_HOME/weir`, else `~/.local/share/weir`.
+pub fn data_dir() -> PathBuf {
+    if is_root() {
+        return "/var/lib/weir".into();
+    }
+    personal("XDG_DATA_HOME", ".local/share").unwrap_or_else(|| "weir-data".into())
+}
+
+/// Configuration files that are read when none is named; the first that exists counts.
+pub fn config_files() -> Vec<PathBuf> {
+    let own = personal("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("weir.toml"));
+    own.into_iter().chain([PathBuf::from("/etc/weir/weir.toml")]).collect()
+}
+
+/// `/var/lib/weir-agent` for root, else `weir-agent` beside the data directory of the user.
+pub fn agent_dir() -> PathBuf {
+    data_dir().with_file_name("weir-agent")
+}
+
+/// `/var/lib/weir-tune` for root, else `weir-tune` beside the data directory of the user.
+pub fn tune_dir() -> PathBuf {
+    data_dir().with_file_name("weir-tune")
+}
+
+fn personal(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))?;
+    Some(base.join("weir"))
+}
+
+/// The kernel's host name, `localhost` when it has none.
+pub fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "localhost".into() } else { name }
+}
+
+/// The first line of `path` without spaces around it: a login.
+pub fn read_token(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| read_failure(path, &error))?;
+    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    if token.len() < 16 {
+        return Err(Failure::new(format!(
+            "cannot use `{}` as a login: its first line has fewer than 16 characters",
+            path.display()
+        ))
+        .hint(format!(
+            "write a new one: head -c 24 /dev/urandom | base64 > {} && chmod 600 {}",
+            path.display(),
+            path.display()
+        ))
+        .code(EXIT_CONFIG));
+    }
+    Ok(token)
+}
+
+/// The first line of a file that holds a password or token for another service, which is never shown.
+pub fn read_secret(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| read_failure(path, &error).code(EXIT_CONFIG))?;
+    let secret = text.lines().next().unwrap_or_default().trim().to_owned();
+    if secret.is_empty() {
+        let what = format!("cannot use `{}`: its first line is empty", path.display());
+        return Err(Failure::new(what)
+            .hint("write the password or token into it")
+            .code(EXIT_CONFIG));
+    }
+    Ok(secret)
+}
+
+/// A whole file, such as an authority.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| read_failure(path, &error).code(EXIT_CONFIG))
+}

@@ -1,0 +1,73 @@
+//! The store as what a hub's connections deliver to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::watch;
+use weir_link::{Append, Appended, Claim, Intake, Position, Reason, Refusal};
+use weir_process::meter::{Meter, Stage};
+use weir_store::{ErrorKind, Store, StoreError};
+use weir_tables::StreamId;
+
+/// The store, and the meter that counts what came.
+pub(crate) struct StoreIntake {
+    pub(crate) store: Arc<Store>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+impl Intake for StoreIntake {
+    fn claim(&self, streams: Vec<StreamId>) -> Claim {
+        let store = Arc::clone(&self.store);
+        Box::pin(async move { store.claim(&streams).await.map_err(refusal) })
+    }
+
+    fn positions(&self, streams: &[StreamId]) -> Vec<Position> {
+        let accepted: HashMap<StreamId, u64> = self.store.positions(streams).into_iter().collect();
+        let committed: HashMap<StreamId, u64> = self.store.committed(streams).into_iter().collect();
+        let position = |stream: &StreamId| Position {
+            stream: *stream,
+            accepted: accepted.get(stream).copied(),
+            committed: committed.get(stream).copied(),
+        };
+        streams.iter().map(position).collect()
+    }
+
+    fn append(&self, parcel: Vec<u8>) -> Append {
+        let (store, meter) = (Arc::clone(&self.store), Arc::clone(&self.meter));
+        Box::pin(async move {
+            let started = Instant::now();
+            match store.append_encoded(parcel).await {
+                Ok(appended) => {
+                    let rows = usize::try_from(appended.rows).unwrap_or(usize::MAX);
+                    meter.took(Stage::Store, started.elapsed(), rows);
+                    Ok(Appended { rows: appended.rows, position: appended.position })
+                }
+                Err(error) => {
+                    meter.failed(Stage::Store, &error.message);
+                    Err(refusal(error))
+                }
+            }
+        })
+    }
+
+    fn commits(&self) -> watch::Receiver<u64> {
+        self.store.commits()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let stats = self.store.stats();
+        stats.is_full.then(|| stats.message.unwrap_or_else(|| "the disk is full".to_owned()))
+    }
+}
+
+fn refusal(error: StoreError) -> Refusal {
+    let (reason, expected) = match error.kind {
+        ErrorKind::Behind { expected } => (Reason::Behind, expected),
+        ErrorKind::Full => (Reason::Full, 0),
+        ErrorKind::Busy | ErrorKind::Moved => (Reason::Busy, 0),
+        ErrorKind::BadParcel => (Reason::Bad, 0),
+        _ => (Reason::Failed, 0),
+    };
+    Refusal { reason, expected, text: error.message, hint: error.hint.unwrap_or_default() }
+}

@@ -1,0 +1,8 @@
+//! Agents at a hub, over `weir_link`: where they connect, the store as their intake, and their clocks.
+
+mod clocks;
+pub(crate) mod intake;
+mod listen;
+
+pub use listen::link_dir;
+pub(crate) use listen::{Fleet, Listening, Serving};

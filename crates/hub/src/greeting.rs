@@ -1,0 +1,126 @@
+//! The first lines of `weir up`: where the page is, and what was found to watch. After them weir stays quiet.
+
+use std::net::SocketAddr;
+
+use weir_agent_core::watch::{WatchStatus, format_name};
+use weir_config::Values;
+use weir_config::buckets::NamedBucket;
+use weir_config::place::is_root;
+
+use crate::judge::Judge;
+
+/// Lines of one kind that are listed; the rest is counted.
+const MAX_LINES: usize = 12;
+
+/// The text for a person.
+pub(crate) fn text(
+    values: &Values,
+    (address, agents, pg): (SocketAddr, Option<SocketAddr>, Option<SocketAddr>),
+    judge: &Judge,
+    watch: Option<&WatchStatus>,
+    (taken, copied, balanced): (&[String], &[String], &[String]),
+) -> String {
+    let mut out = format!(
+        "weir {} is up: http://{address}/\n  data    {}\n  rules   {} loaded",
+        env!("CARGO_PKG_VERSION"),
+        values.store.dir.display(),
+        judge.rules.iter().len(),
+    );
+    if !judge.broken.is_empty() {
+        out += &format!(", {} could not be loaded (see above)", judge.broken.len());
+    }
+    if let Some(agents) = agents {
+        out += &format!("\n  agents  {agents}");
+    }
+    if let Some(pg) = pg {
+        out += &format!("\n  pg      {pg}");
+    }
+    if !balanced.is_empty() {
+        out += &listed("edge", balanced.to_vec(), "");
+    }
+    if !taken.is_empty() {
+        out += &listed("intake", taken.to_vec(), "");
+    }
+    if !copied.is_empty() {
+        out += &listed("outputs", copied.to_vec(), "");
+    }
+    let Some(watch) = watch else { return out };
+    out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");
+    if !values.buckets.is_empty() {
+        let every =
+            |one: &NamedBucket| format!("{}  (every {} s)", one.url(), one.interval.as_secs());
+        out += &listed("buckets", values.buckets.iter().map(every).collect(), "");
+    }
+    out += &listed("listen", listeners(watch), "nobody listens, or nobody could be seen");
+    out += &format!("\n  kernel  {}", kernel());
+    if !is_root() {
+        out += "\n  note    not root: owners of other users' sockets, kernel messages and some logs cannot be read";
+    }
+    for problem in watch.problems().iter().take(MAX_LINES) {
+        out += &format!("\n  note    {}", problem.replace('\n', "\n          "));
+    }
+    out
+}
+
+fn listed(title: &str, mut lines: Vec<String>, none: &str) -> String {
+    if lines.is_empty() {
+        lines.push(none.to_owned());
+    }
+    let more = lines.len().saturating_sub(MAX_LINES);
+    lines.truncate(MAX_LINES);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    let mut out = format!("\n  {title:<8}");
+    out += &lines.join("\n          ");
+    out
+}
+
+fn sources(watch: &WatchStatus) -> Vec<String> {
+    watch
+        .sources()
+        .iter()
+        .map(|source| {
+            format!(
+                "{}  {} {}  ({})",
+                source.path.display(),
+                source.program.as_str(),
+                format_name(&source.format),
+                source.found_in
+            )
+        })
+        .collect()
+}
+
+fn listeners(watch: &WatchStatus) -> Vec<String> {
+    let mut lines: Vec<String> = watch
+        .listeners()
+        .iter()
+        .map(|listener| {
+            let name = listener.process_name.as_deref().unwrap_or("unknown process");
+            let netns = match listener.netns.as_str() {
+                "host" => String::new(),
+                other => format!("  in network namespace {other}"),
+            };
+            let address = match listener.address.contains(':') {
+                true => format!("[{}]", listener.address),
+                false => listener.address.clone(),
+            };
+            format!("{address}:{}  {name}{netns}", listener.port)
+        })
+        .collect();
+    lines.dedup();
+    lines
+}
+
+fn kernel() -> String {
+    let name = rustix::system::uname();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+    let somaxconn = somaxconn.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
+    format!(
+        "{} {}, {cpus} processors, net.core.somaxconn {somaxconn}",
+        name.sysname().to_string_lossy(),
+        name.release().to_string_lossy()
+    )
+}

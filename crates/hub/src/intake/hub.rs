@@ -1,0 +1,105 @@
+//! What the intake is given: the line parser, the store, the clock.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch, new_null_array};
+use weir_intake::{Hub, Kept, Lines, NotKept, Parsed};
+use weir_parse::{ParsedRows, Parsers};
+use weir_process::meter::{Meter, Stage};
+use weir_store::{ErrorKind, Store, StoreError};
+use weir_tables::{Batch, Clock, Micros, Parcel, Rows};
+
+use super::redact;
+
+/// The hub as the intake sees it.
+pub(super) struct StoreHub {
+    pub(super) store: Arc<Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) host: String,
+    pub(super) parsers: Parsers,
+}
+
+impl Hub for StoreHub {
+    fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn parse(&self, lines: &Lines, observed: Micros) -> Parsed {
+        let source = redact::source(&lines.source);
+        let mut parser = self.parsers.line_parser(&source, &lines.source, &lines.host);
+        let mut rows = ParsedRows::default();
+        parser.parse(&lines.bytes, 0, observed, &mut rows);
+        let (line_count, reject_count) = (rows.lines, rows.reject.len() as u64);
+        self.meter.count_lines(line_count, reject_count);
+        let mut parsed = Parsed::default();
+        for Batch { table, rows } in rows.finish() {
+            if table.name == "reject" {
+                parsed.rejected = rejected(&rows);
+            }
+            parsed.batches.push(Batch { table, rows: without_offsets(&rows) });
+        }
+        parsed
+    }
+
+    fn clean(&self, batch: Batch) -> Batch {
+        redact::cleaned(&self.parsers, batch)
+    }
+
+    fn keep(&self, batches: Vec<Batch>) -> Kept<'_> {
+        Box::pin(async move {
+            let started = Instant::now();
+            match self.store.append(Parcel { range: None, batches }).await {
+                Ok(appended) => {
+                    let rows = usize::try_from(appended.rows).unwrap_or(usize::MAX);
+                    self.meter.took(Stage::Store, started.elapsed(), rows);
+                    Ok(())
+                }
+                Err(error) => {
+                    self.meter.failed(Stage::Store, &error.message);
+                    Err(not_kept(error))
+                }
+            }
+        })
+    }
+}
+
+fn not_kept(error: StoreError) -> NotKept {
+    let reason = match error.kind {
+        ErrorKind::Busy => "busy",
+        ErrorKind::Full => "full",
+        ErrorKind::Closed => "closed",
+        _ => "failed",
+    };
+    NotKept { reason, message: error.message, hint: error.hint }
+}
+
+/// First byte and reason of each line that was not understood.
+fn rejected(rows: &RecordBatch) -> Vec<(usize, String)> {
+    let column = |name: &str| rows.column_by_name(name);
+    let (Some(offsets), Some(reasons)) = (column("source_offset"), column("reason")) else {
+        return Vec::new();
+    };
+    let offsets = offsets.as_primitive::<Int64Type>().iter();
+    let pairs = offsets.zip(reasons.as_string::<i32>());
+    pairs
+        .filter_map(|(offset, reason)| {
+            Some((usize::try_from(offset?).ok()?, reason.unwrap_or_default().to_owned()))
+        })
+        .collect()
+}
+
+/// Offsets within a request tell the sender something, and nobody later.
+fn without_offsets(rows: &RecordBatch) -> RecordBatch {
+    let Ok(at) = rows.schema_ref().index_of("source_offset") else { return rows.clone() };
+    let mut columns = rows.columns().to_vec();
+    columns[at] = new_null_array(columns[at].data_type(), rows.num_rows());
+    RecordBatch::try_new(rows.schema(), columns).expect("the column may be null in every table")
+}

@@ -1,0 +1,362 @@
+//! Other people's shippers: sockets from the configuration, the room `intake` behind them, the store behind that.
+//!
+//! Sockets are bound before the store is opened, so that a wrong address is told at once.
+
+mod http;
+mod hub;
+mod redact;
+mod scrape;
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use weir_config::Values;
+use weir_config::place::read_token;
+use weir_intake::{Access, Hub, Intake, MAX_KNOWN, Network, OverTcp, OverUdp, Settings, Tls};
+use weir_process::failure::{EXIT_CONFIG, Failure};
+use weir_process::meter::Meter;
+use weir_store::{QueryLimits, Store};
+use weir_tables::{Clock, Micros};
+
+use crate::store_failure;
+use hub::StoreHub;
+
+/// How often counts become rows of `intake_run`.
+const REPORT: Duration = Duration::from_secs(10);
+/// How long open requests and connections may take to end; an append may wait 10 s for room.
+const END: Duration = Duration::from_secs(12);
+/// How long the identities of the last run may take to be read.
+const REMEMBER: Duration = Duration::from_secs(30);
+
+/// Sockets that are bound and settings that are right.
+pub(crate) struct Bound {
+    access: Access,
+    shared_key: Option<String>,
+    tls: Option<Tls>,
+    sockets: Vec<Socket>,
+    targets: Vec<scrape::Target>,
+}
+
+/// A socket and what it takes.
+enum Socket {
+    Http { listener: TcpListener, is_tls: bool },
+    Tcp { name: &'static str, listener: TcpListener, protocol: OverTcp, is_tls: bool },
+    Udp { name: &'static str, socket: UdpSocket, protocol: OverUdp },
+}
+
+/// Binds what the configuration names and readies what it scrapes; nothing when it names nothing.
+pub(crate) fn bind(values: &Values) -> Result<Bound, Failure> {
+    let intake = &values.intake;
+    let token = intake.token_file.as_deref().map(read_token).transpose()?;
+    let allow = intake.allow.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
+    let access = Access { token, allow };
+    let shared_key = intake.fluent_shared_key_file.as_deref().map(read_token).transpose()?;
+    let tls = tls(values)?;
+    let has_networks = !access.allow.is_empty();
+    let guard = Guard {
+        http: access.token.is_some() || has_networks,
+        plain: has_networks,
+        tls: has_networks || intake.tls_client_ca_file.is_some(),
+    };
+    let mut sockets = Vec::new();
+    for text in &intake.http {
+        let listener = bind_tcp("http", text, guard.http)?;
+        sockets.push(Socket::Http { listener, is_tls: false });
+    }
+    for text in &intake.https {
+        let listener = bind_tcp("https", text, guard.http || guard.tls)?;
+        sockets.push(Socket::Http { listener, is_tls: true });
+    }
+    bind_others(values, &guard, shared_key.is_some(), &mut sockets)?;
+    let needs_tls = sockets.iter().any(Socket::is_tls);
+    if needs_tls && tls.is_none() {
+        return Err(Failure::new(
+            "cannot listen with TLS: `intake.tls_certificate_file` is not set",
+        )
+        .hint(
+            "name a certificate and its key: `intake.tls_certificate_file`, `intake.tls_key_file`",
+        )
+        .code(EXIT_CONFIG));
+    }
+    let targets = scrape::prepare(&values.scrape)?;
+    Ok(Bound { access, shared_key, tls, sockets, targets })
+}
+
+/// Sockets of protocols that are no HTTP.
+fn bind_others(
+    values: &Values,
+    guard: &Guard,
+    has_shared_key: bool,
+    sockets: &mut Vec<Socket>,
+) -> Result<(), Failure> {
+    let intake = &values.intake;
+    for (name, texts, protocol, is_tls) in [
+        ("syslog_tcp", &intake.syslog_tcp, OverTcp::Syslog, false),
+        ("syslog_tls", &intake.syslog_tls, OverTcp::Syslog, true),
+        ("fluent", &intake.fluent, OverTcp::Fluent, false),
+        ("fluent_tls", &intake.fluent_tls, OverTcp::Fluent, true),
+        ("lumberjack", &intake.lumberjack, OverTcp::Lumberjack, false),
+        ("lumberjack_tls", &intake.lumberjack_tls, OverTcp::Lumberjack, true),
+        ("gelf_tcp", &intake.gelf_tcp, OverTcp::Gelf, false),
+        ("graphite_tcp", &intake.graphite_tcp, OverTcp::Graphite, false),
+    ] {
+        let has_key = protocol == OverTcp::Fluent && has_shared_key;
+        let is_guarded = has_key || if is_tls { guard.tls } else { guard.plain };
+        for text in texts {
+            let listener = bind_tcp(name, text, is_guarded)?;
+            sockets.push(Socket::Tcp { name, listener, protocol, is_tls });
+        }
+    }
+    for (name, texts, protocol) in [
+        ("syslog_udp", &intake.syslog_udp, OverUdp::Syslog),
+        ("gelf_udp", &intake.gelf_udp, OverUdp::Gelf),
+        ("statsd_udp", &intake.statsd_udp, OverUdp::Statsd),
+    ] {
+        for text in texts {
+            let address = resolve(name, text, guard.plain)?;
+            let buffer = usize::try_from(intake.udp_buffer_bytes).unwrap_or(usize::MAX);
+            let socket = weir_intake::bind_udp(address, buffer.min(1 << 30))
+                .map_err(|error| cannot_listen(name, address, &error))?;
+            sockets.push(Socket::Udp { name, socket, protocol });
+        }
+    }
+    Ok(())
+}
+
+/// Which kinds of sockets know who may send, so that they may be reached from other machines.
+struct Guard {
+    http: bool,
+    plain: bool,
+    tls: bool,
+}
+
+impl Socket {
+    fn is_tls(&self) -> bool {
+        match self {
+            Self::Http { is_tls, .. } | Self::Tcp { is_tls, .. } => *is_tls,
+            Self::Udp { .. } => false,
+        }
+    }
+}
+
+fn tls(values: &Values) -> Result<Option<Tls>, Failure> {
+    let intake = &values.intake;
+    match (&intake.tls_certificate_file, &intake.tls_key_file) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::load(certificate, key, intake.tls_client_ca_file.as_deref());
+            let refused = |why| {
+                Failure::new(why)
+                    .hint("the files are PEM: the certificate first, then those that signed it; the key apart")
+                    .code(EXIT_CONFIG)
+            };
+            tls.map(Some).map_err(refused)
+        }
+        _ => Err(Failure::new("cannot use TLS: certificate and key are needed both")
+            .hint("set `intake.tls_certificate_file` and `intake.tls_key_file`")
+            .code(EXIT_CONFIG)),
+    }
+}
+
+fn network(text: &str) -> Result<Network, Failure> {
+    Network::parse(text).ok_or_else(|| {
+        Failure::new(format!("cannot use `intake.allow`: `{text}` is not a network"))
+            .hint("write it as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32")
+            .code(EXIT_CONFIG)
+    })
+}
+
+fn resolve(key: &str, text: &str, is_guarded: bool) -> Result<SocketAddr, Failure> {
+    let address = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    let address = address.ok_or_else(|| {
+        Failure::new(format!(
+            "cannot listen on `{text}` (`intake.{key}`): not an address and a port"
+        ))
+        .hint("write it as 127.0.0.1:9200 or [::1]:9200")
+        .code(EXIT_CONFIG)
+    })?;
+    if !address.ip().to_canonical().is_loopback() && !is_guarded {
+        return Err(Failure::new(format!(
+            "cannot listen on `{address}` (`intake.{key}`): it can be reached from other machines and nothing says who may send"
+        ))
+        .hint("set `intake.token_file`, or name networks in `intake.allow`")
+        .code(EXIT_CONFIG));
+    }
+    Ok(address)
+}
+
+fn cannot_listen(key: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot listen on `{address}` (`intake.{key}`): {error}"))
+        .hint("another program may have the port (`ss -ltnup`); ports below 1024 need root")
+        .code(EXIT_CONFIG)
+}
+
+fn bind_tcp(key: &str, text: &str, is_guarded: bool) -> Result<TcpListener, Failure> {
+    let address = resolve(key, text, is_guarded)?;
+    let bound = TcpListener::bind(address).and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    });
+    bound.map_err(|error| cannot_listen(key, address, &error))
+}
+
+/// The intake at work.
+pub(crate) struct Running {
+    intake: Arc<Intake>,
+    hub: Arc<StoreHub>,
+    end: watch::Sender<bool>,
+    listeners: Vec<JoinHandle<()>>,
+    reporter: JoinHandle<()>,
+    /// One line for each socket: what it takes, where it listens.
+    pub(crate) lines: Vec<String>,
+}
+
+impl Bound {
+    /// Starts to take; `None` when there is nothing to take.
+    pub(crate) async fn start(
+        self,
+        values: &Values,
+        store: &Arc<Store>,
+        clock: &Arc<dyn Clock>,
+        meter: &Arc<Meter>,
+    ) -> Result<Option<Running>, Failure> {
+        if self.sockets.is_empty() && self.targets.is_empty() {
+            return Ok(None);
+        }
+        let hub = Arc::new(StoreHub {
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+            meter: Arc::clone(meter),
+            host: values.collect.host.clone(),
+            parsers: weir_agent_core::parsers::load(values)?,
+        });
+        let intake =
+            Intake::new(Arc::clone(&hub) as _, settings(values, self.access, self.shared_key));
+        remember(&intake, store, values.intake.known_seconds).await?;
+        let (end, ended) = watch::channel(false);
+        let connections = usize::try_from(values.intake.connections.max(1)).unwrap_or(1024);
+        let room = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
+        let (mut listeners, mut lines) = (Vec::new(), Vec::new());
+        for socket in self.sockets {
+            let (intake, room, ended) = (Arc::clone(&intake), Arc::clone(&room), ended.clone());
+            let tls = self.tls.clone().filter(|_| socket.is_tls());
+            let (line, listener) = socket.listen(intake, tls, room, ended).map_err(cannot_serve)?;
+            lines.push(line);
+            listeners.push(listener);
+        }
+        if !self.targets.is_empty() {
+            lines.push(format!("{:<14} {} targets", "scrape", self.targets.len()));
+        }
+        for target in self.targets {
+            let (intake, clock) = (Arc::clone(&intake), Arc::clone(clock));
+            listeners.push(tokio::spawn(target.run(
+                intake,
+                clock,
+                hub.host.clone(),
+                ended.clone(),
+            )));
+        }
+        let reporter = tokio::spawn(report_always(Arc::clone(&intake), Arc::clone(&hub)));
+        Ok(Some(Running { intake, hub, end, listeners, reporter, lines }))
+    }
+}
+
+impl Socket {
+    /// Starts a task; what to say of it, and the task.
+    fn listen(
+        self,
+        intake: Arc<Intake>,
+        tls: Option<Tls>,
+        room: Arc<Semaphore>,
+        ended: watch::Receiver<bool>,
+    ) -> std::io::Result<(String, JoinHandle<()>)> {
+        let line = |name: &str, address: SocketAddr| format!("{name:<14} {address}");
+        Ok(match self {
+            Self::Http { listener, is_tls } => {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let name = if is_tls { "https" } else { "http" };
+                let line = line(name, listener.local_addr()?);
+                (line, tokio::spawn(http::serve(listener, tls, intake, room, ended)))
+            }
+            Self::Tcp { name, listener, protocol, .. } => {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let line = line(name, listener.local_addr()?);
+                (line, tokio::spawn(intake.listen_tcp(listener, protocol, tls, room, ended)))
+            }
+            Self::Udp { name, socket, protocol } => {
+                let socket = tokio::net::UdpSocket::from_std(socket)?;
+                let line = line(name, socket.local_addr()?);
+                (line, tokio::spawn(intake.listen_udp(socket, protocol, ended)))
+            }
+        })
+    }
+}
+
+fn cannot_serve(error: std::io::Error) -> Failure {
+    Failure::new(format!("cannot serve the intake: {error}"))
+}
+
+fn settings(values: &Values, access: Access, shared_key: Option<String>) -> Settings {
+    let intake = &values.intake;
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Settings {
+        access,
+        shared_key: shared_key.map(Arc::from),
+        body_bytes: size(intake.body_bytes).clamp(1 << 10, 128 << 20),
+        in_flight_bytes: size(intake.in_flight_bytes).max(1 << 20),
+        known: Duration::from_secs(intake.known_seconds),
+        elasticsearch_version: intake.elasticsearch_version.clone(),
+    }
+}
+
+/// Identities that the last run kept.
+async fn remember(intake: &Intake, store: &Store, seconds: u64) -> Result<(), Failure> {
+    let sql = format!(
+        "select ts, ids from intake_batch where ts > now() - interval '{seconds} seconds' order by ts"
+    );
+    let limits = QueryLimits::of_rule(MAX_KNOWN, REMEMBER);
+    let result = store.query(&sql, limits).await.map_err(store_failure)?;
+    for batch in &result.batches {
+        let ts = batch.column(0).as_primitive::<TimestampMicrosecondType>();
+        let ids = batch.column(1).as_string::<i32>();
+        let rows = ts.iter().zip(ids);
+        intake.remember(rows.filter_map(|(ts, ids)| Some((Micros(ts?), ids?))));
+    }
+    Ok(())
+}
+
+async fn report_always(intake: Arc<Intake>, hub: Arc<StoreHub>) {
+    let mut ticks = tokio::time::interval(REPORT);
+    loop {
+        ticks.tick().await;
+        report(&intake, &hub).await;
+    }
+}
+
+/// What cannot be kept is counted nowhere else, so it is said.
+async fn report(intake: &Intake, hub: &StoreHub) {
+    if let Some(batch) = intake.report()
+        && let Err(error) = hub.keep(vec![batch]).await
+    {
+        tracing::warn!("cannot keep rows of `intake_run`: {}", error.message);
+    }
+}
+
+impl Running {
+    /// Ends listening, lets requests finish, and keeps the last counts.
+    pub(crate) async fn end(self) {
+        let _ = self.end.send(true);
+        let end = tokio::time::Instant::now() + END;
+        for listener in self.listeners {
+            // A full disk must not keep weir from ending; what was not answered is sent again.
+            let _ = tokio::time::timeout_at(end, listener).await;
+        }
+        self.reporter.abort();
+        report(&self.intake, &self.hub).await;
+    }
+}

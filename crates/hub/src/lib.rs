@@ -1,0 +1,29 @@
+//! The hub: keeps rows, runs the rules, serves the page and the API, takes other shippers' rows, and copies rows elsewhere.
+//!
+//! Its parts meet in [`up::run`], for `weir up` and `weir hub`; what commands share with it is public beside that.
+
+mod bind;
+pub mod cells;
+pub mod cluster;
+pub mod compare;
+pub mod explain;
+mod failure;
+pub mod fleet;
+mod greeting;
+pub mod haproxy;
+pub mod hooks;
+mod intake;
+pub mod judge;
+mod local;
+mod outputs;
+mod port_owner;
+pub mod precision;
+pub mod replay;
+mod server;
+mod slow_query;
+pub mod slow_tier;
+pub mod thresholds;
+pub mod up;
+pub mod wire;
+
+pub use failure::store_failure;

@@ -1,0 +1,410 @@
+//! Outputs at work: targets from the configuration, the store's log behind them, a thread for each, and their figures.
+//!
+//! What can be refused is refused before anything is served: an unknown column in a condition as a missing file of a login.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use weir_config::Values;
+use weir_config::outputs::{BatchLimits, NamedOutput, ObjectFormat, SaslMechanism, To};
+use weir_config::place::{read_bytes, read_secret};
+use weir_outputs::{
+    Auth, Elastic, Endpoint, Figures, Format, Http, Kafka, KafkaOptions, Limits, Mechanism,
+    Objects, Output, Put, Settings, Sink, Source, Status, Target,
+};
+use weir_process::failure::{EXIT_CONFIG, Failure};
+use weir_store::{Bucket, BucketOptions, Copy, CopyOptions, Store, StoreError, parquet_file};
+use weir_tables::{
+    Batch, Clock, CopiedRows, LogPosition, Micros, OutputRun, OutputRunRows, Parcel, Rows,
+};
+
+/// How often figures become rows of `output_run`.
+const REPORT: Duration = Duration::from_secs(5);
+/// How long the threads may take to end; what they were sending is sent again at the next start.
+const END: Duration = Duration::from_secs(5);
+/// Bytes of JSON in one request to a partition of Kafka, below its usual `message.max.bytes` of 1 MiB.
+const KAFKA_REQUEST_BYTES: usize = 900_000;
+/// Authorities of Debian and its kin, for Kafka over TLS; HTTP finds those of the system by itself.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// All outputs, as `/metrics` and `/api/status` show them.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    list: Vec<Shown>,
+}
+
+struct Shown {
+    name: String,
+    target: &'static str,
+    table: &'static str,
+    batch_seconds: f64,
+    status: Arc<Status>,
+    /// What was reported of it last.
+    reported: Mutex<Figures>,
+}
+
+/// Outputs whose settings are right, before the store is open.
+pub(crate) struct Prepared {
+    list: Vec<(NamedOutput, Target)>,
+    pub(crate) shown: Arc<Outputs>,
+}
+
+/// Reads the files of logins and makes the targets; connects to nobody.
+pub(crate) fn prepare(values: &Values) -> Result<Prepared, Failure> {
+    let mut list = Vec::new();
+    let mut shown = Outputs::default();
+    for output in &values.outputs {
+        let target = target(output)?;
+        shown.list.push(Shown {
+            name: output.name.clone(),
+            target: target.kind(),
+            table: output.table.name,
+            batch_seconds: output.limits.wait.as_secs_f64(),
+            status: Arc::default(),
+            reported: Mutex::default(),
+        });
+        list.push((output.clone(), target));
+    }
+    Ok(Prepared { list, shown: Arc::new(shown) })
+}
+
+fn target(output: &NamedOutput) -> Result<Target, Failure> {
+    let password = output.password_file.as_deref().map(read_secret).transpose()?;
+    let token = output.token_file.as_deref().map(read_secret).transpose()?;
+    let authority = output.ca_file.as_deref().map(read_bytes).transpose()?;
+    let refused = |why: String| {
+        let (place, name) = (&output.place, &output.name);
+        Failure::new(format!("cannot use {place}: output `{name}`: {why}")).code(EXIT_CONFIG)
+    };
+    if output.user.is_some() != password.is_some() {
+        return Err(refused("`user` and `password_file` are needed both".into()));
+    }
+    let login = output.user.clone().zip(password);
+    let endpoint = |url: &str, scheme| Endpoint {
+        url: url.to_owned(),
+        auth: match (token.clone(), login.clone()) {
+            (Some(token), _) => Auth::Token { scheme, token },
+            (None, Some((user, password))) => Auth::Basic { user, password },
+            (None, None) => Auth::None,
+        },
+        authority: authority.clone(),
+        timeout: output.timeout,
+    };
+    let target = match &output.to {
+        To::Elasticsearch { url, index } => {
+            Elastic::new(endpoint(url, "ApiKey"), index.clone()).map(Target::Elasticsearch)
+        }
+        To::Http { url } => Http::new(endpoint(url, "Bearer")).map(Target::Http),
+        To::Kafka { brokers, is_tls, topic, sasl } => {
+            let authority = match authority.clone() {
+                None if *is_tls => Some(read_bytes(Path::new(SYSTEM_AUTHORITIES))?),
+                authority => authority.filter(|_| *is_tls),
+            };
+            let options = KafkaOptions {
+                brokers: brokers.clone(),
+                topic: topic.clone(),
+                authority,
+                login: login.clone().map(|(user, password)| (mechanism(*sasl), user, password)),
+                timeout: output.timeout,
+                request_bytes: KAFKA_REQUEST_BYTES,
+            };
+            Kafka::new(options).map(|kafka| Target::Kafka(Box::new(kafka)))
+        }
+        To::S3 { bucket, prefix, endpoint, region, format } => {
+            let options = BucketOptions {
+                bucket: bucket.clone(),
+                endpoint: endpoint.clone(),
+                region: region.clone(),
+                keys: login.clone(),
+                authority: authority.clone(),
+                timeout: output.timeout,
+            };
+            let sink = Bucket::new(&options).map_err(|error| refused(error.message))?;
+            let (table, columns) = (output.table.name, output.columns.clone());
+            let sink = Box::new(BucketSink(sink));
+            Ok(Target::Objects(Objects::new(
+                sink,
+                prefix.clone(),
+                table,
+                columns,
+                format_of(*format),
+            )))
+        }
+    };
+    target.map_err(refused)
+}
+
+fn mechanism(named: SaslMechanism) -> Mechanism {
+    match named {
+        SaslMechanism::Plain => Mechanism::Plain,
+        SaslMechanism::ScramSha256 => Mechanism::ScramSha256,
+        SaslMechanism::ScramSha512 => Mechanism::ScramSha512,
+    }
+}
+
+fn format_of(named: ObjectFormat) -> Format {
+    match named {
+        ObjectFormat::JsonLines => Format::JsonLines,
+        ObjectFormat::Parquet => Format::Parquet,
+    }
+}
+
+fn limits_of(named: BatchLimits) -> Limits {
+    Limits { rows: named.rows, bytes: named.bytes, wait: named.wait }
+}
+
+/// A bucket of the store's as the outputs write to it.
+struct BucketSink(Bucket);
+
+impl Sink for BucketSink {
+    fn put(&self, name: String, bytes: Vec<u8>) -> Put<'_> {
+        Box::pin(async move { self.0.put(&name, bytes).await.map_err(told) })
+    }
+
+    fn parquet(&self, rows: &[RecordBatch]) -> Result<Vec<u8>, String> {
+        let Some(first) = rows.first() else { return Ok(Vec::new()) };
+        parquet_file(&first.schema(), rows).map_err(told)
+    }
+}
+
+fn told(error: StoreError) -> String {
+    error.message
+}
+
+/// The store's log as an output reads it.
+struct LogSource(Copy);
+
+impl Source for LogSource {
+    fn read(&mut self, patience: Duration) -> Result<Option<CopiedRows>, String> {
+        self.0.read(patience).map_err(told)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+
+    fn end(&self) -> u64 {
+        self.0.end()
+    }
+
+    fn position(&self) -> LogPosition {
+        self.0.position()
+    }
+
+    fn planned(&self) -> Option<LogPosition> {
+        self.0.planned()
+    }
+
+    fn plan(&mut self, to: LogPosition) -> Result<(), String> {
+        self.0.plan(to).map_err(told)
+    }
+
+    fn done(&mut self, to: LogPosition) -> Result<(), String> {
+        self.0.done(to).map_err(told)
+    }
+
+    fn lag_bytes(&self) -> u64 {
+        self.0.lag_bytes()
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+
+    fn is_still_over(&self) -> bool {
+        self.0.is_still_over()
+    }
+}
+
+/// Threads that copy.
+pub(crate) struct Running {
+    shown: Arc<Outputs>,
+    end: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+    reporter: tokio::task::JoinHandle<()>,
+    report: Report,
+}
+
+/// What reporting needs.
+#[derive(Clone)]
+struct Report {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    host: String,
+}
+
+impl Prepared {
+    /// Begins to copy, each output from where it stood; `None` when there are none.
+    pub(crate) fn start(
+        self,
+        values: &Values,
+        store: &Arc<Store>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Option<Running>, Failure> {
+        if self.list.is_empty() {
+            return Ok(None);
+        }
+        let (end, ended) = watch::channel(false);
+        let mut outputs = Vec::new();
+        for ((output, target), shown) in self.list.into_iter().zip(&self.shown.list) {
+            let source = Box::new(LogSource(copy(&output, store)?));
+            let NamedOutput { name, table, columns, limits, .. } = output;
+            outputs.push(Output {
+                settings: Settings { name, table, columns, limits: limits_of(limits) },
+                source,
+                target,
+                status: Arc::clone(&shown.status),
+                clock: Arc::clone(clock),
+                ended: ended.clone(),
+            });
+        }
+        let mut threads = Vec::new();
+        for output in outputs {
+            let thread = std::thread::Builder::new().name("weir-output".into());
+            let run = move || {
+                // Ingest comes first.
+                let _ = rustix::process::nice(5);
+                output.run();
+            };
+            let thread = thread.spawn(run);
+            threads.push(
+                thread.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?,
+            );
+        }
+        let host = values.collect.host.clone();
+        let report = Report { store: Arc::clone(store), clock: Arc::clone(clock), host };
+        let reporter = tokio::spawn(report_always(Arc::clone(&self.shown), report.clone()));
+        Ok(Some(Running { shown: self.shown, end, threads, reporter, report }))
+    }
+}
+
+fn copy(output: &NamedOutput, store: &Store) -> Result<Copy, Failure> {
+    let options = CopyOptions {
+        name: output.name.clone(),
+        table: output.table,
+        condition: output.condition.clone(),
+        keep_bytes: output.keep_bytes,
+    };
+    store.copy(&options).map_err(|error| {
+        let place = &output.condition_place;
+        let what = format!("cannot use {place}: output `{}`: {}", output.name, error.message);
+        Failure::new(what).hint(error.hint.unwrap_or_default()).code(EXIT_CONFIG)
+    })
+}
+
+async fn report_always(shown: Arc<Outputs>, report: Report) {
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + REPORT, REPORT);
+    loop {
+        ticks.tick().await;
+        report.send(&shown).await;
+    }
+}
+
+impl Report {
+    async fn send(&self, shown: &Outputs) {
+        let batch = shown.rows(&self.host, self.clock.now());
+        let parcel = Parcel { range: None, batches: vec![batch] };
+        if let Err(error) = self.store.append(parcel).await {
+            tracing::warn!("cannot keep rows of `output_run`: {}", error.message);
+        }
+    }
+}
+
+impl Running {
+    /// Ends the threads and keeps the last figures. What is not copied yet is copied after the next start.
+    pub(crate) async fn end(self) {
+        let _ = self.end.send(true);
+        let threads = self.threads;
+        let join = tokio::task::spawn_blocking(move || {
+            threads.into_iter().for_each(|thread| drop(thread.join()))
+        });
+        if tokio::time::timeout(END, join).await.is_err() {
+            tracing::warn!("an output did not end in {} s", END.as_secs());
+        }
+        self.reporter.abort();
+        self.report.send(&self.shown).await;
+    }
+}
+
+impl Outputs {
+    /// Rows of `output_run` for what happened since the last call.
+    fn rows(&self, host: &str, now: Micros) -> Batch {
+        let mut rows = OutputRunRows::default();
+        for output in &self.list {
+            let figures = output.status.figures(now);
+            let mut reported = output.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            let since = |pick: fn(&Figures) -> u64| {
+                i64::try_from(pick(&figures).saturating_sub(pick(&reported))).unwrap_or(i64::MAX)
+            };
+            let refusals: Vec<String> = figures
+                .refusals
+                .iter()
+                .map(|(reason, count)| {
+                    (reason, count - reported.refusals.get(reason).unwrap_or(&0))
+                })
+                .filter(|(_, count)| *count > 0)
+                .map(|(reason, count)| format!("{reason} {count}"))
+                .collect();
+            let refusals = refusals.join(", ");
+            rows.push(&OutputRun {
+                ts: now,
+                host,
+                output: &output.name,
+                target: output.target,
+                table_name: output.table,
+                is_success: figures.error.is_none(),
+                batches: since(|figures| figures.batches),
+                failures: since(|figures| figures.failures),
+                rows: since(|figures| figures.rows),
+                repeats: since(|figures| figures.repeats),
+                rows_refused: since(|figures| figures.rows_refused),
+                rows_lost: since(|figures| figures.rows_lost),
+                bytes: since(|figures| figures.bytes),
+                lag_bytes: i64::try_from(figures.lag_bytes).unwrap_or(i64::MAX),
+                lag_seconds: figures.lag_seconds,
+                error: figures.error.as_deref(),
+                refusals: Some(refusals.as_str()).filter(|text| !text.is_empty()),
+                batch_seconds: Some(output.batch_seconds),
+            });
+            *reported = figures;
+        }
+        Batch { table: OutputRunRows::SPEC, rows: rows.finish() }
+    }
+
+    /// `outputs` of `/api/status`.
+    pub(crate) fn json(&self, now: Micros) -> Vec<Value> {
+        let one = |output: &Shown| {
+            let figures = output.status.figures(now);
+            json!({
+                "name": output.name,
+                "target": output.target,
+                "table": output.table,
+                "rows": figures.rows,
+                "rows_refused": figures.rows_refused,
+                "rows_lost": figures.rows_lost,
+                "failures": figures.failures,
+                "lag_bytes": figures.lag_bytes,
+                "lag_seconds": figures.lag_seconds,
+                "error": figures.error,
+            })
+        };
+        self.list.iter().map(one).collect()
+    }
+
+    /// Name and figures of each.
+    pub(crate) fn figures(&self, now: Micros) -> Vec<(&str, Figures)> {
+        self.list.iter().map(|output| (output.name.as_str(), output.status.figures(now))).collect()
+    }
+
+    /// One line for each: what is copied to where.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let line =
+            |output: &Shown| format!("{:<14} {} to {}", output.name, output.table, output.target);
+        self.list.iter().map(line).collect()
+    }
+}

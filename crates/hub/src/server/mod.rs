@@ -1,0 +1,189 @@
+//! The page and the HTTP API (`docs/api.md`) on one port.
+
+mod answer;
+mod caller;
+mod cluster;
+mod compare;
+mod connection;
+mod edge;
+mod findings;
+mod forecast;
+mod guard;
+mod iceberg;
+mod judgements;
+mod link;
+mod metrics;
+mod page;
+mod parse;
+mod pg;
+mod replay;
+mod rules;
+mod schema;
+mod sql;
+mod status;
+mod thresholds;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use serde_json::{Map, Value};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use weir_agent_core::edge::Control;
+use weir_agent_core::watch::WatchStatus;
+use weir_process::meter::Meter;
+use weir_store::{QueryLimits, QueryResult, Store};
+use weir_tables::{Clock, Micros};
+
+use crate::cells::Cells;
+use crate::fleet::Fleet;
+use crate::haproxy;
+use crate::judge::Judge;
+use crate::outputs::Outputs;
+pub(crate) use answer::Refusal;
+pub(crate) use caller::Callers;
+pub(crate) use cluster::OverHttp;
+pub(crate) use pg::PgServer;
+pub(crate) use sql::require_json;
+
+/// Bodies of requests that are no parcels.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// What every handler can reach.
+pub(crate) struct App {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) judge: Arc<Judge>,
+    /// For those who try out how lines are read.
+    pub(crate) parsers: weir_parse::Parsers,
+    pub(crate) meter: Arc<Meter>,
+    /// What this host's collectors see; `None` on a hub.
+    pub(crate) watch: Option<Arc<WatchStatus>>,
+    /// Agents that are connected.
+    pub(crate) fleet: Arc<Fleet>,
+    /// What is copied to other systems.
+    pub(crate) outputs: Arc<Outputs>,
+    /// The edge of this process, once it runs.
+    pub(crate) edge: OnceLock<Arc<Control>>,
+    /// Runtime sockets of HAProxys that may be driven.
+    pub(crate) haproxy: Vec<String>,
+    pub(crate) role: &'static str,
+    pub(crate) host: String,
+    pub(crate) data_dir: String,
+    pub(crate) started: Micros,
+    pub(crate) token: Option<String>,
+    pub(crate) host_names: Vec<String>,
+    pub(crate) ui_dir: Option<PathBuf>,
+    /// Where rules of the user's own are.
+    pub(crate) rules_dir: Option<PathBuf>,
+    pub(crate) queries: Semaphore,
+    pub(crate) callers: Callers,
+    pub(crate) query_limits: QueryLimits,
+    pub(crate) parcel_bytes: usize,
+    pub(crate) capture_bytes: usize,
+}
+
+/// The app as handlers hold it.
+pub(crate) type Shared = Arc<App>;
+
+impl App {
+    /// Waits for a turn among the queries of users, of which so many run at a time, and so many of each user.
+    pub(crate) async fn turn(&self) -> Result<Turn<'_>, Refusal> {
+        let waiting = async {
+            let own = self.callers.turn().await?;
+            Some(Turn { _own: own, _all: self.queries.acquire().await.ok()? })
+        };
+        let turn = tokio::time::timeout(self.query_limits.timeout, waiting).await;
+        turn.ok().flatten().ok_or_else(|| {
+            Refusal::new(
+                axum::http::StatusCode::SERVICE_UNAVAILABLE,
+                "cannot query: too many queries are running",
+            )
+            .hint("try again, or raise `api.concurrent_queries` or `api.user_queries`")
+        })
+    }
+
+    /// Runs a query of a user.
+    pub(crate) async fn query(&self, sql: &str, rows: usize) -> Result<QueryResult, Refusal> {
+        let _turn = self.turn().await?;
+        let limits = QueryLimits { rows, ..self.query_limits };
+        let result = self.store.query_as(&caller::caller(), sql, limits).await;
+        self.meter.count_query(result.is_ok());
+        Ok(result?)
+    }
+}
+
+/// Held while a query runs.
+pub(crate) struct Turn<'a> {
+    _own: OwnedSemaphorePermit,
+    _all: SemaphorePermit<'a>,
+}
+
+/// Serves until `ended` comes, then lets open connections finish for a moment.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    app: Shared,
+    ended: tokio::sync::watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    connection::serve(listener, router(app), ended).await
+}
+
+fn router(app: Shared) -> Router {
+    let parcels = Router::new()
+        .route("/api/link/parcel", post(link::parcel))
+        .layer(DefaultBodyLimit::max(app.parcel_bytes));
+    let captures = Router::new()
+        .route("/api/wire", post(wire::post))
+        .layer(DefaultBodyLimit::max(app.capture_bytes));
+    Router::new()
+        .route("/api/sql", post(sql::post).get(sql::get))
+        .route("/api/sql/forecast", post(forecast::post))
+        .route("/api/compare", post(compare::post))
+        .route("/api/parse", post(parse::post))
+        .route("/api/findings", get(findings::list))
+        .route("/api/findings/{finding_id}", get(findings::one))
+        .route("/api/findings/{finding_id}/judgement", post(judgements::judge))
+        .route("/api/rules", get(rules::list))
+        .route("/api/rules/{rule}/replay", get(replay::replay))
+        .route("/api/thresholds", get(thresholds::list))
+        .route("/api/thresholds/{rule}", post(thresholds::accept))
+        .route("/api/tables", get(schema::list))
+        .route("/api/edge", get(edge::state))
+        .route("/api/edge/config", get(edge::config).put(edge::change))
+        .route("/api/edge/backend", post(edge::weigh))
+        .route("/api/haproxy", get(haproxy::state))
+        .route("/api/haproxy/server", post(haproxy::order))
+        .route("/api/status", get(status::status))
+        .route("/api/store/flush", post(status::flush))
+        .route("/healthz", get(status::healthz))
+        .route("/metrics", get(metrics::metrics))
+        .route("/api/cluster/rows", post(cluster::rows))
+        .route(cluster::PIECES, get(cluster::pieces))
+        .route("/api/link/positions", post(link::positions))
+        .nest("/iceberg", iceberg::router())
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .merge(parcels)
+        .merge(captures)
+        .fallback(page::serve)
+        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}
+
+/// Rows as JSON objects.
+fn objects(result: &QueryResult) -> Vec<Value> {
+    let names: Vec<&String> = result.schema.fields().iter().map(|field| field.name()).collect();
+    let mut out = Vec::new();
+    for batch in &result.batches {
+        let cells = Cells::new(batch);
+        for row in 0..cells.row_count() {
+            let pairs = names.iter().map(|name| (*name).clone()).zip(cells.row(row));
+            out.push(Value::Object(pairs.collect::<Map<_, _>>()));
+        }
+    }
+    out
+}

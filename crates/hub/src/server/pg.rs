@@ -1,0 +1,151 @@
+//! PostgreSQL's protocol over the store: the same login, turns and limits as the API has.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+use weir_config::Values;
+use weir_pg::{Answer, Caller, Described, Engine, Options, Password, Refusal, Tls};
+use weir_process::failure::{EXIT_CONFIG, Failure};
+use weir_store::{ErrorKind, QueryLimits, StoreError};
+
+use super::Shared;
+use super::caller::{PEER, as_caller, caller};
+use crate::bind::listen;
+
+/// Bound, and not serving yet.
+pub(crate) struct PgServer {
+    socket: TcpListener,
+    address: SocketAddr,
+    options: Options,
+}
+
+impl PgServer {
+    /// Binds `pg.listen`, when it is set.
+    pub(crate) fn bind(values: &Values, token: Option<&str>) -> Result<Option<Self>, Failure> {
+        let pg = &values.pg;
+        if pg.listen.is_empty() {
+            return Ok(None);
+        }
+        let refused = |why: String| {
+            Failure::new(format!("cannot serve PostgreSQL's clients: {why}")).code(EXIT_CONFIG)
+        };
+        let tls = match (&pg.tls_certificate_file, &pg.tls_key_file) {
+            (None, None) if pg.require_tls => {
+                return Err(refused("`pg.require_tls` is set and there is no certificate".into())
+                    .hint("set `pg.tls_certificate_file` and `pg.tls_key_file`"));
+            }
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(Tls::load(certificate, key).map_err(refused)?),
+            _ => {
+                return Err(refused("a certificate and its key go together".into())
+                    .hint("set both `pg.tls_certificate_file` and `pg.tls_key_file`"));
+            }
+        };
+        let password = token
+            .map(Password::new)
+            .transpose()
+            .map_err(|why| refused(why).hint("write a login of ASCII to `api.token_file`"))?;
+        let socket = listen(&pg.listen, password.is_some(), "--pg")?;
+        let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
+        let options = Options { password, tls, is_tls_needed: pg.require_tls };
+        Ok(Some(Self { socket, address, options }))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `ended` says so.
+    pub(crate) async fn serve(self, app: Shared, ended: watch::Receiver<bool>) {
+        match tokio::net::TcpListener::from_std(self.socket) {
+            Ok(socket) => weir_pg::serve(socket, self.options, Arc::new(Rows(app)), ended).await,
+            Err(error) => tracing::error!("cannot serve PostgreSQL's clients: {error}"),
+        }
+    }
+}
+
+/// What queries ask.
+struct Rows(Shared);
+
+impl Engine for Rows {
+    fn describe(
+        &self,
+        sql: Arc<str>,
+        known: Vec<Option<DataType>>,
+    ) -> BoxFuture<'static, Result<Described, Refusal>> {
+        let app = Arc::clone(&self.0);
+        let describe = async move {
+            let described = app.store.describe(&sql, &known, app.query_limits).await;
+            let described = described.map_err(refusal)?;
+            Ok(Described { parameters: described.parameters, schema: described.schema })
+        };
+        describe.boxed()
+    }
+
+    fn run(
+        &self,
+        who: Caller,
+        sql: Arc<str>,
+        parameters: Vec<ArrayRef>,
+    ) -> BoxFuture<'static, Result<Answer, Refusal>> {
+        let app = Arc::clone(&self.0);
+        // A name that everybody has tells nobody from anybody.
+        let user = Some(who.user).filter(|user| &**user != "weir");
+        let answer = async move { answer(&app, &sql, &parameters).await };
+        PEER.scope(who.address, async move { as_caller(user.as_deref(), answer).await }).boxed()
+    }
+}
+
+async fn answer(app: &Shared, sql: &str, parameters: &[ArrayRef]) -> Result<Answer, Refusal> {
+    let _turn = app.turn().await.map_err(|_| {
+        Refusal::new("53400", "cannot query: too many queries are running")
+            .hint("try again, or raise `api.concurrent_queries` or `api.user_queries`")
+    })?;
+    // Clients would take an answer that was cut for the whole one: its size is the limit, not its rows.
+    let limits = QueryLimits { rows: usize::MAX, ..app.query_limits };
+    let result = app.store.query_prepared(&caller(), sql, parameters, limits).await;
+    app.meter.count_query(result.is_ok());
+    let result = result.map_err(refusal)?;
+    Ok(Answer { schema: result.schema, batches: result.batches })
+}
+
+fn refusal(error: StoreError) -> Refusal {
+    let refusal = Refusal::new(state_of(&error), error.message);
+    match error.hint {
+        Some(hint) => refusal.hint(hint),
+        None => refusal,
+    }
+}
+
+/// SQLSTATE, as far as clients act on it.
+fn state_of(error: &StoreError) -> &'static str {
+    match error.kind {
+        ErrorKind::BadQuery => {
+            let known = [
+                ("there is no table", "42P01"),
+                ("there is no column", "42703"),
+                ("there is no function", "42883"),
+                ("cannot read the SQL", "42601"),
+                ("only queries are run", "25006"),
+            ];
+            let found = known.iter().find(|(text, _)| error.message.starts_with(text));
+            found.map_or("42000", |(_, state)| state)
+        }
+        ErrorKind::QueryLimit if error.message.contains("memory") => "53200",
+        ErrorKind::QueryLimit
+            if error.message.contains(" s") && error.message.contains("after") =>
+        {
+            "57014"
+        }
+        ErrorKind::QueryLimit => "54000",
+        ErrorKind::Corrupt => "XX001",
+        ErrorKind::Closed => "57P01",
+        _ => "58030",
+    }
+}

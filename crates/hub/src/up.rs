@@ -1,0 +1,332 @@
+//! `weir up` and `weir hub`: the store, the rules, the page and the API, with or without this host's collectors.
+//!
+//! Order at start: refuse what can be refused cheaply (login, port), open the store, watch, serve, say so. At the end
+//! the other way round, so that what was read is still kept: watch, delivery, rules, connections, store.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use weir_agent_core::watch::deliver::Destination;
+use weir_agent_core::watch::{Context, Watch, WatchStatus};
+use weir_agent_core::{edge, parsers};
+use weir_config::place::read_token;
+use weir_config::{Api, Config, Values};
+use weir_process::clock::SystemClock;
+use weir_process::failure::{EXIT_CONFIG, Failure};
+use weir_process::meter::Meter;
+use weir_process::own_limits;
+use weir_process::service;
+use weir_process::signals::Signals;
+use weir_process::terminal::say;
+use weir_store::{QueryLimits, Retention, Store, StoreOptions};
+use weir_tables::Clock;
+
+use crate::bind::listen;
+use crate::cluster::SharedFleet;
+use crate::fleet::{Fleet, Listening, Serving, link_dir};
+use crate::hooks::AGENT_HOOKS;
+use crate::judge::{Judge, judge_always, read_rule_files};
+use crate::local::Local;
+use crate::server::{self, App, Callers, PgServer};
+use crate::{cluster, greeting, intake, outputs, slow_query, slow_tier, store_failure, thresholds};
+
+/// Threads that serve, append and run rules; queries have threads of their own in the store.
+const THREADS: usize = 2;
+
+/// Runs until Ctrl-C or SIGTERM.
+pub fn run(config: &Config, is_watching: bool, startup: &edge::Startup) -> Result<(), Failure> {
+    let values = &config.values;
+    own_limits::raise_open_files();
+    if edge::is_wanted(values) {
+        own_limits::let_edge_run();
+    }
+    let token = values.api.token_file.as_deref().map(read_token).transpose()?;
+    let flag = if startup.is_edge { "--page" } else { "--listen" };
+    let socket = listen(&values.api.listen, token.is_some(), flag)?;
+    let listening = Listening::new(config, !is_watching)?;
+    let pg = PgServer::bind(values, token.as_deref())?;
+    let intake = intake::bind(values)?;
+    let outputs = outputs::prepare(values)?;
+    let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("weir-serve")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
+    let doors = Doors { page: socket, agents: listening, pg, intake, outputs };
+    runtime.block_on(async { Up { values, token, judge, startup }.run(doors, is_watching).await })
+}
+
+fn load_rules(dir: Option<&Path>) -> Result<Judge, Failure> {
+    let files = dir.map(read_rule_files).transpose()?.unwrap_or_default();
+    let judge = Judge::new(&files);
+    for error in &judge.broken {
+        tracing::error!("{error}");
+    }
+    Ok(judge)
+}
+
+/// The store's options from the configuration.
+pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOptions, Failure> {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let or_never = |limit: u64, never: u64| if limit == 0 { never } else { limit };
+    let defaults = StoreOptions::new(values.store.dir.clone(), clock);
+    let hot_bytes = size(values.store.hot_bytes.max(1 << 20));
+    Ok(StoreOptions {
+        hot_bytes_max: hot_bytes,
+        hot_bytes_limit: hot_bytes.saturating_mul(3),
+        hot_age_max: Duration::from_secs(values.store.flush_seconds.max(1)),
+        min_free_bytes: Some(values.store.min_free_bytes).filter(|bytes| *bytes > 0),
+        retention: Retention {
+            days: u32::try_from(or_never(values.store.retention_days, 36_500)).unwrap_or(36_500),
+            total_bytes: or_never(values.store.retention_bytes, u64::MAX),
+            ..defaults.retention.clone()
+        },
+        query_memory_bytes: size(values.api.query_memory_bytes),
+        column_cache_bytes: size(values.api.column_cache_bytes),
+        query_spill_bytes: size(values.api.query_spill_bytes),
+        user_read_bytes: values.api.user_read_bytes,
+        slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
+        future: Duration::from_secs(values.store.future_seconds),
+        gc_grace: Duration::from_secs(values.store.grace_seconds),
+        copies: Some(values.outputs.iter().map(|output| output.name.clone()).collect()),
+        slow: slow_tier::options(&values.store)?,
+        ..defaults
+    })
+}
+
+/// What one query of a user may use.
+fn query_limits(api: &Api) -> QueryLimits {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    QueryLimits {
+        timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
+        memory_bytes: size(api.one_query_memory_bytes),
+        read_bytes: if api.query_read_bytes == 0 { u64::MAX } else { api.query_read_bytes },
+        answer_bytes: size(api.answer_bytes),
+        ..QueryLimits::default()
+    }
+}
+
+/// Where others come in, bound before anything else starts, and where rows go out.
+struct Doors {
+    page: TcpListener,
+    agents: Listening,
+    pg: Option<PgServer>,
+    intake: intake::Bound,
+    outputs: outputs::Prepared,
+}
+
+struct Up<'a> {
+    values: &'a Values,
+    token: Option<String>,
+    judge: Arc<Judge>,
+    startup: &'a edge::Startup,
+}
+
+impl Up<'_> {
+    async fn run(self, doors: Doors, is_watching: bool) -> Result<(), Failure> {
+        let Doors { page: socket, agents: listening, pg, intake, outputs } = doors;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let values = self.values;
+        let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
+        let store = self.open_store(address, &clock, is_watching).await?;
+        let meter = Arc::clone(&self.startup.meter);
+        let (local, delivery) = Local::new(Arc::clone(&store), Arc::clone(&meter));
+        let delivery = tokio::spawn(delivery);
+        let status = Arc::new(WatchStatus::default());
+        let fleet = Arc::new(Fleet::default());
+        let watched = is_watching.then(|| Arc::clone(&status));
+        let shown = Arc::clone(&outputs.shown);
+        let app = self.app(&store, &clock, &meter, watched, &fleet, &shown)?;
+        let (end, ended) = watch::channel(false);
+        let agents_address = listening.address();
+        let (link_dir, is_serving) = (link_dir(values), agents_address.is_some());
+        let fleet_files = SharedFleet::enter(&store, link_dir, is_serving, clock.now()).await?;
+        listening.note_address(values);
+        let link = Serving::new(values, &store, &meter, &clock, &fleet);
+        let linking = tokio::spawn(listening.serve(link, ended.clone()));
+        let addresses = (address, agents_address, pg.as_ref().map(PgServer::address));
+        let socket = tokio::net::TcpListener::from_std(socket)
+            .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
+        let serving = tokio::spawn(serve((socket, pg), Arc::clone(&app), ended));
+        let judging = self.judge(&store, &clock);
+        let sharing = tokio::spawn(fleet_files.run());
+        let slow = slow_query::Reporting::start(&store, &values.collect.host);
+        let outputs = outputs.start(values, &store, &clock)?;
+        let intake = intake.start(values, &store, &clock, &meter).await?;
+        let signals = Signals::new()?;
+        let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
+        let edge = self.edge(&destination, &clock, &app)?;
+        let watching = if is_watching {
+            let context = Context::new(
+                values,
+                Arc::clone(&destination),
+                &clock,
+                &meter,
+                &status,
+                AGENT_HOOKS,
+            );
+            Some(start_watch(context, values.clone()).await?)
+        } else {
+            None
+        };
+        let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
+        let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
+        let (watched, lines) =
+            (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced));
+        say(&greeting::text(values, addresses, &self.judge, watched, lines));
+        service::ready();
+
+        signals.wait(edge::replaced(edge.as_ref())).await;
+        tracing::info!("ending");
+        edge::end(edge).await;
+        end_watch(watching, &local).await;
+        if let Some(intake) = intake {
+            intake.end().await;
+        }
+        if let Some(outputs) = outputs {
+            outputs.end().await;
+        }
+        drop((local, destination, app));
+        let _ = delivery.await;
+        judging.iter().for_each(JoinHandle::abort);
+        sharing.abort();
+        let _ = end.send(true);
+        let _ = linking.await;
+        let _ = serving.await;
+        slow.end().await;
+        store.close().await.map_err(store_failure)?;
+        Ok(())
+    }
+
+    /// Opens the store, alone or as one of several whose others reach this one at `address`.
+    async fn open_store(
+        &self,
+        address: SocketAddr,
+        clock: &Arc<dyn Clock>,
+        is_watching: bool,
+    ) -> Result<Arc<Store>, Failure> {
+        let cluster = cluster::options(self.values, self.token.as_ref(), address)?;
+        if cluster.is_some() && is_watching {
+            return Err(Failure::new("cannot use `cluster.manifest`: `weir up` is a weir alone")
+                .hint("run `weir hub` on the hosts that keep rows, and `weir agent` beside it")
+                .code(EXIT_CONFIG));
+        }
+        let options = store_options(self.values, Arc::clone(clock))?;
+        let options = StoreOptions { cluster, ..options };
+        let opening = tokio::task::spawn_blocking(move || Store::open(options));
+        let opened = opening.await;
+        opened
+            .map_err(|error| Failure::new(format!("cannot open the store: {error}")))?
+            .map_err(store_failure)
+    }
+
+    /// Starts the edge, which the page can reach from then on.
+    fn edge(
+        &self,
+        destination: &Arc<dyn Destination>,
+        clock: &Arc<dyn Clock>,
+        app: &server::Shared,
+    ) -> Result<Option<edge::Running>, Failure> {
+        let edge = edge::Running::start(self.values, destination, clock, self.startup)?;
+        if let Some(edge) = &edge {
+            let _ = app.edge.set(Arc::clone(edge.control()));
+        }
+        Ok(edge)
+    }
+
+    /// Runs the rules, and keeps the values that their thresholds are mined from.
+    fn judge(&self, store: &Arc<Store>, clock: &Arc<dyn Clock>) -> [JoinHandle<()>; 2] {
+        let every = Duration::from_secs(self.values.rules.every_seconds.max(1));
+        let shared = || (Arc::clone(&self.judge), Arc::clone(store), Arc::clone(clock));
+        let (judge, kept, time) = shared();
+        let judging = tokio::spawn(judge_always(judge, kept, time, every));
+        let (judge, kept, time) = shared();
+        let host = self.values.collect.host.clone();
+        [judging, tokio::spawn(thresholds::keep_always(judge, kept, time, host))]
+    }
+
+    fn app(
+        &self,
+        store: &Arc<Store>,
+        clock: &Arc<dyn Clock>,
+        meter: &Arc<Meter>,
+        watch: Option<Arc<WatchStatus>>,
+        fleet: &Arc<Fleet>,
+        outputs: &Arc<outputs::Outputs>,
+    ) -> Result<server::Shared, Failure> {
+        let api = &self.values.api;
+        let host = self.values.collect.host.clone();
+        if let Some(dir) = api.ui_dir.as_deref().filter(|dir| !dir.join("index.html").is_file()) {
+            return Err(Failure::new(format!(
+                "cannot serve `{}`: no index.html in it",
+                dir.display()
+            ))
+            .hint("--ui-dir names the directory `ui` of weir's sources"));
+        }
+        Ok(Arc::new(App {
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+            judge: Arc::clone(&self.judge),
+            parsers: parsers::load(self.values)?,
+            meter: Arc::clone(meter),
+            fleet: Arc::clone(fleet),
+            outputs: Arc::clone(outputs),
+            edge: OnceLock::new(),
+            haproxy: self.values.haproxy.sockets.clone(),
+            role: if watch.is_some() { "up" } else { "hub" },
+            watch,
+            host_names: api.host_names.iter().cloned().chain([host.clone()]).collect(),
+            host,
+            data_dir: self.values.store.dir.display().to_string(),
+            started: clock.now(),
+            token: self.token.clone(),
+            ui_dir: api.ui_dir.clone(),
+            rules_dir: self.values.rules.dir.clone(),
+            queries: Semaphore::new(
+                usize::try_from(api.concurrent_queries.clamp(1, 64)).unwrap_or(4),
+            ),
+            callers: Callers::new(usize::try_from(api.user_queries.clamp(1, 64)).unwrap_or(3)),
+            query_limits: query_limits(api),
+            parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),
+            capture_bytes: usize::try_from(api.capture_bytes).unwrap_or(usize::MAX),
+        }))
+    }
+}
+
+/// Serves browsers, programs and clients of PostgreSQL.
+async fn serve(
+    (page, pg): (tokio::net::TcpListener, Option<PgServer>),
+    app: server::Shared,
+    ended: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let rows = Arc::clone(&app);
+    let others = ended.clone();
+    let pg = async move {
+        if let Some(pg) = pg {
+            pg.serve(rows, others).await;
+        }
+    };
+    tokio::join!(server::serve(page, app, ended), pg).0
+}
+
+async fn start_watch(context: Context, values: Values) -> Result<Watch, Failure> {
+    tokio::task::spawn_blocking(move || Watch::start(context, &values, None))
+        .await
+        .map_err(|error| Failure::new(format!("cannot watch: {error}")))?
+}
+
+async fn end_watch(watching: Option<Watch>, local: &Arc<Local>) {
+    let Some(watching) = watching else { return };
+    // The parser may wait for room in the delivery; the delivery task still runs, so it gets it.
+    let ended = tokio::task::spawn_blocking(move || watching.end());
+    if tokio::time::timeout(Duration::from_secs(10), ended).await.is_err() {
+        tracing::warn!("the watch did not end in 10 s; what it had not handed over is read again");
+        local.close();
+    }
+}
