@@ -17,10 +17,10 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use weir_tables::Beacon;
 
-use crate::body::Answer;
+use crate::client::session::{OpenRecord, Serving};
+use crate::proxy::body::Answer;
 use crate::proxy::own_answer;
 use crate::record::Failure;
-use crate::serving::{OpenRecord, Serving};
 use crate::time::now_ns;
 
 /// A transparent pixel, the smallest that every browser takes.

@@ -11,18 +11,18 @@ use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
 
 use crate::acme::{self, Acme};
-use crate::backend::Backend;
-use crate::backend_tls::BackendTls;
-use crate::conn::Listener;
+use crate::admin::state::{self, EdgeState, Learnt};
+use crate::client::listen::{self, Bound, Found};
+use crate::client::state::Listener;
 use crate::error::EdgeError;
-use crate::listen::{self, Bound, Found};
 use crate::pool::Pool;
+use crate::pool::backend::Backend;
 use crate::record::Sink;
 use crate::settings::{ListenerSettings, ProxyHeader, Settings};
-use crate::state::{self, EdgeState, Learnt};
 use crate::thread::{Order, run};
-use crate::tickets::TicketKeys;
 use crate::tls::Certificates;
+use crate::tls::backend_tls::BackendTls;
+use crate::tls::session_tickets::TicketKeys;
 use crate::worker::{Live, Shared};
 
 /// Connections to one backend that are opened beforehand, at most.

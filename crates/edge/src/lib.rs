@@ -9,53 +9,34 @@
 //! gets a request, when to stop waiting, what may be tried again, and a record of all of it.
 
 mod acme;
-mod backend;
-mod backend_tls;
+mod admin;
 mod beacon;
-mod body;
-mod check;
-mod conn;
-mod connection;
-mod destination;
-mod difference;
-mod digest;
+mod client;
 mod edge;
 mod error;
-mod haproxy;
-mod head_copy;
-mod headers;
-mod idle;
-mod listen;
 mod pool;
 mod proxy;
-mod proxy_header;
 mod record;
-mod relay;
-mod report;
-mod service;
-mod serving;
 mod settings;
-mod state;
 mod thread;
-mod tickets;
 mod time;
 mod tls;
-mod tunnel;
 mod upstream;
-mod waits;
 mod worker;
 
 pub use acme::settings::{AcmeChallenge, AcmeDirectory, AcmeNames, AcmeSettings};
+pub use admin::haproxy::{Haproxy, HaproxyChange, HaproxyOrder, HaproxyServer};
+pub use admin::state::{
+    BackendState, CertificateState, EdgeState, Learnt, LearntBackend, ListenerState,
+};
 pub use beacon::SCRIPT;
-pub use destination::{BackendSettings, Protocol, RouteSettings};
 pub use edge::{Edge, Inherited};
 pub use error::EdgeError;
-pub use haproxy::{Haproxy, HaproxyChange, HaproxyOrder, HaproxyServer};
 pub use record::Sink;
+pub use settings::destination::{BackendSettings, Protocol, RouteSettings};
 pub use settings::{
     BackendTlsSettings, Balance, CertificateFiles, CheckKind, CheckSettings, Limits,
     ListenerSettings, ProxyHeader, Settings, UpstreamSettings,
 };
-pub use state::{BackendState, CertificateState, EdgeState, Learnt, LearntBackend, ListenerState};
-pub use tickets::TicketKey;
 pub use tls::check_certificates;
+pub use tls::session_tickets::TicketKey;

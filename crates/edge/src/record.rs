@@ -12,8 +12,8 @@ use weir_tables::{
     Rows,
 };
 
-use crate::backend::Backend;
-use crate::conn::{Conn, Listener};
+use crate::client::state::{Conn, Listener};
+use crate::pool::backend::Backend;
 use crate::time::{now_ns, seconds};
 
 /// The column `source`, and the program.

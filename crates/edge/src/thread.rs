@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
-use crate::backend::Backend;
-use crate::check::check_always;
-use crate::conn::Listener;
-use crate::connection::accept;
+use crate::client::state::Listener;
+use crate::client::task::accept;
 use crate::pool::Pool;
+use crate::pool::backend::Backend;
+use crate::pool::health_check::check_always;
 use crate::time::now_ns;
 use crate::upstream::Upstream;
 use crate::worker::{Shared, Worker};

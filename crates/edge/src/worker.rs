@@ -19,19 +19,19 @@ use tokio_rustls::TlsAcceptor;
 use weir_tables::Clock;
 
 use crate::acme::Acme;
-use crate::backend::{Backend, State};
-use crate::conn::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
-use crate::destination::RouteSettings;
-use crate::idle::{Awaited, IdlePool};
+use crate::admin::report::Reporter;
+use crate::client::state::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
+use crate::pool::backend::{Backend, State};
 use crate::pool::{Looked, Pool};
 use crate::record::{Recorder, Sink};
-use crate::report::Reporter;
+use crate::settings::destination::RouteSettings;
 use crate::settings::{Settings, UpstreamSettings};
-use crate::tickets::TicketKeys;
 use crate::time::{nanos, now_ns};
 use crate::tls::Certificates;
+use crate::tls::session_tickets::TicketKeys;
 use crate::upstream::Upstream;
-use crate::waits::Waits;
+use crate::upstream::idle::{Awaited, IdlePool};
+use crate::upstream::response_deadlines::Waits;
 
 /// How often waits for backends are looked through.
 const TICK: Duration = Duration::from_millis(50);

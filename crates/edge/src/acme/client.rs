@@ -19,8 +19,8 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::backend_tls::authorities;
 use crate::error::EdgeError;
+use crate::tls::backend_tls::authorities;
 use crate::tls::provider;
 
 /// For one request with its answer.

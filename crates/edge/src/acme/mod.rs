@@ -27,9 +27,9 @@ use self::challenge::Challenges;
 use self::files::Facts;
 use self::order::{Refusal, obtain, word};
 use self::settings::{AcmeChallenge, AcmeNames, AcmeSettings};
+use crate::admin::state::CertificateState;
 use crate::record::take;
 use crate::settings::ListenerSettings;
-use crate::state::CertificateState;
 use crate::tls;
 use crate::worker::Shared;
 

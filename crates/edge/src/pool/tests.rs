@@ -1,7 +1,7 @@
 //! Tests of the choice of backends: shares, health, trials, zones, retries.
 
 use super::*;
-use crate::destination::BackendSettings;
+use crate::settings::destination::BackendSettings;
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::destination::{BackendSettings, Protocol};
 use crate::settings::UpstreamSettings;
+use crate::settings::destination::{BackendSettings, Protocol};
 use crate::time::nanos;
 
 /// A factor of latency that changes nothing; factors are in sixteenths.

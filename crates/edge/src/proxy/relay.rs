@@ -11,13 +11,13 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::conn::coarse_ns;
+use crate::client::session::{OpenRecord, Serving};
+use crate::client::state::coarse_ns;
 use crate::pool::Place;
 use crate::record::Failure;
-use crate::serving::{OpenRecord, Serving};
 use crate::time::now_ns;
 use crate::upstream::Upstream;
-use crate::waits::WaitKey;
+use crate::upstream::response_deadlines::WaitKey;
 
 /// An answer under way, with all that ends when it does.
 pub(crate) struct Relay {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::conn::{Listener, ListenerTotals};
+use crate::client::state::{Listener, ListenerTotals};
 use crate::error::EdgeError;
 use crate::settings::ListenerSettings;
 

@@ -16,11 +16,11 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use hyper::body::Incoming;
 
 use crate::beacon;
-use crate::body::Answer;
-use crate::headers;
+use crate::client::session::{OpenRecord, Serving};
+use crate::proxy::body::Answer;
+use crate::proxy::headers;
 use crate::proxy::{Exchange, own_answer, text_answer};
 use crate::record::Failure;
-use crate::serving::{OpenRecord, Serving};
 use crate::worker::Live;
 
 /// An answer that is there, or under way.

@@ -11,8 +11,8 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version, request};
 
-use crate::conn::Conn;
-use crate::destination::Protocol;
+use crate::client::state::Conn;
+use crate::settings::destination::Protocol;
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -262,7 +262,7 @@ pub(crate) fn keep_alive_timeout(value: &HeaderValue) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::Listener;
+    use crate::client::state::Listener;
     use crate::settings::ListenerSettings;
     use http::Request;
     use std::sync::Arc;

@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::destination::Protocol;
 use crate::error::EdgeError;
 use crate::settings::BackendTlsSettings;
+use crate::settings::destination::Protocol;
 use crate::tls::provider;
 
 const KEYS: &str =

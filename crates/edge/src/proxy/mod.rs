@@ -3,6 +3,12 @@
 //! Safe means that the backend cannot have begun: nothing was sent, or the method may be repeated (RFC 9110 §9.2.2) and
 //! there is no body. Retries beyond the budget are not made: a fleet that fails must not be asked twice as much.
 
+pub(crate) mod body;
+pub(crate) mod head_copy;
+pub(crate) mod headers;
+pub(crate) mod relay;
+pub(crate) mod tunnel;
+
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,21 +22,19 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
-use crate::backend::{Backend, Waiting};
-use crate::body::{Answer, BodyFate, RequestBody};
-use crate::destination::Protocol;
-use crate::head_copy::HeadCopy;
-use crate::headers;
+use crate::client::proxy_header;
+use crate::client::session::{OpenRecord, Serving};
+use crate::pool::backend::{Backend, Waiting};
 use crate::pool::{NoBackend, Place, Pool};
-use crate::proxy_header;
+use crate::proxy::body::{Answer, BodyFate, RequestBody};
+use crate::proxy::head_copy::HeadCopy;
+use crate::proxy::relay::{Relay, UnderWay};
 use crate::record::{Failure, UpstreamRecord};
-use crate::relay::{Relay, UnderWay};
-use crate::serving::{OpenRecord, Serving};
 use crate::settings::ProxyHeader;
+use crate::settings::destination::Protocol;
 use crate::time::now_ns;
-use crate::tunnel;
 use crate::upstream::Upstream;
-use crate::waits::{Outcome, WaitKey};
+use crate::upstream::response_deadlines::{Outcome, WaitKey};
 use crate::worker::{Live, Worker};
 
 /// Most backends that one request is tried at.

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::request;
 
-use crate::conn::{Conn, Listener, Phase, Verdict};
+use crate::client::state::{Conn, Listener, Phase, Verdict};
 use crate::record::{Failure, Record};
 use crate::time::now_ns;
 use crate::worker::{Shared, Worker};

@@ -4,6 +4,9 @@
 //! which costs no system call: the reactor knows already. A connection with HTTP/2 carries many requests at a time, so nobody
 //! could poll it for all: it is a task, and what is called an upstream here is one request's share of it.
 
+pub(crate) mod idle;
+pub(crate) mod response_deadlines;
+
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,11 +22,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::backend::{Backend, Connected};
-use crate::body::RequestBody;
-use crate::conn::write_pieces;
-use crate::connection::ThisThread;
+use crate::client::state::write_pieces;
+use crate::client::task::ThisThread;
 use crate::pool::Pool;
+use crate::pool::backend::{Backend, Connected};
+use crate::proxy::body::RequestBody;
 use crate::record::Failure;
 use crate::settings::Limits;
 use crate::time::now_ns;

@@ -4,16 +4,20 @@
 //! of Two Choices*). Ties go to whose turn it is, so equal backends get equal shares; latency counts only when it differs
 //! much, so noise moves no traffic. When more look ill than `panic_percent`, the fault is more likely here: all are used.
 
+pub(crate) mod backend;
+pub(crate) mod health_body;
+pub(crate) mod health_check;
+
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, State};
-use crate::backend_tls::BackendTls;
+use crate::pool::backend::{Backend, State};
 use crate::settings::{Balance, Settings, UpstreamSettings};
 use crate::time::now_ns;
+use crate::tls::backend_tls::BackendTls;
 
 /// Retries that are allowed at once before the share of `retry_percent` counts, in hundredths.
 const RETRIES_SAVED: i64 = 100 * 100;

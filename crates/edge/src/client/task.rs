@@ -20,10 +20,10 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::acme::challenge::ALPN;
-use crate::conn::{Conn, Io, Listener, Phase, Stream, Verdict};
-use crate::proxy_header::{self, HEADER_BYTES_MAX, Header};
-use crate::service::handle;
-use crate::serving::{Admission, Serving};
+use crate::client::proxy_header::{self, HEADER_BYTES_MAX, Header};
+use crate::client::service::handle;
+use crate::client::session::{Admission, Serving};
+use crate::client::state::{Conn, Io, Listener, Phase, Stream, Verdict};
 use crate::settings::Limits;
 use crate::time::now_ns;
 use crate::worker::{Live, Worker};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
-use crate::backend::Backend;
+use crate::pool::backend::Backend;
 use crate::settings::UpstreamSettings;
 use crate::upstream::{Shared, Upstream};
 use crate::worker::Live;

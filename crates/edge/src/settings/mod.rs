@@ -3,6 +3,8 @@
 //! Settings are values: a running edge is given new ones and changes to them. [`Settings::differences`] says what would
 //! change before it does.
 
+pub(crate) mod destination;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,8 +12,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::acme::settings::AcmeSettings;
-use crate::destination::{BackendSettings, RouteSettings, resolve};
 use crate::error::EdgeError;
+use crate::settings::destination::{BackendSettings, RouteSettings, resolve};
 
 /// Everything that an edge is told.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,12 +13,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::body::Answer;
-use crate::conn::Phase;
+use crate::client::session::{OpenRecord, Serving};
+use crate::client::state::Phase;
 use crate::pool::Place;
+use crate::proxy::body::Answer;
 use crate::proxy::own_answer;
 use crate::record::Failure;
-use crate::serving::{OpenRecord, Serving};
 use crate::time::{nanos, now_ns};
 use crate::upstream::Upstream;
 
@@ -41,7 +41,7 @@ pub(crate) fn switch(
         return own_answer(record, StatusCode::BAD_GATEWAY, "the backend switched unasked");
     };
     let protocol = parts.headers.get(UPGRADE).cloned();
-    crate::headers::strip_hop_by_hop(&mut parts.headers);
+    crate::proxy::headers::strip_hop_by_hop(&mut parts.headers);
     parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     if let Some(protocol) = protocol {
         parts.headers.insert(UPGRADE, protocol);

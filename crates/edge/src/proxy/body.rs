@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::client::session::Serving;
+use crate::proxy::relay::Relay;
 use crate::record::Failure;
-use crate::relay::Relay;
-use crate::serving::Serving;
 
 /// What became of a client's body while it was passed on.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustc_hash::FxHashMap;
 use weir_tables::{EdgeBackend, EdgeBackendRows, EdgeListener, EdgeListenerRows, Micros};
 
-use crate::backend::{Backend, State};
-use crate::conn::Listener;
-use crate::listen::backlog_limit;
+use crate::client::listen::backlog_limit;
+use crate::client::state::Listener;
 use crate::pool::Pool;
+use crate::pool::backend::{Backend, State};
 use crate::record::take;
 use crate::time::seconds;
 use crate::worker::{Live, Shared};

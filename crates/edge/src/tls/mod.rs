@@ -4,6 +4,9 @@
 //! A certificate that cannot be read at the start is an error; one that cannot be read later leaves the old one in place
 //! and says so. Connections that are open keep what they have.
 
+pub(crate) mod backend_tls;
+pub(crate) mod session_tickets;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -21,10 +24,10 @@ use tokio_rustls::TlsAcceptor;
 use crate::acme::challenge::{self, Challenges};
 use crate::acme::client::Https;
 use crate::acme::settings::AcmeSettings;
-use crate::backend_tls::BackendTls;
 use crate::error::EdgeError;
 use crate::settings::{CertificateFiles, Settings};
-use crate::tickets::TicketKeys;
+use crate::tls::backend_tls::BackendTls;
+use crate::tls::session_tickets::TicketKeys;
 
 /// Certificates that follow their files.
 pub(crate) struct Certificates {

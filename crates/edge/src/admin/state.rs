@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use weir_tables::Micros;
 
-use crate::backend::Backend;
-use crate::conn::Listener;
+use crate::admin::report::reason;
+use crate::client::state::Listener;
 use crate::pool::Pool;
-use crate::report::reason;
-use crate::tickets::TicketKey;
+use crate::pool::backend::Backend;
 use crate::time::{nanos, now_ns, seconds};
+use crate::tls::session_tickets::TicketKey;
 use crate::worker::Live;
 
 /// A listener at this moment; totals since the edge began.

@@ -12,14 +12,15 @@ use http::{HeaderValue, Method, Request};
 use http_body::Body;
 use hyper::body::Incoming;
 
-use crate::backend::Backend;
-use crate::body::RequestBody;
 use crate::pool::Pool;
+use crate::pool::backend::Backend;
+use crate::pool::health_body;
+use crate::proxy::body::RequestBody;
+use crate::proxy::headers;
 use crate::settings::{CheckKind, CheckSettings};
 use crate::time::now_ns;
 use crate::upstream::Upstream;
 use crate::worker::{Live, Worker};
-use crate::{digest, headers};
 
 /// Most of an answer that is looked at.
 const DIGEST_BYTES_MAX: usize = 64 << 10;
@@ -94,7 +95,7 @@ async fn ask(
         return Ok(());
     }
     match read(&mut upstream, response.into_body()).await? {
-        Some(body) => digest::judge(&body),
+        Some(body) => health_body::judge(&body),
         None => Ok(()),
     }
 }

@@ -1,0 +1,8 @@
+//! The client's side: listening sockets, connections, and what happens to each request.
+
+pub(crate) mod listen;
+pub(crate) mod proxy_header;
+pub(crate) mod service;
+pub(crate) mod session;
+pub(crate) mod state;
+pub(crate) mod task;
