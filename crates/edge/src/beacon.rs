@@ -17,10 +17,10 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use weir_tables::Beacon;
 
-use crate::client::session::{OpenRecord, Serving};
-use crate::proxy::body::Answer;
+use crate::client::session::{ClientSession, OpenRecord};
+use crate::proxy::body::ResponseBody;
 use crate::proxy::own_answer;
-use crate::record::Failure;
+use crate::record::RequestFailure;
 use crate::time::now_ns;
 
 /// A transparent pixel, the smallest that every browser takes.
@@ -39,10 +39,10 @@ const BOTS: [&[u8]; 8] =
 
 /// Answers a request to the beacon's path that is no POST.
 pub(crate) fn answer(
-    serving: &Serving,
+    serving: &ClientSession,
     record: OpenRecord,
     parts: request::Parts,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let mut record = record;
     record.is_beacon = true;
     match parts.method {
@@ -63,11 +63,11 @@ pub(crate) fn answer(
 
 /// Answers a POST to the beacon's path.
 pub(crate) async fn answer_post(
-    serving: &Serving,
+    serving: &ClientSession,
     mut record: OpenRecord,
     parts: request::Parts,
     body: Incoming,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     record.is_beacon = true;
     match read(body).await {
         Ok(text) => {
@@ -89,15 +89,15 @@ fn agent(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// An answer in the map of the request's fields: hyper takes it for the next request, so none is made.
-fn answer_in(mut headers: HeaderMap, body: Option<Bytes>) -> Response<Answer> {
+fn answer_in(mut headers: HeaderMap, body: Option<Bytes>) -> Response<ResponseBody> {
     headers.clear();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let mut response = Response::new(Answer::Own(body));
+    let mut response = Response::new(ResponseBody::Own(body));
     *response.headers_mut() = headers;
     response
 }
 
-fn picture(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
+fn picture(mut record: OpenRecord, headers: HeaderMap) -> Response<ResponseBody> {
     record.status = 200;
     record.body_bytes = GIF.len() as u64;
     let mut response = answer_in(headers, Some(Bytes::from_static(GIF)));
@@ -106,7 +106,7 @@ fn picture(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
     response
 }
 
-fn no_content(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
+fn no_content(mut record: OpenRecord, headers: HeaderMap) -> Response<ResponseBody> {
     record.status = 204;
     let mut response = answer_in(headers, None);
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -119,10 +119,11 @@ fn no_content(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
     response
 }
 
-fn script(mut record: OpenRecord) -> Response<Answer> {
+fn script(mut record: OpenRecord) -> Response<ResponseBody> {
     record.status = 200;
     record.body_bytes = SCRIPT.len() as u64;
-    let mut response = Response::new(Answer::Own(Some(Bytes::from_static(SCRIPT.as_bytes()))));
+    let mut response =
+        Response::new(ResponseBody::Own(Some(Bytes::from_static(SCRIPT.as_bytes()))));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/javascript"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
@@ -131,21 +132,21 @@ fn script(mut record: OpenRecord) -> Response<Answer> {
 }
 
 /// The whole body as text; what is no UTF-8 is replaced.
-async fn read(mut body: Incoming) -> Result<String, Failure> {
+async fn read(mut body: Incoming) -> Result<String, RequestFailure> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame = frame.map_err(|_| Failure::ClientClosed)?;
+        let frame = frame.map_err(|_| RequestFailure::ClientClosed)?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
         if bytes.len() > BODY_BYTES_MAX {
-            return Err(Failure::BodyTooLarge);
+            return Err(RequestFailure::BodyTooLarge);
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Keeps one beacon that came at `now`; whether it wants no picture.
-fn keep(serving: &Serving, now: u64, query: &str, agent: Option<&str>) -> bool {
-    let said = Said::parse(query);
+fn keep(serving: &ClientSession, now: u64, query: &str, agent: Option<&str>) -> bool {
+    let said = BeaconParams::parse(query);
     let is_program = agent.is_none_or(|agent| serving.is_bot(agent, is_bot));
     let row = said.row(serving.conn.network(), agent, is_program);
     serving.worker.recorder.borrow_mut().beacon(now, &row);
@@ -154,7 +155,7 @@ fn keep(serving: &Serving, now: u64, query: &str, agent: Option<&str>) -> bool {
 
 /// What a beacon says.
 #[derive(Debug, Default)]
-struct Said<'a> {
+struct BeaconParams<'a> {
     site: Option<Cow<'a, str>>,
     page: Option<Cow<'a, str>>,
     visit: Option<Cow<'a, str>>,
@@ -169,7 +170,7 @@ struct Said<'a> {
     is_absurd: bool,
 }
 
-impl<'a> Said<'a> {
+impl<'a> BeaconParams<'a> {
     fn parse(query: &'a str) -> Self {
         let mut said = Self { kind: "other", ..Self::default() };
         let mut rest = query;
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn parameters_become_columns() {
-        let said = Said::parse(
+        let said = BeaconParams::parse(
             "h=example.org&e=&p=%2Fa%20b&v=x1&n=4&k=load&s=15000&d=1&c=2&b=80&r=90.5&o=200&l=300&ls=0.05&zz=1",
         );
         let row = said.row("192.0.2.0", Some("Mozilla/5.0"), false);
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn absurd_timings_are_said_to_be_and_not_kept() {
         for query in ["b=-5&l=3", "b=90&r=80", "l=4000000", "r=NaN", "r=1e300"] {
-            let said = Said::parse(query);
+            let said = BeaconParams::parse(query);
             let row = said.row("", None, true);
             assert!(
                 row.is_absurd && row.load_seconds.is_none() && row.response_seconds.is_none(),
@@ -411,7 +412,7 @@ mod tests {
     #[test]
     fn no_query_makes_it_panic() {
         arbtest::arbtest(|u| {
-            let said = Said::parse(u.arbitrary::<&str>()?);
+            let said = BeaconParams::parse(u.arbitrary::<&str>()?);
             let row = said.row("", Some(u.arbitrary::<&str>()?), false);
             assert!(row.load_seconds.is_none_or(|load| (0.0..=3600.0).contains(&load)));
             is_bot(u.arbitrary::<&str>()?);

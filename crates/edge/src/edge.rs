@@ -10,46 +10,46 @@ use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
 
-use crate::acme::{self, Acme};
-use crate::admin::state::{self, EdgeState, Learnt};
-use crate::client::listen::{self, Bound, Found};
+use crate::acme::{self, CertificateManager};
+use crate::admin::state::{self, EdgeState, LearntState};
+use crate::client::listen::{self, BoundListener, ExistingSockets};
 use crate::client::state::Listener;
 use crate::error::EdgeError;
 use crate::pool::Pool;
 use crate::pool::backend::Backend;
 use crate::record::Sink;
 use crate::settings::{ListenerSettings, ProxyHeader, Settings};
-use crate::thread::{Order, run};
-use crate::tls::Certificates;
+use crate::thread::{ThreadCommand, run};
+use crate::tls::CertificateStore;
 use crate::tls::backend_tls::BackendTls;
 use crate::tls::session_tickets::TicketKeys;
-use crate::worker::{Live, Shared};
+use crate::worker::{LiveConfig, SharedState};
 
 /// Connections to one backend that are opened beforehand, at most.
 const WARM_MAX: u32 = 256;
 
 /// A running edge; [`Edge::end`] ends it.
 pub struct Edge {
-    shared: Arc<Shared>,
-    threads: Vec<Thread>,
+    shared: Arc<SharedState>,
+    threads: Vec<WorkerThread>,
     /// Listeners with their sockets, which threads have copies of.
-    bound: Mutex<Vec<Bound>>,
+    bound: Mutex<Vec<BoundListener>>,
     /// Obtains certificates, when the configuration asks for some.
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Thread {
-    orders: UnboundedSender<Order>,
+struct WorkerThread {
+    orders: UnboundedSender<ThreadCommand>,
     handle: JoinHandle<()>,
 }
 
 /// What an edge takes over from one whose place it takes.
 #[derive(Debug, Default)]
-pub struct Inherited {
+pub struct InheritedState {
     /// Listening sockets, by the address that they were asked to have.
     pub sockets: Vec<(SocketAddr, TcpListener)>,
     /// What the other one has learnt.
-    pub learnt: Learnt,
+    pub learnt: LearntState,
 }
 
 impl Edge {
@@ -58,7 +58,7 @@ impl Edge {
     /// # Errors
     /// When settings cannot work, an address cannot be listened on, or a certificate cannot be read.
     pub fn start(settings: Settings, clock: Arc<dyn Clock>, sink: Sink) -> Result<Self, EdgeError> {
-        Self::start_with(settings, clock, sink, Inherited::default())
+        Self::start_with(settings, clock, sink, InheritedState::default())
     }
 
     /// The same with sockets that are listening already. Those for addresses that `settings` does not name are closed.
@@ -69,24 +69,24 @@ impl Edge {
         settings: Settings,
         clock: Arc<dyn Clock>,
         sink: Sink,
-        inherited: Inherited,
+        inherited: InheritedState,
     ) -> Result<Self, EdgeError> {
         settings.check()?;
         let count = thread_count(&settings);
-        let Inherited { mut sockets, learnt } = inherited;
+        let InheritedState { mut sockets, learnt } = inherited;
         // Who takes another's place may listen beside it for a moment, nobody else.
         if sockets.is_empty() {
             settings.listeners.iter().try_for_each(|one| listen::check_free(one.address))?;
         }
         let bound = settings.listeners.iter().map(|one| {
             let sockets = listen::take(&mut sockets, one.address);
-            listen::bind(one, count, Some(Found { sockets, totals: Arc::default() }))
+            listen::bind(one, count, Some(ExistingSockets { sockets, totals: Arc::default() }))
         });
         let bound = bound.collect::<Result<Vec<_>, _>>()?;
         let tickets = Arc::new(TicketKeys::new()?);
-        let acme = Acme::default();
+        let acme = CertificateManager::default();
         let live = live(&settings, None, &tickets, &acme)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             clock,
             sink,
             live: Mutex::new(Arc::new(live)),
@@ -108,12 +108,12 @@ impl Edge {
     }
 
     /// Tells the threads, each of its own sockets.
-    fn listen(&self, bound: Bound) -> Result<(), EdgeError> {
+    fn listen(&self, bound: BoundListener) -> Result<(), EdgeError> {
         warn_of_backlog(&bound.listener);
         for (at, socket) in bound.sockets.iter().enumerate() {
             let thread = &self.threads[at % self.threads.len()];
             let socket = socket.try_clone().map_err(cannot_copy)?;
-            let _ = thread.orders.send(Order::Listen(Arc::clone(&bound.listener), socket));
+            let _ = thread.orders.send(ThreadCommand::Listen(Arc::clone(&bound.listener), socket));
         }
         lock(&self.shared.listeners).push(Arc::clone(&bound.listener));
         lock(&self.bound).push(bound);
@@ -151,15 +151,15 @@ impl Edge {
     }
 
     /// What it has learnt.
-    pub fn learnt(&self) -> Learnt {
+    pub fn learnt(&self) -> LearntState {
         let live = self.shared.live();
         let backends = live.backends().map(|(_, backend)| state::learnt_of(backend)).collect();
-        Learnt { backends, ticket_keys: self.shared.tickets.export() }
+        LearntState { backends, ticket_keys: self.shared.tickets.export() }
     }
 
     /// Takes what another edge has learnt: latencies where none is known here, time-outs of backends, keys of tickets; and opens
     /// as many connections as the other one had.
-    pub fn teach(&self, learnt: &Learnt) {
+    pub fn teach(&self, learnt: &LearntState) {
         self.shared.tickets.import(&learnt.ticket_keys);
         let live = self.shared.live();
         for (pool, backend) in live.backends() {
@@ -180,7 +180,7 @@ impl Edge {
         for (at, thread) in (0..).zip(&self.threads) {
             let own = missing / threads + u32::from(at < missing % threads);
             if own > 0 {
-                let order = Order::Warm(Arc::clone(pool), Arc::clone(backend), own);
+                let order = ThreadCommand::Warm(Arc::clone(pool), Arc::clone(backend), own);
                 let _ = thread.orders.send(order);
             }
         }
@@ -210,7 +210,7 @@ impl Edge {
         lock(&self.bound).retain(|bound| {
             let stays = stays(&bound.listener);
             for thread in self.threads.iter().filter(|_| !stays) {
-                let _ = thread.orders.send(Order::Close(Arc::clone(&bound.listener)));
+                let _ = thread.orders.send(ThreadCommand::Close(Arc::clone(&bound.listener)));
             }
             stays
         });
@@ -242,14 +242,18 @@ impl Edge {
     }
 
     /// Binds an address; one that is listened on with other settings keeps its sockets, and nobody in their queues is lost.
-    fn bind_beside(&self, new: &ListenerSettings, all: &Settings) -> Result<Bound, EdgeError> {
+    fn bind_beside(
+        &self,
+        new: &ListenerSettings,
+        all: &Settings,
+    ) -> Result<BoundListener, EdgeError> {
         let bound = lock(&self.bound);
         let goes = |old: &ListenerSettings| !all.listeners.contains(old);
         let same = bound.iter().find(|one| {
             let old = &one.listener.settings;
             old.address == new.address && goes(old)
         });
-        let found = same.map(Bound::again).transpose().map_err(cannot_copy)?;
+        let found = same.map(BoundListener::again).transpose().map_err(cannot_copy)?;
         listen::bind(new, self.threads.len(), found)
     }
 
@@ -269,7 +273,7 @@ impl Edge {
         self.shared.is_ending.store(true, Relaxed);
         lock(&self.bound).clear();
         for thread in &self.threads {
-            let _ = thread.orders.send(Order::End);
+            let _ = thread.orders.send(ThreadCommand::End);
         }
         let keeper = self.keeper.into_inner().unwrap_or_else(PoisonError::into_inner);
         let handles = self.threads.into_iter().map(|thread| thread.handle).chain(keeper);
@@ -299,10 +303,10 @@ fn thread_count(settings: &Settings) -> usize {
 
 fn live(
     settings: &Settings,
-    before: Option<&Live>,
+    before: Option<&LiveConfig>,
     tickets: &Arc<TicketKeys>,
-    acme: &Acme,
-) -> Result<Live, EdgeError> {
+    acme: &CertificateManager,
+) -> Result<LiveConfig, EdgeError> {
     let needs_tls = settings.backends.iter().any(|backend| backend.protocol.is_tls());
     let backend_tls = if needs_tls { Some(BackendTls::load(&settings.backend_tls)?) } else { None };
     let old = before.map(|live| &live.pools[..]);
@@ -326,22 +330,22 @@ fn live(
         Some(live) => (live.certificates.clone(), live.tls.clone()),
         None if settings.certificates.is_empty() && settings.acme.is_none() => (None, None),
         None => {
-            let certificates = Certificates::load(settings, &acme.challenges)?;
+            let certificates = CertificateStore::load(settings, &acme.challenges)?;
             let acceptor = certificates.acceptor(tickets)?;
             (Some(certificates), Some(acceptor))
         }
     };
-    Ok(Live { settings: settings.clone(), pools, routes, certificates, tls })
+    Ok(LiveConfig { settings: settings.clone(), pools, routes, certificates, tls })
 }
 
-fn start_thread(shared: &Arc<Shared>, at: usize) -> Result<Thread, EdgeError> {
+fn start_thread(shared: &Arc<SharedState>, at: usize) -> Result<WorkerThread, EdgeError> {
     let (orders, work) = tokio::sync::mpsc::unbounded_channel();
     let shared = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name(format!("weir-edge-{at}"))
         .spawn(move || run(shared, at == 0, work))
         .map_err(|error| EdgeError::new(format!("cannot start a thread: {error}")))?;
-    Ok(Thread { orders, handle })
+    Ok(WorkerThread { orders, handle })
 }
 
 fn warn_of_backlog(listener: &Listener) {

@@ -27,10 +27,10 @@ mod worker;
 pub use acme::settings::{AcmeChallenge, AcmeDirectory, AcmeNames, AcmeSettings};
 pub use admin::haproxy::{Haproxy, HaproxyChange, HaproxyOrder, HaproxyServer};
 pub use admin::state::{
-    BackendState, CertificateState, EdgeState, Learnt, LearntBackend, ListenerState,
+    BackendState, CertificateState, EdgeState, LearntBackend, LearntState, ListenerState,
 };
 pub use beacon::SCRIPT;
-pub use edge::{Edge, Inherited};
+pub use edge::{Edge, InheritedState};
 pub use error::EdgeError;
 pub use record::Sink;
 pub use settings::destination::{BackendSettings, Protocol, RouteSettings};

@@ -12,7 +12,7 @@ use weir_tables::{
     Rows,
 };
 
-use crate::client::state::{Conn, Listener};
+use crate::client::state::{ClientState, Listener};
 use crate::pool::backend::Backend;
 use crate::time::{now_ns, seconds};
 
@@ -25,7 +25,7 @@ const ROWS_MAX: usize = 1024;
 
 /// Why a request failed: the column `failure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     ConnectRefused,
     ConnectTimeout,
     ConnectTls,
@@ -43,7 +43,7 @@ pub(crate) enum Failure {
     BadRequest,
 }
 
-impl Failure {
+impl RequestFailure {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::ConnectRefused => "connect_refused",
@@ -67,8 +67,8 @@ impl Failure {
 
 /// A request from its head to its last byte. Times are nanoseconds of [`now_ns`].
 #[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) conn: Arc<Conn>,
+pub(crate) struct RequestRecord {
+    pub(crate) conn: Arc<ClientState>,
     pub(crate) started: u64,
     pub(crate) head: u64,
     pub(crate) received_before: u64,
@@ -86,12 +86,12 @@ pub(crate) struct Record {
     pub(crate) body_bytes: u64,
     pub(crate) queue_ns: u64,
     pub(crate) upstream: Option<UpstreamRecord>,
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<RequestFailure>,
     /// Whether the row must not know who the client is, nor what it said: a beacon has a row of its own.
     pub(crate) is_beacon: bool,
 }
 
-impl Record {
+impl RequestRecord {
     /// By the request's id, so that other tiers that choose in this way choose the same; what has none is always chosen.
     fn is_chosen(&self, one_of: u32) -> bool {
         let Some(id) = &self.request_id else { return true };
@@ -117,21 +117,21 @@ pub(crate) struct UpstreamRecord {
 }
 
 /// Collects rows and hands them over in batches.
-pub(crate) struct Recorder {
+pub(crate) struct RowRecorder {
     host: String,
     clock: Arc<dyn Clock>,
     /// The clock and the monotonic clock at one moment.
     anchor: (Micros, u64),
     requests: RequestRows,
     beacons: BeaconRows,
-    refusals: HashMap<(usize, &'static str, Option<String>), Refused>,
+    refusals: HashMap<(usize, &'static str, Option<String>), RefusalCount>,
     sink: Sink,
 }
 
 /// Takes batches of rows; called from every thread of the edge, must not block for long.
 pub type Sink = Arc<dyn Fn(Vec<Batch>) + Send + Sync>;
 
-struct Refused {
+struct RefusalCount {
     listener: Arc<Listener>,
     ts: Micros,
     connections: i64,
@@ -164,7 +164,7 @@ fn version(version: Version) -> &'static str {
     }
 }
 
-impl Recorder {
+impl RowRecorder {
     pub(crate) fn new(host: String, clock: Arc<dyn Clock>, sink: Sink) -> Self {
         let anchor = (clock.now(), now_ns());
         Self {
@@ -183,7 +183,7 @@ impl Recorder {
     }
 
     /// The request is over. One of `one_of` gets a row.
-    pub(crate) fn finished(&mut self, record: &Record, now: u64, one_of: u32) {
+    pub(crate) fn finished(&mut self, record: &RequestRecord, now: u64, one_of: u32) {
         let (conn, is_beacon) = (&record.conn, record.is_beacon);
         conn.listener.totals.requests.fetch_add(1, Relaxed);
         if one_of > 1 && !record.is_chosen(one_of) {
@@ -231,7 +231,7 @@ impl Recorder {
             upstream_status_code: upstream.and_then(|one| one.status).map(i64::from),
             upstream_tries: upstream.map(|one| one.tries.into()),
             connection_requests: Some(record.order.into()),
-            failure: record.failure.map(Failure::as_str),
+            failure: record.failure.map(RequestFailure::as_str),
             tls_handshake_seconds: spent(record.tls_handshake_ns),
             sampled_ratio: (one_of > 1).then(|| 1.0 / f64::from(one_of)),
             ..Request::default()
@@ -285,7 +285,7 @@ impl Recorder {
         if !is_room && !self.refusals.contains_key(&key) {
             key.2 = None;
         }
-        let refused = self.refusals.entry(key).or_insert_with(|| Refused {
+        let refused = self.refusals.entry(key).or_insert_with(|| RefusalCount {
             listener: Arc::clone(listener),
             ts,
             connections: 0,

@@ -20,7 +20,7 @@ use crate::pool::backend::Backend;
 use crate::pool::health_check::check_always;
 use crate::time::now_ns;
 use crate::upstream::Upstream;
-use crate::worker::{Shared, Worker};
+use crate::worker::{SharedState, Worker};
 
 /// How long requests may take to end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a thread is told.
-pub(crate) enum Order {
+pub(crate) enum ThreadCommand {
     Listen(Arc<Listener>, TcpListener),
     Close(Arc<Listener>),
     /// Open so many connections to a backend, for requests to come.
@@ -37,17 +37,25 @@ pub(crate) enum Order {
 }
 
 /// What ends the accepting on a socket, and the task that does it.
-type Accepting = (Rc<Notify>, JoinHandle<()>);
+type AcceptTask = (Rc<Notify>, JoinHandle<()>);
 
 /// Serves until the end.
-pub(crate) fn run(shared: Arc<Shared>, is_first: bool, orders: UnboundedReceiver<Order>) {
+pub(crate) fn run(
+    shared: Arc<SharedState>,
+    is_first: bool,
+    orders: UnboundedReceiver<ThreadCommand>,
+) {
     match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime.block_on(serve(shared, is_first, orders)),
         Err(error) => tracing::error!("a thread of the edge cannot start: {error}"),
     }
 }
 
-async fn serve(shared: Arc<Shared>, is_first: bool, mut orders: UnboundedReceiver<Order>) {
+async fn serve(
+    shared: Arc<SharedState>,
+    is_first: bool,
+    mut orders: UnboundedReceiver<ThreadCommand>,
+) {
     let worker = Rc::new(Worker::new(shared, is_first));
     let sweeping = {
         let worker = Rc::clone(&worker);
@@ -56,28 +64,28 @@ async fn serve(shared: Arc<Shared>, is_first: bool, mut orders: UnboundedReceive
     if is_first {
         tokio::task::spawn_local(check_always(Rc::clone(&worker)));
     }
-    let mut open: FxHashMap<usize, Vec<Accepting>> = FxHashMap::default();
+    let mut open: FxHashMap<usize, Vec<AcceptTask>> = FxHashMap::default();
     while let Some(order) = orders.recv().await {
         worker.renew();
         match order {
-            Order::Listen(listener, socket) => {
+            ThreadCommand::Listen(listener, socket) => {
                 let (key, close) = (Arc::as_ptr(&listener).addr(), Rc::new(Notify::new()));
                 let accepting =
                     accept_always(Rc::clone(&worker), listener, socket, Rc::clone(&close));
                 let accepting = tokio::task::spawn_local(accepting);
                 open.entry(key).or_default().push((close, accepting));
             }
-            Order::Close(listener) => {
+            ThreadCommand::Close(listener) => {
                 let accepting = open.remove(&Arc::as_ptr(&listener).addr());
                 accepting.into_iter().flatten().for_each(|(close, _)| close.notify_one());
             }
-            Order::Warm(pool, backend, count) => {
+            ThreadCommand::Warm(pool, backend, count) => {
                 for _ in 0..count {
                     let (pool, backend) = (Arc::clone(&pool), Arc::clone(&backend));
                     tokio::task::spawn_local(warm(Rc::clone(&worker), pool, backend));
                 }
             }
-            Order::End => break,
+            ThreadCommand::End => break,
         }
     }
     for (close, accepting) in open.into_values().flatten() {

@@ -18,20 +18,22 @@ use slab::Slab;
 use tokio_rustls::TlsAcceptor;
 use weir_tables::Clock;
 
-use crate::acme::Acme;
-use crate::admin::report::Reporter;
-use crate::client::state::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
-use crate::pool::backend::{Backend, State};
-use crate::pool::{Looked, Pool};
-use crate::record::{Recorder, Sink};
+use crate::acme::CertificateManager;
+use crate::admin::report::StateReporter;
+use crate::client::state::{
+    ClientState, ConnectionPhase, Listener, SweepVerdict, coarse_ns, set_coarse,
+};
+use crate::pool::backend::{Backend, HealthState};
+use crate::pool::{AnswerHistory, Pool};
+use crate::record::{RowRecorder, Sink};
 use crate::settings::destination::RouteSettings;
 use crate::settings::{Settings, UpstreamSettings};
 use crate::time::{nanos, now_ns};
-use crate::tls::Certificates;
+use crate::tls::CertificateStore;
 use crate::tls::session_tickets::TicketKeys;
 use crate::upstream::Upstream;
-use crate::upstream::idle::{Awaited, IdlePool};
-use crate::upstream::response_deadlines::Waits;
+use crate::upstream::idle::{IdlePool, PendingConnect};
+use crate::upstream::response_deadlines::ResponseDeadlines;
 
 /// How often waits for backends are looked through.
 const TICK: Duration = Duration::from_millis(50);
@@ -56,16 +58,16 @@ const PARK_AFTER_NS: u64 = 1_000_000_000;
 
 /// What holds until the next change of the configuration.
 #[derive(Clone)]
-pub(crate) struct Live {
+pub(crate) struct LiveConfig {
     pub(crate) settings: Settings,
     /// The first takes what no route names.
     pub(crate) pools: Vec<Arc<Pool>>,
     pub(crate) routes: Vec<(RouteSettings, Arc<Pool>)>,
-    pub(crate) certificates: Option<Arc<Certificates>>,
+    pub(crate) certificates: Option<Arc<CertificateStore>>,
     pub(crate) tls: Option<TlsAcceptor>,
 }
 
-impl Live {
+impl LiveConfig {
     /// The pool for a request; `None` when there is no backend for it.
     pub(crate) fn pool(&self, parts: &http::request::Parts) -> Option<&Arc<Pool>> {
         let host = || {
@@ -84,10 +86,10 @@ impl Live {
 }
 
 /// What all threads share.
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sink: Sink,
-    pub(crate) live: Mutex<Arc<Live>>,
+    pub(crate) live: Mutex<Arc<LiveConfig>>,
     /// Counts changes of `live`.
     pub(crate) generation: AtomicU64,
     pub(crate) open: AtomicUsize,
@@ -97,16 +99,16 @@ pub(crate) struct Shared {
     /// Idle connections are not ended at once: another edge has taken this one's place, nobody waits for the end.
     pub(crate) is_gentle: AtomicBool,
     pub(crate) tickets: Arc<TicketKeys>,
-    pub(crate) acme: Acme,
+    pub(crate) acme: CertificateManager,
     pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn listeners(&self) -> Vec<Arc<Listener>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn live(&self) -> Arc<Live> {
+    pub(crate) fn live(&self) -> Arc<LiveConfig> {
         Arc::clone(&self.live.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -141,30 +143,30 @@ impl Shared {
 
 /// One thread's part.
 pub(crate) struct Worker {
-    pub(crate) shared: Arc<Shared>,
-    live: RefCell<Rc<Live>>,
+    pub(crate) shared: Arc<SharedState>,
+    live: RefCell<Rc<LiveConfig>>,
     generation: Cell<u64>,
-    pub(crate) recorder: RefCell<Recorder>,
-    conns: RefCell<Slab<Arc<Conn>>>,
+    pub(crate) recorder: RefCell<RowRecorder>,
+    conns: RefCell<Slab<Arc<ClientState>>>,
     /// Those of them that may have HTTP buffers.
-    awake: RefCell<Vec<Arc<Conn>>>,
-    pub(crate) waits: Rc<Waits>,
+    awake: RefCell<Vec<Arc<ClientState>>>,
+    pub(crate) waits: Rc<ResponseDeadlines>,
     idle: RefCell<IdlePool>,
     random: Cell<u64>,
     id_prefix: u64,
-    reporter: RefCell<Reporter>,
+    reporter: RefCell<StateReporter>,
     /// Whether this thread looks after the backends, the certificates and the reports.
     is_first: bool,
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, is_first: bool) -> Self {
-        let live = Rc::new(Live::clone(&shared.live()));
+    pub(crate) fn new(shared: Arc<SharedState>, is_first: bool) -> Self {
+        let live = Rc::new(LiveConfig::clone(&shared.live()));
         let (clock, sink) = (Arc::clone(&shared.clock), Arc::clone(&shared.sink));
         let seed = RandomState::new();
         set_coarse(now_ns());
         Self {
-            recorder: RefCell::new(Recorder::new(live.settings.host.clone(), clock, sink)),
+            recorder: RefCell::new(RowRecorder::new(live.settings.host.clone(), clock, sink)),
             live: RefCell::new(live),
             generation: Cell::new(shared.generation.load(Relaxed)),
             shared,
@@ -180,7 +182,7 @@ impl Worker {
     }
 
     /// The configuration that holds.
-    pub(crate) fn live(&self) -> Rc<Live> {
+    pub(crate) fn live(&self) -> Rc<LiveConfig> {
         Rc::clone(&self.live.borrow())
     }
 
@@ -206,16 +208,16 @@ impl Worker {
     }
 
     /// A connection that the sweep looks after, until [`Worker::forget`].
-    pub(crate) fn look_after(&self, conn: &Arc<Conn>) -> usize {
+    pub(crate) fn look_after(&self, conn: &Arc<ClientState>) -> usize {
         self.conns.borrow_mut().insert(Arc::clone(conn))
     }
 
     pub(crate) fn forget(&self, key: usize) {
-        self.conns.borrow_mut().remove(key).set_phase(Phase::Over);
+        self.conns.borrow_mut().remove(key).set_phase(ConnectionPhase::Over);
     }
 
     /// A connection begins to use HTTP buffers.
-    pub(crate) fn awakes(&self, conn: &Arc<Conn>) {
+    pub(crate) fn awakes(&self, conn: &Arc<ClientState>) {
         self.awake.borrow_mut().push(Arc::clone(conn));
     }
 
@@ -225,14 +227,16 @@ impl Worker {
         let is_crowded = self.conns.borrow().len() > CROWD;
         let mut parked = Vec::new();
         self.awake.borrow_mut().retain(|conn| match conn.phase() {
-            Phase::Idle if is_crowded && now.saturating_sub(conn.since()) > PARK_CROWD_AFTER_NS => {
+            ConnectionPhase::Idle
+                if is_crowded && now.saturating_sub(conn.since()) > PARK_CROWD_AFTER_NS =>
+            {
                 parked.push(Arc::clone(conn));
                 false
             }
-            Phase::Resting | Phase::Tunnel | Phase::Over => false,
+            ConnectionPhase::Resting | ConnectionPhase::Tunnel | ConnectionPhase::Over => false,
             _ => true,
         });
-        parked.iter().for_each(|conn| conn.judge(Verdict::Park));
+        parked.iter().for_each(|conn| conn.judge(SweepVerdict::Park));
     }
 
     pub(crate) fn open(&self) -> usize {
@@ -250,7 +254,7 @@ impl Worker {
     }
 
     /// Whoever is told to wait by [`IdlePool::awaited`] waits for that.
-    pub(crate) fn awaited(&self, backend: SocketAddr) -> Option<Rc<Awaited>> {
+    pub(crate) fn awaited(&self, backend: SocketAddr) -> Option<Rc<PendingConnect>> {
         self.idle.borrow_mut().awaited(backend)
     }
 
@@ -275,7 +279,7 @@ impl Worker {
     pub(crate) async fn sweep_always(&self) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut looked: Vec<Looked> = Vec::new();
+        let mut looked: Vec<AnswerHistory> = Vec::new();
         let mut count = 0_u32;
         loop {
             ticks.tick().await;
@@ -286,7 +290,7 @@ impl Worker {
             let live = self.live();
             let upstream = &live.settings.upstream;
             if self.is_first {
-                looked.resize_with(live.pools.len(), Looked::default);
+                looked.resize_with(live.pools.len(), AnswerHistory::default);
                 live.pools
                     .iter()
                     .zip(&mut looked)
@@ -305,7 +309,7 @@ impl Worker {
             };
             self.waits.sweep(now, nanos(upstream.answer), is_stalled);
             for (_, backend) in live.backends() {
-                if backend.state(now, upstream) == State::Stalled {
+                if backend.state(now, upstream) == HealthState::Stalled {
                     self.idle.borrow_mut().close(backend.address);
                 }
             }
@@ -335,21 +339,21 @@ impl Worker {
     pub(crate) fn renew(&self) {
         let generation = self.shared.generation.load(Relaxed);
         if self.generation.replace(generation) != generation {
-            *self.live.borrow_mut() = Rc::new(Live::clone(&self.shared.live()));
+            *self.live.borrow_mut() = Rc::new(LiveConfig::clone(&self.shared.live()));
         }
     }
 
-    fn sweep_connections(&self, live: &Live, now: u64) {
+    fn sweep_connections(&self, live: &LiveConfig, now: u64) {
         let ending = match self.shared.is_ending.load(Relaxed) {
             false => None,
             true if self.shared.is_gentle.load(Relaxed) => Some(GENTLE_IDLE_NS),
             true => Some(0),
         };
-        let conns: Vec<(Arc<Conn>, Verdict)> = {
+        let conns: Vec<(Arc<ClientState>, SweepVerdict)> = {
             let conns = self.conns.borrow();
             conns.iter().for_each(|(_, conn)| conn.tell_bytes());
             let judged = conns.iter().map(|(_, conn)| (conn, judge(conn, live, now, ending)));
-            let told = judged.filter(|(_, verdict)| *verdict != Verdict::None);
+            let told = judged.filter(|(_, verdict)| *verdict != SweepVerdict::None);
             told.map(|(conn, verdict)| (Arc::clone(conn), verdict)).collect()
         };
         for (conn, verdict) in conns {
@@ -361,7 +365,7 @@ impl Worker {
     fn look_at_busy(&self, now: u64) {
         for (_, conn) in &*self.conns.borrow() {
             let is_long = now.saturating_sub(conn.since()) > LOOK_AFTER_NS;
-            if !conn.is_h2 && is_long && conn.phase() == Phase::Busy {
+            if !conn.is_h2 && is_long && conn.phase() == ConnectionPhase::Busy {
                 conn.look();
             }
         }
@@ -375,14 +379,14 @@ impl Worker {
 }
 
 /// `ending` is after how long of idleness a connection is closed when the edge ends.
-fn judge(conn: &Conn, live: &Live, now: u64, ending: Option<u64>) -> Verdict {
+fn judge(conn: &ClientState, live: &LiveConfig, now: u64, ending: Option<u64>) -> SweepVerdict {
     let limits = &live.settings.limits;
-    if !matches!(conn.verdict(), Verdict::None | Verdict::Park) {
-        return Verdict::None;
+    if !matches!(conn.verdict(), SweepVerdict::None | SweepVerdict::Park) {
+        return SweepVerdict::None;
     }
     // HTTP/2 can be told to send nothing more while what is under way goes on.
     if ending.is_some() && conn.is_h2 {
-        return Verdict::Close;
+        return SweepVerdict::Close;
     }
     let age = now.saturating_sub(conn.since());
     let idle = || {
@@ -390,19 +394,19 @@ fn judge(conn: &Conn, live: &Live, now: u64, ending: Option<u64>) -> Verdict {
         ending.map_or(idle, |ending| ending.min(idle))
     };
     match conn.phase() {
-        Phase::Idle | Phase::Resting if age >= idle() => Verdict::Close,
-        Phase::Idle if age > PARK_AFTER_NS && !conn.is_h2 => Verdict::Park,
-        Phase::Head if age > nanos(limits.head) => Verdict::SlowHead,
-        Phase::Busy => {
+        ConnectionPhase::Idle | ConnectionPhase::Resting if age >= idle() => SweepVerdict::Close,
+        ConnectionPhase::Idle if age > PARK_AFTER_NS && !conn.is_h2 => SweepVerdict::Park,
+        ConnectionPhase::Head if age > nanos(limits.head) => SweepVerdict::SlowHead,
+        ConnectionPhase::Busy => {
             let span = |since: Option<u64>| since.map_or(0, |since| now.saturating_sub(since));
             if span(conn.stuck_since()) > nanos(limits.client_pause) {
-                Verdict::SlowClient
+                SweepVerdict::SlowClient
             } else if span(conn.half_closed_since()) > nanos(limits.half_closed) {
-                Verdict::Gone
+                SweepVerdict::Gone
             } else {
-                Verdict::None
+                SweepVerdict::None
             }
         }
-        _ => Verdict::None,
+        _ => SweepVerdict::None,
     }
 }

@@ -18,13 +18,13 @@ const PATH: &str = "/.well-known/acme-challenge/";
 
 /// Proofs that are asked for at this moment.
 #[derive(Debug, Default)]
-pub(crate) struct Challenges {
+pub(crate) struct ChallengeStore {
     count: AtomicUsize,
-    pending: Mutex<Vec<Pending>>,
+    pending: Mutex<Vec<PendingChallenge>>,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingChallenge {
     name: String,
     token: String,
     /// What a request for the token is answered.
@@ -33,8 +33,8 @@ struct Pending {
     certificate: Option<Arc<CertifiedKey>>,
 }
 
-impl Challenges {
-    fn lock(&self) -> MutexGuard<'_, Vec<Pending>> {
+impl ChallengeStore {
+    fn lock(&self) -> MutexGuard<'_, Vec<PendingChallenge>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,7 +65,7 @@ impl Challenges {
         digest: Option<&[u8]>,
     ) -> Result<(), rcgen::Error> {
         let certificate = digest.map(|digest| proof(name, digest)).transpose()?;
-        let pending = Pending {
+        let pending = PendingChallenge {
             name: name.to_owned(),
             token: token.to_owned(),
             authorization: authorization.to_owned(),
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_is_answered_and_only_as_long() {
-        let challenges = Challenges::default();
+        let challenges = ChallengeStore::default();
         let path = "/.well-known/acme-challenge/token1";
         assert_eq!(challenges.http(path), None);
         challenges.add("a.example", "token1", "token1.thumb", Some(&[7; 32])).expect("a proof");

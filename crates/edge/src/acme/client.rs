@@ -30,9 +30,9 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Asks an authority.
 #[derive(Clone)]
-pub(crate) struct Https(TlsConnector);
+pub(crate) struct AuthorityClient(TlsConnector);
 
-impl Https {
+impl AuthorityClient {
     /// With the authorities (PEM) of `path`.
     pub(crate) fn new(path: &Path) -> Result<Self, EdgeError> {
         let failed = |error: rustls::Error| EdgeError::new(format!("cannot use TLS: {error}"));
@@ -46,7 +46,7 @@ impl Https {
     }
 }
 
-impl HttpClient for Https {
+impl HttpClient for AuthorityClient {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,

@@ -21,7 +21,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// What is to be known of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct CertificateInfo {
     pub(crate) not_before: Micros,
     pub(crate) not_after: Micros,
     pub(crate) names: Vec<String>,
@@ -50,7 +50,7 @@ pub(crate) fn account(path: &Path) -> io::Result<Option<AccountCredentials>> {
 }
 
 /// The facts of the first certificate in a file; `None` when there is no file, or none that can be read.
-pub(crate) fn facts(path: &Path) -> Option<Facts> {
+pub(crate) fn facts(path: &Path) -> Option<CertificateInfo> {
     let first = CertificateDer::pem_file_iter(path).ok()?.next()?.ok()?;
     let (_, parsed) = X509Certificate::from_der(&first).ok()?;
     let micros = |seconds: i64| Micros(seconds.saturating_mul(1_000_000));
@@ -60,7 +60,7 @@ pub(crate) fn facts(path: &Path) -> Option<Facts> {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
         _ => None,
     };
-    Some(Facts {
+    Some(CertificateInfo {
         not_before: micros(parsed.validity().not_before.timestamp()),
         not_after: micros(parsed.validity().not_after.timestamp()),
         names: names.iter().filter_map(name).collect(),

@@ -23,15 +23,15 @@ use instant_acme::ChallengeType;
 use tokio::time::Instant;
 use weir_tables::{EdgeCertificate, EdgeCertificateRows, Micros};
 
-use self::challenge::Challenges;
-use self::files::Facts;
-use self::order::{Refusal, obtain, word};
+use self::challenge::ChallengeStore;
+use self::files::CertificateInfo;
+use self::order::{OrderError, obtain, word};
 use self::settings::{AcmeChallenge, AcmeNames, AcmeSettings};
 use crate::admin::state::CertificateState;
 use crate::record::take;
 use crate::settings::ListenerSettings;
 use crate::tls;
-use crate::worker::Shared;
+use crate::worker::SharedState;
 
 const SECOND: i64 = 1_000_000;
 const HOUR: i64 = 3600 * SECOND;
@@ -48,25 +48,25 @@ const PAUSE_MAX: i64 = 12 * HOUR;
 
 /// What the threads of an edge share of it.
 #[derive(Debug, Default)]
-pub(crate) struct Acme {
-    pub(crate) challenges: Arc<Challenges>,
-    managed: Mutex<Vec<Managed>>,
+pub(crate) struct CertificateManager {
+    pub(crate) challenges: Arc<ChallengeStore>,
+    managed: Mutex<Vec<ManagedCertificate>>,
 }
 
 /// One certificate.
 #[derive(Clone, Debug)]
-struct Managed {
+struct ManagedCertificate {
     names: AcmeNames,
     authority: String,
     path: PathBuf,
-    facts: Option<Facts>,
+    facts: Option<CertificateInfo>,
     failures: u32,
     failure: Option<String>,
     next: Micros,
 }
 
-impl Acme {
-    fn lock(&self) -> MutexGuard<'_, Vec<Managed>> {
+impl CertificateManager {
+    fn lock(&self) -> MutexGuard<'_, Vec<ManagedCertificate>> {
         self.managed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +89,7 @@ impl Acme {
             let facts = files::facts(&path);
             let authority = settings.directory.authority.clone();
             let next = due(facts.as_ref(), names);
-            Managed {
+            ManagedCertificate {
                 names: names.clone(),
                 authority,
                 path,
@@ -102,11 +102,11 @@ impl Acme {
         *self.lock() = managed.collect();
     }
 
-    fn due(&self, now: Micros) -> Option<Managed> {
+    fn due(&self, now: Micros) -> Option<ManagedCertificate> {
         self.lock().iter().find(|one| one.next <= now).cloned()
     }
 
-    fn note(&self, names: &AcmeNames, change: impl FnOnce(&mut Managed)) {
+    fn note(&self, names: &AcmeNames, change: impl FnOnce(&mut ManagedCertificate)) {
         if let Some(one) = self.lock().iter_mut().find(|one| one.names == *names) {
             change(one);
         }
@@ -115,7 +115,7 @@ impl Acme {
 
 /// When a certificate is to be renewed: at once when there is none, or one without all the names; else when a third of its
 /// life is left, of a short life half.
-fn due(facts: Option<&Facts>, names: &AcmeNames) -> Micros {
+fn due(facts: Option<&CertificateInfo>, names: &AcmeNames) -> Micros {
     let Some(facts) = facts else { return Micros(0) };
     if names.0.iter().any(|name| !facts.names.contains(name)) {
         return Micros(0);
@@ -131,7 +131,7 @@ fn pause(failures: u32, is_rate_limited: bool) -> i64 {
     if is_rate_limited { doubled.max(HOUR) } else { doubled }
 }
 
-impl Managed {
+impl ManagedCertificate {
     fn state(&self, now: Micros) -> CertificateState {
         let state = match &self.facts {
             None => "missing",
@@ -179,7 +179,7 @@ fn way(wanted: AcmeChallenge, listeners: &[ListenerSettings], failures: u32) -> 
 }
 
 /// Keeps certificates until the edge ends.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn keep(shared: Arc<SharedState>) {
     let acme = &shared.acme;
     let mut known = None;
     let mut reported: Option<Instant> = None;
@@ -217,13 +217,13 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     acme.challenges.clear();
 }
 
-async fn ended(shared: &Shared) {
+async fn ended(shared: &SharedState) {
     while !shared.is_ending.load(Relaxed) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn attempt(shared: &Shared, settings: &AcmeSettings, one: &Managed) {
+async fn attempt(shared: &SharedState, settings: &AcmeSettings, one: &ManagedCertificate) {
     let live = shared.live();
     let way = way(settings.challenge, &live.settings.listeners, one.failures);
     let obtained = obtain(settings, &one.names, &way, &shared.acme.challenges).await;
@@ -234,8 +234,13 @@ async fn attempt(shared: &Shared, settings: &AcmeSettings, one: &Managed) {
         Ok(facts) => {
             let next = Micros(due(Some(&facts), &one.names).0.max(now.0 + REST));
             shared.acme.note(&one.names, |one| {
-                *one =
-                    Managed { facts: Some(facts), failures: 0, failure: None, next, ..one.clone() };
+                *one = ManagedCertificate {
+                    facts: Some(facts),
+                    failures: 0,
+                    failure: None,
+                    next,
+                    ..one.clone()
+                };
             });
             tracing::info!(
                 "a certificate for `{}` came from `{}` ({})",
@@ -268,8 +273,8 @@ async fn attempt(shared: &Shared, settings: &AcmeSettings, one: &Managed) {
 }
 
 /// Writes a certificate with its key, when the two can be served.
-fn keep_file(one: &Managed, pem: &str) -> Result<Facts, Refusal> {
-    let failed = |error: std::io::Error| Refusal::disk(&one.path, &error);
+fn keep_file(one: &ManagedCertificate, pem: &str) -> Result<CertificateInfo, OrderError> {
+    let failed = |error: std::io::Error| OrderError::disk(&one.path, &error);
     // Beside first: what cannot be served must not take the place of what can.
     let beside = one.path.with_extension("check");
     files::write(&beside, pem.as_bytes()).map_err(failed)?;
@@ -282,7 +287,7 @@ fn keep_file(one: &Managed, pem: &str) -> Result<Facts, Refusal> {
     Ok(facts)
 }
 
-fn report(shared: &Shared, host: &str) {
+fn report(shared: &SharedState, host: &str) {
     let now = shared.clock.now();
     let mut rows = EdgeCertificateRows::default();
     for one in shared.acme.states(now) {
@@ -317,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_due_with_a_third_of_its_life_left_or_without_a_name() {
-        let facts = |days: i64| Facts {
+        let facts = |days: i64| CertificateInfo {
             not_before: Micros(DAY),
             not_after: Micros(DAY + days * DAY),
             names: vec!["a.example".into(), "b.example".into()],

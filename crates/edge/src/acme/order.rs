@@ -8,8 +8,8 @@ use instant_acme::{
     NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 
-use super::challenge::Challenges;
-use super::client::Https;
+use super::challenge::ChallengeStore;
+use super::client::AuthorityClient;
 use super::files;
 use super::settings::{AcmeNames, AcmeSettings};
 
@@ -27,14 +27,14 @@ const fn patience() -> RetryPolicy {
 
 /// Why there is no certificate.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct OrderError {
     pub(crate) why: String,
     pub(crate) hint: &'static str,
     /// The authority wants to be left alone for an hour or more.
     pub(crate) is_rate_limited: bool,
 }
 
-impl Refusal {
+impl OrderError {
     fn of(error: &Error) -> Self {
         match error {
             Error::Api(problem) => Self::told(problem),
@@ -86,19 +86,19 @@ fn words(problem: &Problem) -> String {
 }
 
 /// The account, made when there is none; whoever has names to be certified agrees to the authority's terms.
-pub(crate) async fn account(settings: &AcmeSettings) -> Result<Account, Refusal> {
+pub(crate) async fn account(settings: &AcmeSettings) -> Result<Account, OrderError> {
     let path = settings.account_file();
     let unread = |error: io::Error| {
-        Refusal::new(
+        OrderError::new(
             format!("cannot read the account `{}`: {error}", path.display()),
             "move it away: another one is made",
         )
     };
-    let http = Https::new(&settings.authorities)
-        .map_err(|error| Refusal::new(error.message, "`edge.acme_ca_file` names authorities"))?;
+    let http = AuthorityClient::new(&settings.authorities)
+        .map_err(|error| OrderError::new(error.message, "`edge.acme_ca_file` names authorities"))?;
     let builder = || -> AccountBuilder { Account::builder_with_http(Box::new(http.clone())) };
     if let Some(known) = files::account(&path).map_err(unread)? {
-        return builder().from_credentials(known).await.map_err(|error| Refusal::of(&error));
+        return builder().from_credentials(known).await.map_err(|error| OrderError::of(&error));
     }
     let contact: Vec<&str> = settings.contact.iter().map(String::as_str).collect();
     let new = NewAccount {
@@ -107,9 +107,9 @@ pub(crate) async fn account(settings: &AcmeSettings) -> Result<Account, Refusal>
         only_return_existing: false,
     };
     let making = builder().create(&new, settings.directory.url.clone(), None).await;
-    let (account, credentials) = making.map_err(|error| Refusal::of(&error))?;
+    let (account, credentials) = making.map_err(|error| OrderError::of(&error))?;
     let bytes = serde_json::to_vec_pretty(&credentials).map_err(|error| unread(error.into()))?;
-    files::write(&path, &bytes).map_err(|error| Refusal::disk(&path, &error))?;
+    files::write(&path, &bytes).map_err(|error| OrderError::disk(&path, &error))?;
     Ok(account)
 }
 
@@ -118,8 +118,8 @@ pub(crate) async fn obtain(
     settings: &AcmeSettings,
     names: &AcmeNames,
     kind: &ChallengeType,
-    challenges: &Challenges,
-) -> Result<String, Refusal> {
+    challenges: &ChallengeStore,
+) -> Result<String, OrderError> {
     let identifiers: Vec<_> = names.0.iter().cloned().map(Identifier::Dns).collect();
     let new = NewOrder::new(&identifiers);
     let mut ordered = account(settings).await?.new_order(&new).await;
@@ -128,20 +128,20 @@ pub(crate) async fn obtain(
     {
         let path = settings.account_file();
         let aside = std::fs::rename(&path, path.with_extension("unknown"));
-        aside.map_err(|error| Refusal::disk(&path, &error))?;
+        aside.map_err(|error| OrderError::disk(&path, &error))?;
         tracing::warn!(
             "the authority `{}` does not know the account any more: another one is made",
             settings.directory.authority
         );
         ordered = account(settings).await?.new_order(&new).await;
     }
-    let mut order = ordered.map_err(|error| Refusal::of(&error))?;
+    let mut order = ordered.map_err(|error| OrderError::of(&error))?;
     prove(&mut order, kind, challenges).await?;
     match order.poll_ready(&patience()).await {
         Ok(OrderStatus::Ready) => {}
         outcome => return Err(unproved(&mut order, outcome.err()).await),
     }
-    let failed = |error: Error| Refusal::of(&error);
+    let failed = |error: Error| OrderError::of(&error);
     let key = order.finalize().await.map_err(failed)?;
     let chain = order.poll_certificate(&patience()).await.map_err(failed)?;
     Ok(key + &chain)
@@ -151,9 +151,9 @@ pub(crate) async fn obtain(
 async fn prove(
     order: &mut Order,
     kind: &ChallengeType,
-    challenges: &Challenges,
-) -> Result<(), Refusal> {
-    let failed = |error: Error| Refusal::of(&error);
+    challenges: &ChallengeStore,
+) -> Result<(), OrderError> {
+    let failed = |error: Error| OrderError::of(&error);
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization.map_err(failed)?;
@@ -162,7 +162,7 @@ async fn prove(
             AuthorizationStatus::Pending => {}
             other => {
                 let name = authorization.identifier().to_string();
-                return Err(Refusal::new(
+                return Err(OrderError::new(
                     format!("`{name}` is {other:?} there"),
                     "it is tried again",
                 ));
@@ -170,7 +170,7 @@ async fn prove(
         }
         let name = authorization.identifier().to_string();
         let Some(mut challenge) = authorization.challenge(kind.clone()) else {
-            return Err(Refusal::new(
+            return Err(OrderError::new(
                 format!("the authority does not take {} for `{name}`", word(kind)),
                 "set `edge.acme_challenge` to another one",
             ));
@@ -180,14 +180,14 @@ async fn prove(
         let digest = digest.as_ref().map(AsRef::as_ref);
         challenges
             .add(&name, &challenge.token, proof.as_str(), digest)
-            .map_err(|error| Refusal::new(format!("cannot make a proof: {error}"), ""))?;
+            .map_err(|error| OrderError::new(format!("cannot make a proof: {error}"), ""))?;
         challenge.set_ready().await.map_err(failed)?;
     }
     Ok(())
 }
 
 /// What the authority found when it looked.
-async fn unproved(order: &mut Order, error: Option<Error>) -> Refusal {
+async fn unproved(order: &mut Order, error: Option<Error>) -> OrderError {
     let mut found = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -206,11 +206,11 @@ async fn unproved(order: &mut Order, error: Option<Error>) -> Refusal {
     }
     if found.is_empty() {
         return error.map_or_else(
-            || Refusal::new("the authority calls the order invalid", "it is tried again"),
-            |error| Refusal::of(&error),
+            || OrderError::new("the authority calls the order invalid", "it is tried again"),
+            |error| OrderError::of(&error),
         );
     }
-    Refusal::new(
+    OrderError::new(
         found.join("; "),
         "the name must lead to this edge in DNS, and the authority must reach it at port 80 (http-01) or 443 (tls-alpn-01)",
     )

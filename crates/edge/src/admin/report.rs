@@ -10,18 +10,18 @@ use weir_tables::{EdgeBackend, EdgeBackendRows, EdgeListener, EdgeListenerRows, 
 use crate::client::listen::backlog_limit;
 use crate::client::state::Listener;
 use crate::pool::Pool;
-use crate::pool::backend::{Backend, State};
+use crate::pool::backend::{Backend, HealthState};
 use crate::record::take;
 use crate::time::seconds;
-use crate::worker::{Live, Shared};
+use crate::worker::{LiveConfig, SharedState};
 
 const EVERY_NS: u64 = 10_000_000_000;
 
 /// What was last reported.
 #[derive(Default)]
-pub(crate) struct Reporter {
+pub(crate) struct StateReporter {
     /// The state, and after how long the backend closes idle connections, as far as that was known.
-    known: FxHashMap<SocketAddr, (State, Option<u64>)>,
+    known: FxHashMap<SocketAddr, (HealthState, Option<u64>)>,
     next: u64,
 }
 
@@ -29,9 +29,9 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-impl Reporter {
+impl StateReporter {
     /// Reports what has changed, and everything when it is time, or the edge ends.
-    pub(crate) fn look(&mut self, now: u64, live: &Live, shared: &Shared, is_end: bool) {
+    pub(crate) fn look(&mut self, now: u64, live: &LiveConfig, shared: &SharedState, is_end: bool) {
         let is_time = now >= self.next || is_end;
         if is_time {
             self.next = now + EVERY_NS;
@@ -61,23 +61,23 @@ impl Reporter {
     }
 }
 
-fn tell(backend: &Backend, before: Option<State>, state: State) {
+fn tell(backend: &Backend, before: Option<HealthState>, state: HealthState) {
     let name = &backend.name;
     match (before, state) {
-        (None, _) | (Some(State::SlowStart), State::Up) => {}
-        (_, State::Up | State::SlowStart) => tracing::info!("backend `{name}` is back"),
+        (None, _) | (Some(HealthState::SlowStart), HealthState::Up) => {}
+        (_, HealthState::Up | HealthState::SlowStart) => tracing::info!("backend `{name}` is back"),
         _ => tracing::warn!("backend `{name}` is out: {}", reason(state).unwrap_or_default()),
     }
 }
 
-pub(crate) fn reason(state: State) -> Option<&'static str> {
+pub(crate) fn reason(state: HealthState) -> Option<&'static str> {
     match state {
-        State::Up => None,
-        State::SlowStart => Some("it has just come back"),
-        State::CheckFailed => Some("it fails its checks"),
-        State::Ejected => Some("requests to it failed in a row"),
-        State::Stalled => Some("it accepts connections and answers nothing"),
-        State::Draining => Some("its weight is 0"),
+        HealthState::Up => None,
+        HealthState::SlowStart => Some("it has just come back"),
+        HealthState::CheckFailed => Some("it fails its checks"),
+        HealthState::Ejected => Some("requests to it failed in a row"),
+        HealthState::Stalled => Some("it accepts connections and answers nothing"),
+        HealthState::Draining => Some("its weight is 0"),
     }
 }
 
@@ -86,7 +86,7 @@ fn push(
     ts: Micros,
     host: &str,
     backend: &Backend,
-    state: State,
+    state: HealthState,
     pool: &Pool,
 ) {
     let totals = &backend.totals;
@@ -113,7 +113,7 @@ fn push(
     });
 }
 
-fn listeners(ts: Micros, live: &Live, listeners: &[Arc<Listener>]) -> EdgeListenerRows {
+fn listeners(ts: Micros, live: &LiveConfig, listeners: &[Arc<Listener>]) -> EdgeListenerRows {
     let mut rows = EdgeListenerRows::default();
     let backlog_limit = backlog_limit().map(i64::from);
     for listener in listeners {

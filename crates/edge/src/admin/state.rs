@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::pool::backend::Backend;
 use crate::time::{nanos, now_ns, seconds};
 use crate::tls::session_tickets::TicketKey;
-use crate::worker::Live;
+use crate::worker::LiveConfig;
 
 /// A listener at this moment; totals since the edge began.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ pub struct LearntBackend {
 
 /// What an edge has learnt, that its configuration does not say. The keys in it are secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Learnt {
+pub struct LearntState {
     /// Of its backends.
     pub backends: Vec<LearntBackend>,
     /// What opens the session tickets that its clients hold, the newest first.
@@ -137,7 +137,7 @@ pub struct Learnt {
 }
 
 pub(crate) fn state(
-    live: &Live,
+    live: &LiveConfig,
     listeners: &[Arc<Listener>],
     certificates: Vec<CertificateState>,
 ) -> EdgeState {
@@ -149,7 +149,7 @@ pub(crate) fn state(
     }
 }
 
-fn listener(listener: &Listener, live: &Live) -> ListenerState {
+fn listener(listener: &Listener, live: &LiveConfig) -> ListenerState {
     let (settings, totals) = (&listener.settings, &listener.totals);
     ListenerState {
         address: listener.address,

@@ -17,22 +17,22 @@ use crate::error::EdgeError;
 use crate::settings::ListenerSettings;
 
 /// A listener and its sockets: of a thread the one at its number, and each so many further.
-pub(crate) struct Bound {
+pub(crate) struct BoundListener {
     pub(crate) listener: Arc<Listener>,
     pub(crate) sockets: Vec<TcpListener>,
 }
 
 /// Sockets that are there already.
-pub(crate) struct Found {
+pub(crate) struct ExistingSockets {
     pub(crate) sockets: Vec<TcpListener>,
     pub(crate) totals: Arc<ListenerTotals>,
 }
 
-impl Bound {
+impl BoundListener {
     /// The same sockets once more, for other settings of the same address.
-    pub(crate) fn again(&self) -> std::io::Result<Found> {
+    pub(crate) fn again(&self) -> std::io::Result<ExistingSockets> {
         let sockets = self.sockets.iter().map(TcpListener::try_clone).collect::<Result<_, _>>()?;
-        Ok(Found { sockets, totals: Arc::clone(&self.listener.totals) })
+        Ok(ExistingSockets { sockets, totals: Arc::clone(&self.listener.totals) })
     }
 }
 
@@ -54,8 +54,8 @@ pub(crate) fn take(
 pub(crate) fn bind(
     settings: &ListenerSettings,
     threads: usize,
-    found: Option<Found>,
-) -> Result<Bound, EdgeError> {
+    found: Option<ExistingSockets>,
+) -> Result<BoundListener, EdgeError> {
     let (mut sockets, totals) =
         found.map_or_else(Default::default, |found| (found.sockets, found.totals));
     for known in &sockets {
@@ -72,7 +72,7 @@ pub(crate) fn bind(
         sockets.push(next);
     }
     let listener = Arc::new(Listener::new(settings.clone(), address, totals));
-    Ok(Bound { listener, sockets })
+    Ok(BoundListener { listener, sockets })
 }
 
 /// Refuses an address that somebody listens on. Binding it would not: with `SO_REUSEPORT` a program of the same user that

@@ -14,7 +14,7 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// What the first bytes of a connection are.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Header {
+pub(crate) enum ParsedHeader {
     /// Not all of it is there.
     Partial,
     /// A header of `length` bytes.
@@ -24,9 +24,9 @@ pub(crate) enum Header {
 }
 
 /// Reads a header from the beginning of `bytes`.
-pub(crate) fn parse(bytes: &[u8]) -> Header {
+pub(crate) fn parse(bytes: &[u8]) -> ParsedHeader {
     if bytes.len() < SIGNATURE.len() && SIGNATURE.starts_with(bytes) {
-        return Header::Partial;
+        return ParsedHeader::Partial;
     }
     if bytes.starts_with(SIGNATURE) {
         return parse_v2(bytes);
@@ -35,23 +35,24 @@ pub(crate) fn parse(bytes: &[u8]) -> Header {
     if bytes.starts_with(&magic[..bytes.len().min(magic.len())]) {
         return parse_v1(bytes);
     }
-    Header::Wrong
+    ParsedHeader::Wrong
 }
 
-fn parse_v1(bytes: &[u8]) -> Header {
+fn parse_v1(bytes: &[u8]) -> ParsedHeader {
     let Some(end) = bytes.iter().take(107).position(|byte| *byte == b'\n') else {
-        return if bytes.len() >= 107 { Header::Wrong } else { Header::Partial };
+        return if bytes.len() >= 107 { ParsedHeader::Wrong } else { ParsedHeader::Partial };
     };
     let length = end + 1;
     let line = std::str::from_utf8(&bytes[..end]).ok().and_then(|line| line.strip_suffix('\r'));
-    let Some(line) = line else { return Header::Wrong };
+    let Some(line) = line else { return ParsedHeader::Wrong };
     let mut words = line.split(' ').skip(1);
     let family = words.next();
     if family == Some("UNKNOWN") {
-        return Header::Whole { length, client: None };
+        return ParsedHeader::Whole { length, client: None };
     }
     let client = client_v1(family, words);
-    client.map_or(Header::Wrong, |client| Header::Whole { length, client: Some(client) })
+    client
+        .map_or(ParsedHeader::Wrong, |client| ParsedHeader::Whole { length, client: Some(client) })
 }
 
 fn client_v1<'a>(
@@ -73,15 +74,17 @@ fn client_v1<'a>(
     words.next().is_none().then_some(SocketAddr::new(source, port))
 }
 
-fn parse_v2(bytes: &[u8]) -> Header {
-    let Some(&[version, family, high, low]) = bytes.get(12..16) else { return Header::Partial };
+fn parse_v2(bytes: &[u8]) -> ParsedHeader {
+    let Some(&[version, family, high, low]) = bytes.get(12..16) else {
+        return ParsedHeader::Partial;
+    };
     let length = 16 + usize::from(u16::from_be_bytes([high, low]));
     if version >> 4 != 2 || version & 15 > 1 || length > HEADER_BYTES_MAX {
-        return Header::Wrong;
+        return ParsedHeader::Wrong;
     }
-    let Some(rest) = bytes.get(16..length) else { return Header::Partial };
+    let Some(rest) = bytes.get(16..length) else { return ParsedHeader::Partial };
     if version & 15 == 0 {
-        return Header::Whole { length, client: None };
+        return ParsedHeader::Whole { length, client: None };
     }
     let client = match family {
         0x11 => rest.first_chunk::<12>().map(|all| {
@@ -93,9 +96,10 @@ fn parse_v2(bytes: &[u8]) -> Header {
             SocketAddr::new(Ipv6Addr::from(address).into(), u16::from_be_bytes([all[32], all[33]]))
         }),
         // Datagrams, unix sockets, unspecified: the peer stays who it is.
-        _ => return Header::Whole { length, client: None },
+        _ => return ParsedHeader::Whole { length, client: None },
     };
-    client.map_or(Header::Wrong, |client| Header::Whole { length, client: Some(client) })
+    client
+        .map_or(ParsedHeader::Wrong, |client| ParsedHeader::Whole { length, client: Some(client) })
 }
 
 /// The header that tells a backend who the client is.
@@ -152,13 +156,13 @@ mod tests {
                 let mut bytes = write(version, at(client), at(server));
                 let length = bytes.len();
                 for cut in 0..length {
-                    assert_eq!(parse(&bytes[..cut]), Header::Partial, "{version:?} {cut}");
+                    assert_eq!(parse(&bytes[..cut]), ParsedHeader::Partial, "{version:?} {cut}");
                 }
                 bytes.extend(b"GET / HTTP/1.1");
-                assert_eq!(parse(&bytes), Header::Whole { length, client: Some(at(client)) });
+                assert_eq!(parse(&bytes), ParsedHeader::Whole { length, client: Some(at(client)) });
             }
             let mixed = write(version, at("192.0.2.1:5000"), at("[2001:db8::2]:80"));
-            assert_eq!(parse(&mixed), Header::Whole { length: mixed.len(), client: None });
+            assert_eq!(parse(&mixed), ParsedHeader::Whole { length: mixed.len(), client: None });
         }
     }
 
@@ -173,13 +177,13 @@ mod tests {
             "PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\n",
             "PROXY TCP4 192.0.2.1 198.51.100.2 70000 80\r\n",
         ] {
-            assert_eq!(parse(wrong.as_bytes()), Header::Wrong, "{wrong}");
+            assert_eq!(parse(wrong.as_bytes()), ParsedHeader::Wrong, "{wrong}");
         }
         let long = format!("PROXY TCP4 {}", "1".repeat(200));
-        assert_eq!(parse(long.as_bytes()), Header::Wrong);
+        assert_eq!(parse(long.as_bytes()), ParsedHeader::Wrong);
         let mut short = SIGNATURE.to_vec();
         short.extend([0x21, 0x11, 0, 4, 1, 2, 3, 4]);
-        assert_eq!(parse(&short), Header::Wrong);
+        assert_eq!(parse(&short), ParsedHeader::Wrong);
     }
 
     #[test]
@@ -191,7 +195,7 @@ mod tests {
                 _ => Vec::new(),
             };
             bytes.extend(u.arbitrary::<Vec<u8>>()?);
-            if let Header::Whole { length, .. } = parse(&bytes) {
+            if let ParsedHeader::Whole { length, .. } = parse(&bytes) {
                 assert!(length <= bytes.len());
             }
             Ok(())

@@ -16,22 +16,22 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use hyper::body::Incoming;
 
 use crate::beacon;
-use crate::client::session::{OpenRecord, Serving};
-use crate::proxy::body::Answer;
+use crate::client::session::{ClientSession, OpenRecord};
+use crate::proxy::body::ResponseBody;
 use crate::proxy::headers;
 use crate::proxy::{Exchange, own_answer, text_answer};
-use crate::record::Failure;
-use crate::worker::Live;
+use crate::record::RequestFailure;
+use crate::worker::LiveConfig;
 
 /// An answer that is there, or under way.
-pub(crate) enum Answering {
+pub(crate) enum ResponseFuture {
     /// `None` once it was taken.
-    Now(Option<Response<Answer>>),
-    Later(Pin<Box<dyn Future<Output = Response<Answer>>>>),
+    Now(Option<Response<ResponseBody>>),
+    Later(Pin<Box<dyn Future<Output = Response<ResponseBody>>>>),
 }
 
-impl Future for Answering {
-    type Output = Result<Response<Answer>, Infallible>;
+impl Future for ResponseFuture {
+    type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
@@ -44,14 +44,14 @@ impl Future for Answering {
 }
 
 /// Answers one request.
-pub(crate) fn handle(serving: &Rc<Serving>, request: Request<Incoming>) -> Answering {
+pub(crate) fn handle(serving: &Rc<ClientSession>, request: Request<Incoming>) -> ResponseFuture {
     let (parts, body) = request.into_parts();
     let record = serving.begin(&parts);
     let live = serving.worker.live();
     let is_last = serving.requests() >= live.settings.limits.connection_requests
         || serving.worker.shared.is_ending.load(Relaxed);
     let closes = is_last && parts.version != Version::HTTP_2;
-    let now = |response| Answering::Now(Some(finished(response, closes)));
+    let now = |response| ResponseFuture::Now(Some(finished(response, closes)));
     if let Err((failure, status, why)) = check(&parts, &live) {
         return now(refuse(record, failure, status, why));
     }
@@ -66,25 +66,26 @@ pub(crate) fn handle(serving: &Rc<Serving>, request: Request<Incoming>) -> Answe
         let answer = async move {
             finished(beacon::answer_post(&serving, record, parts, body).await, closes)
         };
-        return Answering::Later(Box::pin(answer));
+        return ResponseFuture::Later(Box::pin(answer));
     }
     let Some(pool) = live.pool(&parts).map(Arc::clone) else {
         return now(own_answer(record, StatusCode::NOT_FOUND, "no backend is for this"));
     };
     let request = Request::from_parts(parts, body);
     let mut exchange = Exchange::new(Rc::clone(serving), pool, record, request);
-    Answering::Later(Box::pin(async move { finished(exchange.run().await, closes) }))
+    ResponseFuture::Later(Box::pin(async move { finished(exchange.run().await, closes) }))
 }
 
 /// Why a request is refused: the row's reason, the status, and what the client is told.
-type Refusal = (Failure, StatusCode, &'static str);
+type RejectedRequest = (RequestFailure, StatusCode, &'static str);
 
-fn check(parts: &http::request::Parts, live: &Live) -> Result<(), Refusal> {
-    headers::check(parts).map_err(|why| (Failure::BadRequest, StatusCode::BAD_REQUEST, why))?;
+fn check(parts: &http::request::Parts, live: &LiveConfig) -> Result<(), RejectedRequest> {
+    headers::check(parts)
+        .map_err(|why| (RequestFailure::BadRequest, StatusCode::BAD_REQUEST, why))?;
     let is_beacon = is_beacon(live.settings.beacon.as_deref(), parts.uri.path());
     let limit = live.settings.limits.body_bytes;
     if !is_beacon && length(&parts.headers).is_some_and(|bytes| bytes > limit) {
-        let failure = Failure::BodyTooLarge;
+        let failure = RequestFailure::BodyTooLarge;
         return Err((failure, StatusCode::PAYLOAD_TOO_LARGE, failure.as_str()));
     }
     Ok(())
@@ -92,16 +93,16 @@ fn check(parts: &http::request::Parts, live: &Live) -> Result<(), Refusal> {
 
 fn refuse(
     mut record: OpenRecord,
-    failure: Failure,
+    failure: RequestFailure,
     status: StatusCode,
     why: &str,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     record.failure = Some(failure);
     own_answer(record, status, why)
 }
 
 /// The last answer of a connection says so.
-fn finished(mut response: Response<Answer>, closes: bool) -> Response<Answer> {
+fn finished(mut response: Response<ResponseBody>, closes: bool) -> Response<ResponseBody> {
     if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

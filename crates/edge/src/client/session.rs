@@ -15,19 +15,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::request;
 
-use crate::client::state::{Conn, Listener, Phase, Verdict};
-use crate::record::{Failure, Record};
+use crate::client::state::{ClientState, ConnectionPhase, Listener, SweepVerdict};
+use crate::record::{RequestFailure, RequestRecord};
 use crate::time::now_ns;
-use crate::worker::{Shared, Worker};
+use crate::worker::{SharedState, Worker};
 
 /// A connection that counts against the limits; dropping it ends that.
-pub(crate) struct Admission {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct AdmissionGuard {
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) listener: Arc<Listener>,
     pub(crate) address: IpAddr,
 }
 
-impl Drop for Admission {
+impl Drop for AdmissionGuard {
     fn drop(&mut self) {
         self.shared.dismiss(self.address);
         self.listener.totals.open.fetch_sub(1, Relaxed);
@@ -35,11 +35,11 @@ impl Drop for Admission {
 }
 
 /// A connection being served.
-pub(crate) struct Serving {
-    pub(crate) conn: Arc<Conn>,
+pub(crate) struct ClientSession {
+    pub(crate) conn: Arc<ClientState>,
     pub(crate) worker: Rc<Worker>,
     /// Whole, but not known to be out.
-    pending: RefCell<Option<Box<Record>>>,
+    pending: RefCell<Option<Box<RequestRecord>>>,
     requests: Cell<u32>,
     /// The user agent of the last beacon, and whether it is a program's: a connection has one browser, mostly.
     agent: RefCell<(Vec<u8>, bool)>,
@@ -49,15 +49,15 @@ pub(crate) struct Serving {
     counted: Cell<u64>,
     /// Where the sweep finds the connection.
     key: usize,
-    _admission: Admission,
+    _admission: AdmissionGuard,
 }
 
-impl Serving {
+impl ClientSession {
     pub(crate) fn new(
-        conn: Arc<Conn>,
+        conn: Arc<ClientState>,
         worker: Rc<Worker>,
         tls_handshake_ns: Option<u64>,
-        admission: Admission,
+        admission: AdmissionGuard,
     ) -> Self {
         Self {
             key: worker.look_after(&conn),
@@ -98,11 +98,11 @@ impl Serving {
     pub(crate) fn begin(self: &Rc<Self>, head: &request::Parts) -> OpenRecord {
         let (started, head_at) = self.conn.take_head_times();
         self.write_pending(head_at);
-        self.conn.set_phase(Phase::Busy);
+        self.conn.set_phase(ConnectionPhase::Busy);
         self.conn.set_body_wanted(false);
         self.active.set(self.active.get() + 1);
         self.requests.set(self.requests.get() + 1);
-        let record = Box::new(Record {
+        let record = Box::new(RequestRecord {
             conn: Arc::clone(&self.conn),
             started,
             head: head_at,
@@ -127,7 +127,7 @@ impl Serving {
         OpenRecord { record: Some(record), serving: Rc::clone(self) }
     }
 
-    fn finish(&self, record: Box<Record>) {
+    fn finish(&self, record: Box<RequestRecord>) {
         if self.conn.is_h2 {
             return self.finish_now(&record);
         }
@@ -137,15 +137,15 @@ impl Serving {
         *self.pending.borrow_mut() = Some(record);
     }
 
-    fn finish_now(&self, record: &Record) {
+    fn finish_now(&self, record: &RequestRecord) {
         self.active.set(self.active.get().saturating_sub(1));
         if self.active.get() == 0 {
-            self.conn.set_phase(Phase::Idle);
+            self.conn.set_phase(ConnectionPhase::Idle);
         }
         self.write(record, now_ns());
     }
 
-    fn write(&self, record: &Record, now: u64) {
+    fn write(&self, record: &RequestRecord, now: u64) {
         let one_of = self.worker.live().settings.record_one_of;
         self.worker.recorder.borrow_mut().finished(record, now, one_of);
         self.counted.set(self.conn.received.load(Relaxed));
@@ -155,7 +155,7 @@ impl Serving {
     pub(crate) fn settle(&self) {
         if self.conn.is_flushed() && self.pending.borrow().is_some() {
             if self.active.get() == 0 {
-                self.conn.set_phase(Phase::Idle);
+                self.conn.set_phase(ConnectionPhase::Idle);
             }
             self.write_pending(now_ns());
         }
@@ -175,15 +175,15 @@ impl Serving {
         }
     }
 
-    fn client_failure(&self) -> Failure {
+    fn client_failure(&self) -> RequestFailure {
         match self.conn.verdict() {
-            Verdict::SlowClient => Failure::ClientSlow,
-            _ => Failure::ClientClosed,
+            SweepVerdict::SlowClient => RequestFailure::ClientSlow,
+            _ => RequestFailure::ClientClosed,
         }
     }
 }
 
-impl Drop for Serving {
+impl Drop for ClientSession {
     fn drop(&mut self) {
         self.worker.forget(self.key);
         self.conn.tell_bytes();
@@ -192,8 +192,8 @@ impl Drop for Serving {
 
 /// A record that becomes a row whatever happens: who drops it says that the client has gone.
 pub(crate) struct OpenRecord {
-    record: Option<Box<Record>>,
-    serving: Rc<Serving>,
+    record: Option<Box<RequestRecord>>,
+    serving: Rc<ClientSession>,
 }
 
 const OPEN: &str = "it is taken only by what consumes it";
@@ -218,15 +218,15 @@ impl OpenRecord {
 }
 
 impl Deref for OpenRecord {
-    type Target = Record;
+    type Target = RequestRecord;
 
-    fn deref(&self) -> &Record {
+    fn deref(&self) -> &RequestRecord {
         self.record.as_ref().expect(OPEN)
     }
 }
 
 impl DerefMut for OpenRecord {
-    fn deref_mut(&mut self) -> &mut Record {
+    fn deref_mut(&mut self) -> &mut RequestRecord {
         self.record.as_mut().expect(OPEN)
     }
 }

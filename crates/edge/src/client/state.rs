@@ -36,7 +36,7 @@ pub(crate) fn set_coarse(now: u64) {
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     /// The first byte of the next request.
     Idle,
     /// The rest of a request's head.
@@ -54,7 +54,7 @@ pub(crate) enum Phase {
 /// What the sweep decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Verdict {
+pub(crate) enum SweepVerdict {
     None,
     /// Idle long enough to give its buffers back.
     Park,
@@ -103,7 +103,7 @@ impl Listener {
 /// What is known of a connection. Only its own thread changes it; it is atomic because hyper asks that a connection that
 /// can be upgraded may move between threads.
 #[derive(Debug)]
-pub(crate) struct Conn {
+pub(crate) struct ClientState {
     pub(crate) listener: Arc<Listener>,
     pub(crate) client: SocketAddr,
     /// The client's address as rows show it.
@@ -135,7 +135,7 @@ pub(crate) struct Conn {
     waker: Mutex<Option<Waker>>,
 }
 
-impl Conn {
+impl ClientState {
     pub(crate) fn new(listener: Arc<Listener>, client: SocketAddr, is_h2: bool) -> Self {
         let now = coarse_ns();
         Self {
@@ -148,7 +148,7 @@ impl Conn {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             told: (AtomicU64::new(0), AtomicU64::new(0)),
-            phase: AtomicU8::new(Phase::Idle as u8),
+            phase: AtomicU8::new(ConnectionPhase::Idle as u8),
             since: AtomicU64::new(now),
             moved: AtomicU64::new(now),
             first_byte: AtomicU64::new(0),
@@ -158,30 +158,30 @@ impl Conn {
             is_flushed: AtomicBool::new(false),
             is_look_wanted: AtomicBool::new(false),
             half_closed: AtomicU64::new(0),
-            verdict: AtomicU8::new(Verdict::None as u8),
+            verdict: AtomicU8::new(SweepVerdict::None as u8),
             waker: Mutex::new(None),
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> ConnectionPhase {
         match self.phase.load(Relaxed) {
-            0 => Phase::Idle,
-            1 => Phase::Head,
-            2 => Phase::Busy,
-            3 => Phase::Resting,
-            4 => Phase::Tunnel,
-            _ => Phase::Over,
+            0 => ConnectionPhase::Idle,
+            1 => ConnectionPhase::Head,
+            2 => ConnectionPhase::Busy,
+            3 => ConnectionPhase::Resting,
+            4 => ConnectionPhase::Tunnel,
+            _ => ConnectionPhase::Over,
         }
     }
 
-    pub(crate) fn set_phase(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: ConnectionPhase) {
         self.phase.store(phase as u8, Relaxed);
         self.since.store(coarse_ns(), Relaxed);
     }
 
     /// It gave its buffers back, or takes them again; the age of its idleness stays.
     pub(crate) fn set_resting(&self, is_resting: bool) {
-        let phase = if is_resting { Phase::Resting } else { Phase::Idle };
+        let phase = if is_resting { ConnectionPhase::Resting } else { ConnectionPhase::Idle };
         self.phase.store(phase as u8, Relaxed);
     }
 
@@ -220,19 +220,19 @@ impl Conn {
         self.is_flushed.store(false, Relaxed);
     }
 
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> SweepVerdict {
         match self.verdict.load(Relaxed) {
-            0 => Verdict::None,
-            1 => Verdict::Park,
-            2 => Verdict::Close,
-            3 => Verdict::SlowHead,
-            4 => Verdict::SlowClient,
-            _ => Verdict::Gone,
+            0 => SweepVerdict::None,
+            1 => SweepVerdict::Park,
+            2 => SweepVerdict::Close,
+            3 => SweepVerdict::SlowHead,
+            4 => SweepVerdict::SlowClient,
+            _ => SweepVerdict::Gone,
         }
     }
 
     /// Tells the connection's task.
-    pub(crate) fn judge(&self, verdict: Verdict) {
+    pub(crate) fn judge(&self, verdict: SweepVerdict) {
         self.verdict.store(verdict as u8, Relaxed);
         self.wake();
     }
@@ -256,7 +256,7 @@ impl Conn {
     }
 
     pub(crate) fn forget_verdict(&self) {
-        self.verdict.store(Verdict::None as u8, Relaxed);
+        self.verdict.store(SweepVerdict::None as u8, Relaxed);
     }
 
     /// The task that verdicts wake.
@@ -303,10 +303,10 @@ impl Conn {
         if self.is_h2 {
             return;
         }
-        if self.phase.load(Relaxed) == Phase::Idle as u8 {
+        if self.phase.load(Relaxed) == ConnectionPhase::Idle as u8 {
             self.first_byte.store(now_ns(), Relaxed);
             self.head_reads.store(1, Relaxed);
-            self.set_phase(Phase::Head);
+            self.set_phase(ConnectionPhase::Head);
         } else {
             self.head_reads.store(2, Relaxed);
         }
@@ -340,12 +340,12 @@ fn network(address: IpAddr) -> IpAddr {
 
 /// Bytes as they come, or as TLS carries them.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum ClientStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Stream {
+impl ClientStream {
     fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -356,12 +356,12 @@ impl Stream {
 
 /// A connection's stream with its count.
 #[derive(Debug)]
-pub(crate) struct Io {
-    pub(crate) stream: Stream,
-    pub(crate) conn: Arc<Conn>,
+pub(crate) struct ClientIo {
+    pub(crate) stream: ClientStream,
+    pub(crate) conn: Arc<ClientState>,
 }
 
-impl Io {
+impl ClientIo {
     /// Notes when the client has closed its side; the reactor knows, no system call is made.
     fn look(&self) {
         self.conn.is_look_wanted.store(false, Relaxed);
@@ -380,7 +380,7 @@ impl Io {
     }
 }
 
-impl AsyncRead for Io {
+impl AsyncRead for ClientIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -388,8 +388,8 @@ impl AsyncRead for Io {
     ) -> Poll<std::io::Result<()>> {
         let before = buf.filled().len();
         let poll = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         };
         let count = buf.filled().len() - before;
         if count > 0 {
@@ -399,15 +399,15 @@ impl AsyncRead for Io {
     }
 }
 
-impl AsyncWrite for Io {
+impl AsyncWrite for ClientIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let poll = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         };
         self.conn.note_write(&poll);
         poll
@@ -419,8 +419,8 @@ impl AsyncWrite for Io {
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         let poll = match &mut self.stream {
-            Stream::Plain(stream) => write_pieces(stream, cx, bufs),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            ClientStream::Plain(stream) => write_pieces(stream, cx, bufs),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
         };
         self.conn.note_write(&poll);
         poll
@@ -432,8 +432,8 @@ impl AsyncWrite for Io {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let poll = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         };
         if matches!(poll, Poll::Ready(Ok(()))) {
             self.conn.is_flushed.store(true, Relaxed);
@@ -448,11 +448,11 @@ impl AsyncWrite for Io {
     /// hyper closes a socket at once when this is done: then closing says the same to the client, with one system call
     /// less. A tunnel ends one direction and goes on with the other.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let is_tunnel = self.conn.phase() == Phase::Tunnel;
+        let is_tunnel = self.conn.phase() == ConnectionPhase::Tunnel;
         match &mut self.stream {
-            Stream::Plain(_) if !is_tunnel => Poll::Ready(Ok(())),
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            ClientStream::Plain(_) if !is_tunnel => Poll::Ready(Ok(())),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

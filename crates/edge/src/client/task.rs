@@ -20,13 +20,15 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::acme::challenge::ALPN;
-use crate::client::proxy_header::{self, HEADER_BYTES_MAX, Header};
+use crate::client::proxy_header::{self, HEADER_BYTES_MAX, ParsedHeader};
 use crate::client::service::handle;
-use crate::client::session::{Admission, Serving};
-use crate::client::state::{Conn, Io, Listener, Phase, Stream, Verdict};
+use crate::client::session::{AdmissionGuard, ClientSession};
+use crate::client::state::{
+    ClientIo, ClientState, ClientStream, ConnectionPhase, Listener, SweepVerdict,
+};
 use crate::settings::Limits;
 use crate::time::now_ns;
-use crate::worker::{Live, Worker};
+use crate::worker::{LiveConfig, Worker};
 
 /// HTTP/2 streams of one connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -53,16 +55,22 @@ pub(crate) fn accept(
         return;
     }
     listener.totals.open.fetch_add(1, Relaxed);
-    let admission =
-        Admission { shared: Arc::clone(&worker.shared), listener: Arc::clone(listener), address };
+    let admission = AdmissionGuard {
+        shared: Arc::clone(&worker.shared),
+        listener: Arc::clone(listener),
+        address,
+    };
     let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
     let settings = &listener.settings;
     if settings.is_tls || settings.is_h2c || settings.has_proxy_header {
         tokio::task::spawn_local(open(worker, listener, stream, peer, live, admission));
     } else {
-        let conn = Arc::new(Conn::new(listener, peer, false));
-        let serving = Rc::new(Serving::new(Arc::clone(&conn), worker, None, admission));
-        tokio::task::spawn_local(serve_h1(serving, Io { stream: Stream::Plain(stream), conn }));
+        let conn = Arc::new(ClientState::new(listener, peer, false));
+        let serving = Rc::new(ClientSession::new(Arc::clone(&conn), worker, None, admission));
+        tokio::task::spawn_local(serve_h1(
+            serving,
+            ClientIo { stream: ClientStream::Plain(stream), conn },
+        ));
     }
 }
 
@@ -72,8 +80,8 @@ async fn open(
     listener: Arc<Listener>,
     mut stream: TcpStream,
     mut peer: SocketAddr,
-    live: Rc<Live>,
-    admission: Admission,
+    live: Rc<LiveConfig>,
+    admission: AdmissionGuard,
 ) {
     let within = live.settings.limits.handshake;
     let refuse = |client: SocketAddr, reason, text: String| {
@@ -90,9 +98,9 @@ async fn open(
     }
     let Some(acceptor) = live.tls.as_ref().filter(|_| listener.settings.is_tls) else {
         let is_h2 = listener.settings.is_h2c;
-        let conn = Arc::new(Conn::new(listener, peer, is_h2));
-        let serving = Rc::new(Serving::new(Arc::clone(&conn), worker, None, admission));
-        let io = Io { stream: Stream::Plain(stream), conn };
+        let conn = Arc::new(ClientState::new(listener, peer, is_h2));
+        let serving = Rc::new(ClientSession::new(Arc::clone(&conn), worker, None, admission));
+        let io = ClientIo { stream: ClientStream::Plain(stream), conn };
         return serve(serving, io, &live.settings.limits).await;
     };
     let began = now_ns();
@@ -107,13 +115,13 @@ async fn open(
         return;
     }
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let conn = Arc::new(Conn::new(listener, peer, is_h2));
-    let serving = Rc::new(Serving::new(Arc::clone(&conn), worker, Some(took), admission));
-    let io = Io { stream: Stream::Tls(Box::new(stream)), conn };
+    let conn = Arc::new(ClientState::new(listener, peer, is_h2));
+    let serving = Rc::new(ClientSession::new(Arc::clone(&conn), worker, Some(took), admission));
+    let io = ClientIo { stream: ClientStream::Tls(Box::new(stream)), conn };
     serve(serving, io, &live.settings.limits).await;
 }
 
-async fn serve(serving: Rc<Serving>, io: Io, limits: &Limits) {
+async fn serve(serving: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
     if io.conn.is_h2 { serve_h2(serving, io, limits).await } else { serve_h1(serving, io).await }
 }
 
@@ -123,20 +131,22 @@ async fn read_proxy_header(stream: &mut TcpStream) -> std::io::Result<Option<Soc
     loop {
         let count = stream.peek(&mut bytes).await?;
         match proxy_header::parse(&bytes[..count]) {
-            Header::Whole { length, client } => {
+            ParsedHeader::Whole { length, client } => {
                 stream.read_exact(&mut bytes[..length]).await?;
                 return Ok(client);
             }
-            Header::Wrong => return Err(std::io::Error::other("not a PROXY header")),
-            Header::Partial if count == 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            ParsedHeader::Wrong => return Err(std::io::Error::other("not a PROXY header")),
+            ParsedHeader::Partial if count == 0 => {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
             // The socket stays readable while it is only looked at, so that cannot be waited for.
-            Header::Partial => tokio::time::sleep(HEADER_PAUSE).await,
+            ParsedHeader::Partial => tokio::time::sleep(HEADER_PAUSE).await,
         }
     }
 }
 
 /// How a stretch of a connection ended.
-enum End {
+enum ServeOutcome {
     Over(Result<(), hyper::Error>),
     /// To be put to rest.
     Rest,
@@ -144,7 +154,7 @@ enum End {
 }
 
 /// Serves until the end; between requests it may rest.
-async fn serve_h1(serving: Rc<Serving>, mut io: Io) {
+async fn serve_h1(serving: Rc<ClientSession>, mut io: ClientIo) {
     let conn = Arc::clone(&serving.conn);
     loop {
         let rested = serve_stretch(&serving, io).await;
@@ -160,7 +170,7 @@ async fn serve_h1(serving: Rc<Serving>, mut io: Io) {
 }
 
 /// Serves with hyper. Gives the socket back when the connection shall rest, `None` when it is over.
-async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
+async fn serve_stretch(serving: &Rc<ClientSession>, io: ClientIo) -> Option<ClientIo> {
     serving.worker.awakes(&serving.conn);
     let limits = serving.worker.live().settings.limits.clone();
     let mut builder = http1::Builder::new();
@@ -184,16 +194,16 @@ async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
     })
     .await;
     match end {
-        End::Rest => {
+        ServeOutcome::Rest => {
             let parts = Pin::into_inner(connection).into_parts()?;
             // A byte that has come already would be lost.
             parts.read_buf.is_empty().then(|| parts.io.into_inner())
         }
-        End::Over(result) => {
+        ServeOutcome::Over(result) => {
             note_end(serving, result.err());
             None
         }
-        End::Judged => {
+        ServeOutcome::Judged => {
             note_verdict(serving);
             None
         }
@@ -201,33 +211,33 @@ async fn serve_stretch(serving: &Rc<Serving>, io: Io) -> Option<Io> {
 }
 
 fn poll_stretch<S>(
-    serving: &Serving,
-    connection: Pin<&mut UpgradeableConnection<TokioIo<Io>, S>>,
+    serving: &ClientSession,
+    connection: Pin<&mut UpgradeableConnection<TokioIo<ClientIo>, S>>,
     cx: &mut Context<'_>,
-) -> Poll<End>
+) -> Poll<ServeOutcome>
 where
-    UpgradeableConnection<TokioIo<Io>, S>: Future<Output = Result<(), hyper::Error>>,
+    UpgradeableConnection<TokioIo<ClientIo>, S>: Future<Output = Result<(), hyper::Error>>,
     S: hyper::service::HttpService<hyper::body::Incoming>,
 {
     let verdict = serving.conn.verdict();
-    if !matches!(verdict, Verdict::None | Verdict::Park) {
-        return Poll::Ready(End::Judged);
+    if !matches!(verdict, SweepVerdict::None | SweepVerdict::Park) {
+        return Poll::Ready(ServeOutcome::Judged);
     }
     if let Poll::Ready(result) = connection.poll(cx) {
-        return Poll::Ready(End::Over(result));
+        return Poll::Ready(ServeOutcome::Over(result));
     }
     serving.settle();
-    if verdict == Verdict::Park {
+    if verdict == SweepVerdict::Park {
         serving.conn.forget_verdict();
-        if serving.conn.phase() == Phase::Idle && serving.is_at_rest() {
-            return Poll::Ready(End::Rest);
+        if serving.conn.phase() == ConnectionPhase::Idle && serving.is_at_rest() {
+            return Poll::Ready(ServeOutcome::Rest);
         }
     }
     Poll::Pending
 }
 
 /// Waits for the next byte; false when the sweep ends the connection.
-async fn wait_at_rest(conn: &Conn, io: &Io) -> bool {
+async fn wait_at_rest(conn: &ClientState, io: &ClientIo) -> bool {
     let mut readable = std::pin::pin!(io.readable());
     let mut is_known = false;
     conn.set_resting(true);
@@ -235,7 +245,7 @@ async fn wait_at_rest(conn: &Conn, io: &Io) -> bool {
         if !std::mem::replace(&mut is_known, true) {
             conn.set_waker(cx.waker());
         }
-        if conn.verdict() != Verdict::None {
+        if conn.verdict() != SweepVerdict::None {
             return Poll::Ready(false);
         }
         readable.as_mut().poll(cx).map(|result| result.is_ok())
@@ -246,13 +256,13 @@ async fn wait_at_rest(conn: &Conn, io: &Io) -> bool {
 }
 
 /// A connection that ends in the middle of a head, or with one that cannot be read, was no request.
-fn note_end(serving: &Serving, error: Option<hyper::Error>) {
+fn note_end(serving: &ClientSession, error: Option<hyper::Error>) {
     let Some(error) = error else { return };
     let reason = if error.is_parse_too_large() {
         "head_too_large"
     } else if error.is_parse() {
         "malformed"
-    } else if serving.conn.phase() == Phase::Head || serving.requests() == 0 {
+    } else if serving.conn.phase() == ConnectionPhase::Head || serving.requests() == 0 {
         "reset"
     } else {
         return;
@@ -260,13 +270,13 @@ fn note_end(serving: &Serving, error: Option<hyper::Error>) {
     refuse(serving, reason, Some(error.to_string()));
 }
 
-fn note_verdict(serving: &Serving) {
-    if serving.conn.verdict() == Verdict::SlowHead {
+fn note_verdict(serving: &ClientSession) {
+    if serving.conn.verdict() == SweepVerdict::SlowHead {
         refuse(serving, "slow_head", None);
     }
 }
 
-fn refuse(serving: &Serving, reason: &'static str, detail: Option<String>) {
+fn refuse(serving: &ClientSession, reason: &'static str, detail: Option<String>) {
     let conn = &serving.conn;
     let bytes = (conn.received.load(Relaxed), conn.sent.load(Relaxed));
     let mut recorder = serving.worker.recorder.borrow_mut();
@@ -275,16 +285,16 @@ fn refuse(serving: &Serving, reason: &'static str, detail: Option<String>) {
 
 /// Streams of HTTP/2 are tasks of the same thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ThisThread;
+pub(crate) struct LocalExecutor;
 
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for ThisThread {
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
         tokio::task::spawn_local(future);
     }
 }
 
-async fn serve_h2(serving: Rc<Serving>, io: Io, limits: &Limits) {
-    let mut builder = http2::Builder::new(ThisThread);
+async fn serve_h2(serving: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
+    let mut builder = http2::Builder::new(LocalExecutor);
     builder
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
@@ -299,11 +309,11 @@ async fn serve_h2(serving: Rc<Serving>, io: Io, limits: &Limits) {
             conn.set_waker(cx.waker());
         }
         match conn.verdict() {
-            Verdict::Close if !is_going => {
+            SweepVerdict::Close if !is_going => {
                 is_going = true;
                 connection.as_mut().graceful_shutdown();
             }
-            Verdict::SlowHead | Verdict::SlowClient => return Poll::Ready(None),
+            SweepVerdict::SlowHead | SweepVerdict::SlowClient => return Poll::Ready(None),
             _ => {}
         }
         connection.as_mut().poll(cx).map(Some)

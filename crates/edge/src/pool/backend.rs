@@ -35,7 +35,7 @@ const STALLED_MIN: u32 = 2;
 
 /// Why a backend gets no requests, or fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum HealthState {
     Up,
     SlowStart,
     CheckFailed,
@@ -44,7 +44,7 @@ pub(crate) enum State {
     Draining,
 }
 
-impl State {
+impl HealthState {
     /// The column `state`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl State {
 
 /// Counters that only grow.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct BackendTotals {
     pub(crate) requests: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) retries: AtomicU64,
@@ -87,7 +87,7 @@ pub(crate) struct Backend {
     /// The zone that it is in.
     pub(crate) zone: String,
     pub(crate) weight: AtomicU32,
-    pub(crate) totals: Totals,
+    pub(crate) totals: BackendTotals,
     /// Open connections, in use and at rest.
     pub(crate) connections: AtomicU32,
     in_flight: AtomicU32,
@@ -125,7 +125,7 @@ impl Backend {
             host: settings.host().to_owned(),
             zone: settings.zone.clone(),
             weight: AtomicU32::new(settings.weight),
-            totals: Totals::default(),
+            totals: BackendTotals::default(),
             connections: AtomicU32::new(0),
             in_flight: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
@@ -156,19 +156,19 @@ impl Backend {
     }
 
     /// What it is now.
-    pub(crate) fn state(&self, now: u64, settings: &UpstreamSettings) -> State {
+    pub(crate) fn state(&self, now: u64, settings: &UpstreamSettings) -> HealthState {
         if self.weight.load(Relaxed) == 0 {
-            State::Draining
+            HealthState::Draining
         } else if self.is_check_failed.load(Relaxed) {
-            State::CheckFailed
+            HealthState::CheckFailed
         } else if self.is_on_trial.load(Relaxed) {
-            if self.is_stalled.load(Relaxed) { State::Stalled } else { State::Ejected }
+            if self.is_stalled.load(Relaxed) { HealthState::Stalled } else { HealthState::Ejected }
         } else if self.recovered_at.load(Relaxed) > 0
             && now.saturating_sub(self.recovered_at.load(Relaxed)) < nanos(settings.slow_start)
         {
-            State::SlowStart
+            HealthState::SlowStart
         } else {
-            State::Up
+            HealthState::Up
         }
     }
 
@@ -444,16 +444,16 @@ impl Backend {
 
 /// An open connection; dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct Connected(Arc<Backend>);
+pub(crate) struct ConnectionGuard(Arc<Backend>);
 
-impl Connected {
+impl ConnectionGuard {
     pub(crate) fn new(backend: &Arc<Backend>) -> Self {
         backend.connections.fetch_add(1, Relaxed);
         Self(Arc::clone(backend))
     }
 }
 
-impl Drop for Connected {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
     }
@@ -461,16 +461,16 @@ impl Drop for Connected {
 
 /// A request that waits for the first byte; dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct Waiting(pub(crate) Arc<Backend>);
+pub(crate) struct WaitGuard(pub(crate) Arc<Backend>);
 
-impl Waiting {
+impl WaitGuard {
     pub(crate) fn new(backend: &Arc<Backend>, now: u64) -> Self {
         backend.begin_waiting(now);
         Self(Arc::clone(backend))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         self.0.end_waiting();
     }

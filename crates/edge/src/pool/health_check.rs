@@ -20,7 +20,7 @@ use crate::proxy::headers;
 use crate::settings::{CheckKind, CheckSettings};
 use crate::time::now_ns;
 use crate::upstream::Upstream;
-use crate::worker::{Live, Worker};
+use crate::worker::{LiveConfig, Worker};
 
 /// Most of an answer that is looked at.
 const DIGEST_BYTES_MAX: usize = 64 << 10;
@@ -44,7 +44,12 @@ pub(crate) async fn check_always(worker: Rc<Worker>) {
     }
 }
 
-async fn check_one(live: Rc<Live>, pool: Arc<Pool>, backend: Arc<Backend>, check: CheckSettings) {
+async fn check_one(
+    live: Rc<LiveConfig>,
+    pool: Arc<Pool>,
+    backend: Arc<Backend>,
+    check: CheckSettings,
+) {
     let asked = ask(&live, &pool, &backend, &check.kind);
     let asked = tokio::time::timeout(check.within, asked).await;
     let result = asked.unwrap_or_else(|_| Err("no answer in time".into()));
@@ -57,7 +62,7 @@ async fn check_one(live: Rc<Live>, pool: Arc<Pool>, backend: Arc<Backend>, check
 }
 
 async fn ask(
-    live: &Live,
+    live: &LiveConfig,
     pool: &Pool,
     backend: &Arc<Backend>,
     kind: &CheckKind,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 
 use tokio::sync::Notify;
 
-use crate::pool::backend::{Backend, State};
+use crate::pool::backend::{Backend, HealthState};
 use crate::settings::{Balance, Settings, UpstreamSettings};
 use crate::time::now_ns;
 use crate::tls::backend_tls::BackendTls;
@@ -113,7 +113,7 @@ impl Pool {
         random: u64,
         client: std::net::IpAddr,
         tried: &[Arc<Backend>],
-    ) -> Result<Place, NoBackend> {
+    ) -> Result<BackendSlot, NoBackend> {
         if let Some(on_trial) = self.trial(now, client, tried) {
             return Ok(self.place(now, on_trial));
         }
@@ -123,7 +123,7 @@ impl Pool {
                 return Err(NoBackend::None);
             }
             let state = backend.state(now, &self.settings);
-            let is_usable = state.is_up() || state != State::Draining && self.is_panicking();
+            let is_usable = state.is_up() || state != HealthState::Draining && self.is_panicking();
             if !is_usable {
                 return Err(NoBackend::None);
             }
@@ -148,10 +148,10 @@ impl Pool {
         Ok(self.place(now, chosen))
     }
 
-    fn place(self: &Arc<Self>, now: u64, chosen: &Arc<Backend>) -> Place {
+    fn place(self: &Arc<Self>, now: u64, chosen: &Arc<Backend>) -> BackendSlot {
         chosen.take(chosen.effective_weight(now, &self.settings), &self.front);
         self.earn();
-        Place { backend: Arc::clone(chosen), pool: Arc::clone(self) }
+        BackendSlot { backend: Arc::clone(chosen), pool: Arc::clone(self) }
     }
 
     /// A backend whose time out is over, for one request that tries it. With `hash` only a client who belongs there goes.
@@ -263,12 +263,12 @@ impl Pool {
     }
 
     /// Waits until a request ended somewhere; an error when too many wait already.
-    pub(crate) fn join_queue(self: &Arc<Self>) -> Result<Queued, NoBackend> {
+    pub(crate) fn join_queue(self: &Arc<Self>) -> Result<QueueEntry, NoBackend> {
         if self.queued.fetch_add(1, Relaxed) as usize >= self.settings.queue {
             self.queued.fetch_sub(1, Relaxed);
             return Err(NoBackend::Full);
         }
-        Ok(Queued(Arc::clone(self)))
+        Ok(QueueEntry(Arc::clone(self)))
     }
 
     pub(crate) fn queued(&self) -> u32 {
@@ -286,7 +286,7 @@ impl Pool {
     }
 
     /// Looks at all backends: usual latency, stalls, panic. Called by one thread, about every 50 ms.
-    pub(crate) fn look(&self, now: u64, looked: &mut Looked) {
+    pub(crate) fn look(&self, now: u64, looked: &mut AnswerHistory) {
         self.backends.iter().for_each(|one| one.forget_latency(now));
         let mut latencies: Vec<u64> = self.backends.iter().map(|one| one.latency_ns()).collect();
         latencies.retain(|latency| *latency > 0);
@@ -296,7 +296,7 @@ impl Pool {
         let is_other_answering = answers.saturating_sub(looked.answers_before(now)) >= 8;
         for backend in &self.backends {
             backend.set_factor(usual);
-            if backend.is_slow() || backend.state(now, &self.settings) != State::Up {
+            if backend.is_slow() || backend.state(now, &self.settings) != HealthState::Up {
                 backend.catch_up(self.front.load(Relaxed));
             }
             // Only beside others that answer is silence the backend's own.
@@ -365,12 +365,12 @@ fn draw(backend: &Backend, client: std::net::IpAddr) -> u64 {
 
 /// A request under way at a backend; dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BackendSlot {
     pub(crate) backend: Arc<Backend>,
     pool: Arc<Pool>,
 }
 
-impl Drop for Place {
+impl Drop for BackendSlot {
     fn drop(&mut self) {
         self.backend.give_back();
         if self.pool.queued() > 0 {
@@ -380,16 +380,16 @@ impl Drop for Place {
 }
 
 /// A request in the queue; dropping it leaves.
-pub(crate) struct Queued(Arc<Pool>);
+pub(crate) struct QueueEntry(Arc<Pool>);
 
-impl Queued {
+impl QueueEntry {
     /// Until a place became free somewhere; it may be gone by the time it is asked for.
     pub(crate) async fn room(&self) {
         self.0.room.notified().await;
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         self.0.queued.fetch_sub(1, Relaxed);
     }
@@ -397,9 +397,9 @@ impl Drop for Queued {
 
 /// How many answers there were half a second ago.
 #[derive(Debug, Default)]
-pub(crate) struct Looked(std::collections::VecDeque<(u64, u64)>);
+pub(crate) struct AnswerHistory(std::collections::VecDeque<(u64, u64)>);
 
-impl Looked {
+impl AnswerHistory {
     fn answers_before(&mut self, now: u64) -> u64 {
         while self.0.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) > 500_000_000) {
             self.0.pop_front();

@@ -72,7 +72,7 @@ fn hash_moves_only_the_clients_of_a_backend_that_is_gone() {
 #[test]
 fn noise_of_latency_moves_no_traffic_and_a_slow_backend_gets_less() {
     let pool = pool(Balance::TwoChoices, &FOUR);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     for (at, backend) in pool.backends.iter().enumerate() {
         backend.answered(SECOND, 10_000_000 + 1_000_000 * at as u64);
     }
@@ -90,7 +90,7 @@ fn noise_of_latency_moves_no_traffic_and_a_slow_backend_gets_less() {
 #[test]
 fn who_was_slow_once_is_tried_again_by_requests_that_come_one_at_a_time() {
     let pool = pool(Balance::TwoChoices, &FOUR);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     for backend in &pool.backends {
         backend.answered(SECOND, 1_000_000);
     }
@@ -110,7 +110,7 @@ fn who_was_slow_once_is_tried_again_by_requests_that_come_one_at_a_time() {
 #[test]
 fn who_comes_back_is_not_given_the_turns_that_it_missed() {
     let pool = pool(Balance::TwoChoices, &FOUR);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     let back = &pool.backends[0];
     (0..3).for_each(|_| _ = back.failed(SECOND, &pool.settings));
     assert_eq!(shares(&pool, 2 * SECOND, 1_000, 1)[0], 0);
@@ -128,18 +128,18 @@ fn who_comes_back_is_not_given_the_turns_that_it_missed() {
 fn a_backend_that_fails_is_out_longer_each_time_and_comes_back_slowly() {
     let pool = pool(Balance::TwoChoices, &FOUR);
     let (bad, settings) = (Arc::clone(&pool.backends[0]), &pool.settings);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     for _ in 0..2 {
         assert!(!bad.failed(SECOND, settings));
     }
     assert!(bad.failed(SECOND, settings));
-    assert_eq!(bad.state(SECOND, settings), State::Ejected);
+    assert_eq!(bad.state(SECOND, settings), HealthState::Ejected);
     assert_eq!(shares(&pool, SECOND, 3_000, 8)[0], 0);
     // Its time is over: one request tries it, and fails, and so does one much later.
     for at in [7 * SECOND, 90 * SECOND] {
         pool.look(at, &mut looked);
         assert_eq!(shares(&pool, at, 3_000, 8)[0], 1);
-        assert_eq!(bad.state(at, settings), State::Ejected);
+        assert_eq!(bad.state(at, settings), HealthState::Ejected);
         assert!(bad.failed(at, settings));
     }
     // Now it is out four times as long.
@@ -149,10 +149,10 @@ fn a_backend_that_fails_is_out_longer_each_time_and_comes_back_slowly() {
     pool.look(back, &mut looked);
     assert_eq!(shares(&pool, back, 3_000, 8)[0], 1);
     bad.answered(back, 1_000);
-    assert_eq!(bad.state(back, settings), State::SlowStart);
+    assert_eq!(bad.state(back, settings), HealthState::SlowStart);
     let slow = shares(&pool, back + SECOND, 10_000, 16)[0];
     assert!((200..1_500).contains(&slow), "{slow}");
-    assert_eq!(bad.state(125 * SECOND, settings), State::Up);
+    assert_eq!(bad.state(125 * SECOND, settings), HealthState::Up);
     // Who was well for long begins anew.
     (0..3).for_each(|_| _ = bad.failed(180 * SECOND, settings));
     pool.look(186 * SECOND, &mut looked);
@@ -162,7 +162,7 @@ fn a_backend_that_fails_is_out_longer_each_time_and_comes_back_slowly() {
 #[test]
 fn with_hash_only_its_own_clients_try_a_backend() {
     let pool = pool(Balance::Hash, &FOUR);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     let bad = &pool.backends[0];
     (0..3).for_each(|_| _ = bad.failed(SECOND, &pool.settings));
     pool.look(8 * SECOND, &mut looked);
@@ -181,7 +181,7 @@ fn with_hash_only_its_own_clients_try_a_backend() {
 fn a_stalled_backend_is_tried_by_one_request_and_not_judged_by_older_ones() {
     let pool = pool(Balance::TwoChoices, &FOUR);
     let (hung, settings) = (Arc::clone(&pool.backends[2]), &pool.settings);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     let mut look = |at: u64| {
         pool.look(at, &mut looked);
         (0..20).for_each(|_| pool.answered());
@@ -189,20 +189,20 @@ fn a_stalled_backend_is_tried_by_one_request_and_not_judged_by_older_ones() {
         hung.state(at + 1, settings)
     };
     (0..2).for_each(|_| hung.begin_waiting(SECOND));
-    assert_eq!(look(3 * SECOND), State::Stalled);
+    assert_eq!(look(3 * SECOND), HealthState::Stalled);
     assert!(hung.is_silent(3 * SECOND + 1));
     // Its time is over; the two still wait, and nothing was sent to see.
-    assert_eq!(look(9 * SECOND), State::Stalled);
+    assert_eq!(look(9 * SECOND), HealthState::Stalled);
     assert!(hung.is_trial_due(9 * SECOND, settings));
     assert!(hung.begin_trial(9 * SECOND) && !hung.begin_trial(9 * SECOND));
     hung.begin_waiting(9 * SECOND);
-    assert_eq!(look(9 * SECOND + 1_000), State::Stalled);
+    assert_eq!(look(9 * SECOND + 1_000), HealthState::Stalled);
     assert!(!hung.is_silent(9 * SECOND + 1_000), "what is there to see waits on");
-    assert_eq!(look(11 * SECOND), State::Stalled);
+    assert_eq!(look(11 * SECOND), HealthState::Stalled);
     assert!(hung.is_silent(11 * SECOND + 1), "it is out once more");
     assert!(!hung.is_trial_due(19 * SECOND, settings));
     hung.answered(20 * SECOND, 1_000);
-    assert_eq!(hung.state(20 * SECOND, settings), State::SlowStart);
+    assert_eq!(hung.state(20 * SECOND, settings), HealthState::SlowStart);
 }
 
 #[test]
@@ -211,15 +211,15 @@ fn silence_is_a_stall_only_beside_others_that_answer() {
     let (hung, settings) = (Arc::clone(&pool.backends[2]), &pool.settings);
     hung.begin_waiting(SECOND);
     hung.begin_waiting(SECOND);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     pool.look(SECOND, &mut looked);
     pool.look(2 * SECOND, &mut looked);
-    assert_eq!(hung.state(2 * SECOND, settings), State::Up);
+    assert_eq!(hung.state(2 * SECOND, settings), HealthState::Up);
     for _ in 0..20 {
         pool.answered();
     }
     pool.look(2 * SECOND + 1, &mut looked);
-    assert_eq!(hung.state(2 * SECOND + 2, settings), State::Stalled);
+    assert_eq!(hung.state(2 * SECOND + 2, settings), HealthState::Stalled);
     hung.answered(3 * SECOND, 5);
     assert!(hung.state(3 * SECOND + 1, settings).is_up());
 }
@@ -227,7 +227,7 @@ fn silence_is_a_stall_only_beside_others_that_answer() {
 #[test]
 fn when_most_look_ill_none_is_believed_to_be() {
     let pool = pool(Balance::TwoChoices, &FOUR);
-    let mut looked = Looked::default();
+    let mut looked = AnswerHistory::default();
     for backend in &pool.backends[..2] {
         (0..3).for_each(|_| _ = backend.failed(SECOND, &pool.settings));
     }
@@ -252,7 +252,7 @@ fn a_zone_keeps_its_requests_until_most_of_it_is_lost() {
             ..Settings::default()
         };
         let pool = Arc::new(Pool::new("", &settings, None, None));
-        let mut looked = Looked::default();
+        let mut looked = AnswerHistory::default();
         pool.look(SECOND, &mut looked);
         let near = shares(&pool, SECOND, 3_000, 8);
         assert_eq!(near[3..], [0, 0], "{balance:?}");

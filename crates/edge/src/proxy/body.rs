@@ -10,15 +10,15 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::client::session::Serving;
-use crate::proxy::relay::Relay;
-use crate::record::Failure;
+use crate::client::session::ClientSession;
+use crate::proxy::relay::ResponseRelay;
+use crate::record::RequestFailure;
 
 /// What became of a client's body while it was passed on.
 #[derive(Debug, Default)]
-pub(crate) struct BodyFate {
+pub(crate) struct BodyOutcome {
     /// Why the request failed on the client's side.
-    pub(crate) failure: Cell<Option<Failure>>,
+    pub(crate) failure: Cell<Option<RequestFailure>>,
 }
 
 /// A client's body.
@@ -26,7 +26,7 @@ pub(crate) enum RequestBody {
     /// There is none.
     Empty,
     /// As it comes.
-    Stream { body: Incoming, left: u64, fate: Rc<BodyFate>, serving: Rc<Serving> },
+    Stream { body: Incoming, left: u64, fate: Rc<BodyOutcome>, serving: Rc<ClientSession> },
 }
 
 impl Body for RequestBody {
@@ -48,11 +48,11 @@ impl Body for RequestBody {
         };
         match ready!(poll) {
             None => Poll::Ready(None),
-            Some(Err(error)) => fail(Failure::ClientClosed, error.to_string()),
+            Some(Err(error)) => fail(RequestFailure::ClientClosed, error.to_string()),
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 if length > *left {
-                    return fail(Failure::BodyTooLarge, "the body is over its limit".into());
+                    return fail(RequestFailure::BodyTooLarge, "the body is over its limit".into());
                 }
                 *left -= length;
                 Poll::Ready(Some(Ok(frame)))
@@ -76,14 +76,14 @@ impl Body for RequestBody {
 }
 
 /// What a client gets.
-pub(crate) enum Answer {
+pub(crate) enum ResponseBody {
     /// The edge's own few bytes.
     Own(Option<Bytes>),
     /// The backend's.
-    Relayed(Box<Relay>),
+    Relayed(Box<ResponseRelay>),
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

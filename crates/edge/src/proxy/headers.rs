@@ -11,7 +11,7 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version, request};
 
-use crate::client::state::Conn;
+use crate::client::state::ClientState;
 use crate::settings::destination::Protocol;
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -26,10 +26,10 @@ const BELIEVED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOS
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// Why a request cannot be passed on.
-pub(crate) type Refused = &'static str;
+pub(crate) type RejectReason = &'static str;
 
 /// Refuses what is not one request to one server.
-pub(crate) fn check(parts: &request::Parts) -> Result<(), Refused> {
+pub(crate) fn check(parts: &request::Parts) -> Result<(), RejectReason> {
     if parts.method == Method::CONNECT {
         return Err("CONNECT is for forward proxies");
     }
@@ -56,7 +56,7 @@ pub(crate) fn check(parts: &request::Parts) -> Result<(), Refused> {
 }
 
 /// One `chunked` and nothing else: other codings, or two of them, are read in different ways.
-fn check_transfer_encoding(parts: &request::Parts) -> Result<(), Refused> {
+fn check_transfer_encoding(parts: &request::Parts) -> Result<(), RejectReason> {
     let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
     let Some(first) = codings.next() else { return Ok(()) };
     if codings.next().is_some() || !first.as_bytes().eq_ignore_ascii_case(b"chunked") {
@@ -77,7 +77,7 @@ fn is_authority(bytes: &[u8]) -> bool {
 /// Makes the head into what the backend gets. `wants_upgrade` keeps the fields that ask for it.
 pub(crate) fn prepare(
     parts: &mut request::Parts,
-    conn: &Conn,
+    conn: &ClientState,
     wants_upgrade: bool,
     request_id: &HeaderValue,
 ) {
@@ -114,7 +114,7 @@ pub(crate) fn prepare(
 }
 
 /// The client's address after those that the request names already, on however many lines.
-fn forwarded_for(headers: &HeaderMap, conn: &Conn) -> HeaderValue {
+fn forwarded_for(headers: &HeaderMap, conn: &ClientState) -> HeaderValue {
     if !headers.contains_key(&FORWARDED_FOR) {
         return conn.client_value().clone();
     }
@@ -267,10 +267,10 @@ mod tests {
     use http::Request;
     use std::sync::Arc;
 
-    fn conn() -> Conn {
+    fn conn() -> ClientState {
         let settings = ListenerSettings::parse("127.0.0.1:80", false, 1).unwrap();
         let listener = Arc::new(Listener::new(settings.clone(), settings.address, Arc::default()));
-        Conn::new(listener, "192.0.2.7:5000".parse().unwrap(), false)
+        ClientState::new(listener, "192.0.2.7:5000".parse().unwrap(), false)
     }
 
     fn parts(target: &str, headers: &[(&'static str, &'static str)]) -> request::Parts {

@@ -23,19 +23,19 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use crate::client::proxy_header;
-use crate::client::session::{OpenRecord, Serving};
-use crate::pool::backend::{Backend, Waiting};
-use crate::pool::{NoBackend, Place, Pool};
-use crate::proxy::body::{Answer, BodyFate, RequestBody};
+use crate::client::session::{ClientSession, OpenRecord};
+use crate::pool::backend::{Backend, WaitGuard};
+use crate::pool::{BackendSlot, NoBackend, Pool};
+use crate::proxy::body::{BodyOutcome, RequestBody, ResponseBody};
 use crate::proxy::head_copy::HeadCopy;
-use crate::proxy::relay::{Relay, UnderWay};
-use crate::record::{Failure, UpstreamRecord};
+use crate::proxy::relay::{ActiveResponse, ResponseRelay};
+use crate::record::{RequestFailure, UpstreamRecord};
 use crate::settings::ProxyHeader;
 use crate::settings::destination::Protocol;
 use crate::time::now_ns;
 use crate::upstream::Upstream;
-use crate::upstream::response_deadlines::{Outcome, WaitKey};
-use crate::worker::{Live, Worker};
+use crate::upstream::response_deadlines::{DeadlineKey, WaitOutcome};
+use crate::worker::{LiveConfig, Worker};
 
 /// Most backends that one request is tried at.
 const TRIES_MAX: u32 = 3;
@@ -45,24 +45,24 @@ const QUEUE_LOOK: Duration = Duration::from_millis(100);
 
 /// A request until it has an answer.
 pub(crate) struct Exchange {
-    serving: Rc<Serving>,
+    serving: Rc<ClientSession>,
     pool: Arc<Pool>,
-    live: Rc<Live>,
+    live: Rc<LiveConfig>,
     record: OpenRecord,
     /// Taken when it is sent; it comes back when that could not be done.
     parts: Option<request::Parts>,
     /// For a request that may be sent again, from its first try on.
     copy: Option<HeadCopy>,
     body: Option<RequestBody>,
-    fate: Rc<BodyFate>,
+    fate: Rc<BodyOutcome>,
     may_repeat: bool,
     on_upgrade: Option<OnUpgrade>,
     tried: Vec<Arc<Backend>>,
 }
 
 /// Why a try gave no answer.
-struct Miss {
-    failure: Failure,
+struct AttemptError {
+    failure: RequestFailure,
     /// Whether another backend may be asked.
     may_move: bool,
 }
@@ -70,7 +70,7 @@ struct Miss {
 impl Exchange {
     /// A request to pass on.
     pub(crate) fn new(
-        serving: Rc<Serving>,
+        serving: Rc<ClientSession>,
         pool: Arc<Pool>,
         mut record: OpenRecord,
         request: Request<Incoming>,
@@ -83,7 +83,7 @@ impl Exchange {
         let id = id.unwrap_or_else(|| serving.worker.new_request_id());
         headers::prepare(&mut parts, &serving.conn, on_upgrade.is_some(), &id);
         record.request_id = Some(id);
-        let fate = Rc::<BodyFate>::default();
+        let fate = Rc::<BodyOutcome>::default();
         let has_body = !body.is_end_stream();
         let may_repeat = !has_body && parts.method.is_idempotent() && on_upgrade.is_none();
         let body = if has_body {
@@ -110,7 +110,7 @@ impl Exchange {
     }
 
     /// The answer is the backend's, or says why there is none.
-    pub(crate) async fn run(&mut self) -> Response<Answer> {
+    pub(crate) async fn run(&mut self) -> Response<ResponseBody> {
         // What came before this took no time to speak of: one look at the clock serves both.
         let mut now = self.record.head;
         loop {
@@ -135,7 +135,7 @@ impl Exchange {
     }
 
     /// A place at a backend, and when it was found; waits in the queue while all are full.
-    async fn find_place(&mut self, began: u64) -> Result<(Place, u64), Failure> {
+    async fn find_place(&mut self, began: u64) -> Result<(BackendSlot, u64), RequestFailure> {
         let pool = Arc::clone(&self.pool);
         let (mut queued, mut now) = (None, began);
         loop {
@@ -149,10 +149,10 @@ impl Exchange {
                 }
                 // The only backend there is may be asked again: its connection was old, perhaps.
                 Err(NoBackend::None) if !self.tried.is_empty() => self.tried.clear(),
-                Err(NoBackend::None) => return Err(Failure::NoBackend),
+                Err(NoBackend::None) => return Err(RequestFailure::NoBackend),
                 Err(NoBackend::Full) => {
                     if queued.is_none() {
-                        queued = Some(pool.join_queue().map_err(|_| Failure::QueueFull)?);
+                        queued = Some(pool.join_queue().map_err(|_| RequestFailure::QueueFull)?);
                     }
                     let Some(queue) = &queued else { continue };
                     let left =
@@ -162,7 +162,7 @@ impl Exchange {
                     now = now_ns();
                     if left.is_zero() {
                         self.record.queue_ns += now - began;
-                        return Err(Failure::QueueTimeout);
+                        return Err(RequestFailure::QueueTimeout);
                     }
                 }
             }
@@ -170,7 +170,11 @@ impl Exchange {
     }
 
     /// One try at one backend.
-    async fn attempt(&mut self, place: Place, now: u64) -> Result<Sent, Miss> {
+    async fn attempt(
+        &mut self,
+        place: BackendSlot,
+        now: u64,
+    ) -> Result<ResponseHead, AttemptError> {
         let backend = &place.backend;
         self.begin_try(backend, now);
         let may_rest = self.pool.settings.proxy_header == ProxyHeader::Off;
@@ -185,7 +189,7 @@ impl Exchange {
         upstream.requests += 1;
         let may_move = self.may_repeat;
         let wait = self.serving.worker.waits.add(backend.address, now, may_move);
-        let waiting = Waiting::new(backend, now);
+        let waiting = WaitGuard::new(backend, now);
         let result = send(&mut upstream, self.message(backend.protocol), &wait).await;
         drop(waiting);
         let now = now_ns();
@@ -194,7 +198,7 @@ impl Exchange {
                 backend.answered(now, now.saturating_sub(self.try_started()));
                 self.pool.answered();
                 wait.touch(now);
-                Ok(Sent { response, upstream, place, wait, now })
+                Ok(ResponseHead { response, upstream, place, wait, now })
             }
             Err(lost) => Err(self.judge(lost, backend, is_reused)),
         }
@@ -220,7 +224,11 @@ impl Exchange {
     }
 
     /// A place on a connection that others share. One of those that need it makes it.
-    async fn join(&mut self, backend: &Arc<Backend>, began: u64) -> Result<Box<Upstream>, Miss> {
+    async fn join(
+        &mut self,
+        backend: &Arc<Backend>,
+        began: u64,
+    ) -> Result<Box<Upstream>, AttemptError> {
         let worker = Rc::clone(&self.serving.worker);
         while let Some(awaited) = worker.awaited(backend.address) {
             awaited.made.notified().await;
@@ -236,13 +244,17 @@ impl Exchange {
                 return self.connect(backend, now).await.inspect(|made| worker.share(made));
             }
         }
-        let _making = Making(&worker, backend);
+        let _making = ConnectGuard(&worker, backend);
         let upstream = self.connect(backend, began).await?;
         worker.share(&upstream);
         Ok(upstream)
     }
 
-    async fn connect(&mut self, backend: &Arc<Backend>, began: u64) -> Result<Box<Upstream>, Miss> {
+    async fn connect(
+        &mut self,
+        backend: &Arc<Backend>,
+        began: u64,
+    ) -> Result<Box<Upstream>, AttemptError> {
         let settings = &self.pool.settings;
         let conn = &self.serving.conn;
         let preface =
@@ -257,7 +269,7 @@ impl Exchange {
             if backend.failed(now, settings) {
                 tracing::warn!("backend `{}` is out: {text}", backend.name);
             }
-            Miss { failure, may_move: true }
+            AttemptError { failure, may_move: true }
         })
     }
 
@@ -274,8 +286,8 @@ impl Exchange {
     }
 
     /// What a try that gave no answer means for the backend and for the request.
-    fn judge(&mut self, lost: Lost, backend: &Arc<Backend>, is_reused: bool) -> Miss {
-        let Lost { mut failure, message } = lost;
+    fn judge(&mut self, lost: SendError, backend: &Arc<Backend>, is_reused: bool) -> AttemptError {
+        let SendError { mut failure, message } = lost;
         let is_unsent = message.is_some();
         if let Some(message) = message
             && self.copy.is_none()
@@ -284,30 +296,34 @@ impl Exchange {
             (self.parts, self.body) = (Some(parts), Some(body));
         }
         if let Some(own) = self.fate.failure.get() {
-            return Miss { failure: own, may_move: false };
+            return AttemptError { failure: own, may_move: false };
         }
         // An old connection that ends says nothing about the backend; nor does a stall twice.
-        let is_stale = is_reused && failure == Failure::EmptyAnswer;
+        let is_stale = is_reused && failure == RequestFailure::EmptyAnswer;
         let settings = &self.pool.settings;
-        if !is_stale && failure != Failure::BackendStalled && backend.failed(now_ns(), settings) {
+        if !is_stale
+            && failure != RequestFailure::BackendStalled
+            && backend.failed(now_ns(), settings)
+        {
             tracing::warn!("backend `{}` is out: {}", backend.name, failure.as_str());
         }
         if is_unsent {
-            failure = Failure::EmptyAnswer;
+            failure = RequestFailure::EmptyAnswer;
         }
-        let is_over = matches!(failure, Failure::ResponseTimeout | Failure::InvalidAnswer);
-        Miss { failure, may_move: is_unsent || self.may_repeat && !is_over }
+        let is_over =
+            matches!(failure, RequestFailure::ResponseTimeout | RequestFailure::InvalidAnswer);
+        AttemptError { failure, may_move: is_unsent || self.may_repeat && !is_over }
     }
 
     /// The edge's own answer.
-    fn give_up(&mut self, failure: Failure) -> Response<Answer> {
+    fn give_up(&mut self, failure: RequestFailure) -> Response<ResponseBody> {
         self.record.failure = Some(failure);
         own_answer(self.record.take(), status_of(failure), failure.as_str())
     }
 
     /// The backend's answer.
-    fn relay(&mut self, sent: Sent) -> Response<Answer> {
-        let Sent { response, upstream, place, wait, now } = sent;
+    fn relay(&mut self, sent: ResponseHead) -> Response<ResponseBody> {
+        let ResponseHead { response, upstream, place, wait, now } = sent;
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
         if let Some(upstream) = &mut self.record.upstream {
@@ -336,38 +352,38 @@ impl Exchange {
         }
         let may_rest = self.pool.settings.proxy_header == ProxyHeader::Off;
         let record = self.record.take();
-        let under_way = UnderWay { upstream, place, wait, record, may_rest };
+        let under_way = ActiveResponse { upstream, place, wait, record, may_rest };
         let serving = Rc::clone(&self.serving);
-        let mut relay = Relay { body, under_way: Some(under_way), serving, error: None };
+        let mut relay = ResponseRelay { body, under_way: Some(under_way), serving, error: None };
         if relay.is_end_stream() {
             relay.complete();
-            return Response::from_parts(parts, Answer::Own(None));
+            return Response::from_parts(parts, ResponseBody::Own(None));
         }
-        Response::from_parts(parts, Answer::Relayed(Box::new(relay)))
+        Response::from_parts(parts, ResponseBody::Relayed(Box::new(relay)))
     }
 }
 
 /// Making a connection that others wait for; dropping it ends that.
-struct Making<'a>(&'a Worker, &'a Backend);
+struct ConnectGuard<'a>(&'a Worker, &'a Backend);
 
-impl Drop for Making<'_> {
+impl Drop for ConnectGuard<'_> {
     fn drop(&mut self) {
         self.0.made(self.1.address);
     }
 }
 
 /// An answer's head, and all that its body needs.
-struct Sent {
+struct ResponseHead {
     response: Response<Incoming>,
     upstream: Box<Upstream>,
-    place: Place,
-    wait: WaitKey,
+    place: BackendSlot,
+    wait: DeadlineKey,
     now: u64,
 }
 
 /// Why there is no answer's head; the request when it was not sent.
-struct Lost {
-    failure: Failure,
+struct SendError {
+    failure: RequestFailure,
     message: Option<Request<RequestBody>>,
 }
 
@@ -375,46 +391,55 @@ struct Lost {
 async fn send(
     upstream: &mut Upstream,
     request: Request<RequestBody>,
-    wait: &WaitKey,
-) -> Result<Response<Incoming>, Lost> {
+    wait: &DeadlineKey,
+) -> Result<Response<Incoming>, SendError> {
     let mut sending = pin!(upstream.send(request));
     std::future::poll_fn(|cx| {
         let is_over = upstream.drive(cx);
-        let lost = |failure| Poll::Ready(Err(Lost { failure, message: None }));
+        let lost = |failure| Poll::Ready(Err(SendError { failure, message: None }));
         match sending.as_mut().poll(cx) {
             Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
             Poll::Ready(Err(mut error)) => {
                 let message = error.take_message();
                 let is_invalid = error.error().is_parse() || error.error().is_parse_too_large();
-                let failure =
-                    if is_invalid { Failure::InvalidAnswer } else { Failure::EmptyAnswer };
-                Poll::Ready(Err(Lost { failure, message }))
+                let failure = if is_invalid {
+                    RequestFailure::InvalidAnswer
+                } else {
+                    RequestFailure::EmptyAnswer
+                };
+                Poll::Ready(Err(SendError { failure, message }))
             }
-            Poll::Pending if is_over => lost(Failure::EmptyAnswer),
+            Poll::Pending if is_over => lost(RequestFailure::EmptyAnswer),
             Poll::Pending => match wait.poll(cx) {
-                Outcome::Waiting => Poll::Pending,
-                Outcome::TimedOut => lost(Failure::ResponseTimeout),
-                Outcome::Stalled => lost(Failure::BackendStalled),
+                WaitOutcome::Waiting => Poll::Pending,
+                WaitOutcome::TimedOut => lost(RequestFailure::ResponseTimeout),
+                WaitOutcome::Stalled => lost(RequestFailure::BackendStalled),
             },
         }
     })
     .await
 }
 
-fn status_of(failure: Failure) -> StatusCode {
+fn status_of(failure: RequestFailure) -> StatusCode {
     match failure {
-        Failure::NoBackend | Failure::QueueFull | Failure::QueueTimeout => {
+        RequestFailure::NoBackend | RequestFailure::QueueFull | RequestFailure::QueueTimeout => {
             StatusCode::SERVICE_UNAVAILABLE
         }
-        Failure::ResponseTimeout | Failure::ConnectTimeout => StatusCode::GATEWAY_TIMEOUT,
-        Failure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Failure::BadRequest | Failure::ClientClosed => StatusCode::BAD_REQUEST,
+        RequestFailure::ResponseTimeout | RequestFailure::ConnectTimeout => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
+        RequestFailure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RequestFailure::BadRequest | RequestFailure::ClientClosed => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     }
 }
 
 /// A short text for a person, and the record's end.
-pub(crate) fn own_answer(record: OpenRecord, status: StatusCode, why: &str) -> Response<Answer> {
+pub(crate) fn own_answer(
+    record: OpenRecord,
+    status: StatusCode,
+    why: &str,
+) -> Response<ResponseBody> {
     text_answer(record, status, format!("{} {why}\n", status.as_u16()).into())
 }
 
@@ -423,10 +448,10 @@ pub(crate) fn text_answer(
     mut record: OpenRecord,
     status: StatusCode,
     text: Bytes,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     record.status = status.as_u16();
     record.body_bytes = text.len() as u64;
-    let mut response = Response::new(Answer::Own(Some(text.clone())));
+    let mut response = Response::new(ResponseBody::Own(Some(text.clone())));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));

@@ -11,36 +11,36 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::client::session::{OpenRecord, Serving};
+use crate::client::session::{ClientSession, OpenRecord};
 use crate::client::state::coarse_ns;
-use crate::pool::Place;
-use crate::record::Failure;
+use crate::pool::BackendSlot;
+use crate::record::RequestFailure;
 use crate::time::now_ns;
 use crate::upstream::Upstream;
-use crate::upstream::response_deadlines::WaitKey;
+use crate::upstream::response_deadlines::DeadlineKey;
 
 /// An answer under way, with all that ends when it does.
-pub(crate) struct Relay {
+pub(crate) struct ResponseRelay {
     pub(crate) body: Incoming,
     /// `None` once the answer is whole, or will never be.
-    pub(crate) under_way: Option<UnderWay>,
-    pub(crate) serving: Rc<Serving>,
+    pub(crate) under_way: Option<ActiveResponse>,
+    pub(crate) serving: Rc<ClientSession>,
     /// What ends the client's connection, once it has what came before.
     pub(crate) error: Option<hyper::Error>,
 }
 
 /// What an answer holds until it is whole.
-pub(crate) struct UnderWay {
+pub(crate) struct ActiveResponse {
     pub(crate) upstream: Box<Upstream>,
-    pub(crate) place: Place,
+    pub(crate) place: BackendSlot,
     /// Looks after the pause between two pieces.
-    pub(crate) wait: WaitKey,
+    pub(crate) wait: DeadlineKey,
     pub(crate) record: OpenRecord,
     /// Whether the backend's connection may carry another request.
     pub(crate) may_rest: bool,
 }
 
-impl Relay {
+impl ResponseRelay {
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -57,7 +57,7 @@ impl Relay {
         }
         match poll {
             Poll::Pending => return self.wait_for_more(cx),
-            Poll::Ready(Some(Err(error))) => return self.cut(error, Failure::AnswerCut, cx),
+            Poll::Ready(Some(Err(error))) => return self.cut(error, RequestFailure::AnswerCut, cx),
             Poll::Ready(Some(Ok(ref frame))) => {
                 if let Some(under_way) = &mut self.under_way {
                     under_way.wait.touch(coarse_ns());
@@ -78,7 +78,7 @@ impl Relay {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         if self.under_way.as_ref().is_some_and(|under_way| under_way.wait.is_over(cx)) {
-            self.fail(Failure::ResponseTimeout);
+            self.fail(RequestFailure::ResponseTimeout);
             return Pin::new(&mut self.body).poll_frame(cx);
         }
         Poll::Pending
@@ -95,7 +95,7 @@ impl Relay {
     /// The answer is whole: the connection rests.
     pub(crate) fn complete(&mut self) {
         let Some(under_way) = self.under_way.take() else { return };
-        let UnderWay { upstream, place, mut record, may_rest, .. } = under_way;
+        let ActiveResponse { upstream, place, mut record, may_rest, .. } = under_way;
         let now = now_ns();
         if let Some(upstream) = &mut record.upstream {
             upstream.response_ns = Some(now.saturating_sub(upstream.started));
@@ -112,7 +112,7 @@ impl Relay {
     fn cut(
         &mut self,
         error: hyper::Error,
-        failure: Failure,
+        failure: RequestFailure,
         cx: &Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         self.fail(failure);
@@ -121,9 +121,9 @@ impl Relay {
         Poll::Pending
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: RequestFailure) {
         let Some(under_way) = self.under_way.take() else { return };
-        let UnderWay { place, mut record, .. } = under_way;
+        let ActiveResponse { place, mut record, .. } = under_way;
         place.backend.failed(now_ns(), &self.serving.worker.live().settings.upstream);
         record.failure.get_or_insert(failure);
         record.finish_now();

@@ -13,12 +13,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::client::session::{OpenRecord, Serving};
-use crate::client::state::Phase;
-use crate::pool::Place;
-use crate::proxy::body::Answer;
+use crate::client::session::{ClientSession, OpenRecord};
+use crate::client::state::ConnectionPhase;
+use crate::pool::BackendSlot;
+use crate::proxy::body::ResponseBody;
 use crate::proxy::own_answer;
-use crate::record::Failure;
+use crate::record::RequestFailure;
 use crate::time::{nanos, now_ns};
 use crate::upstream::Upstream;
 
@@ -31,13 +31,13 @@ const BUFFER_BYTES: usize = 16 << 10;
 pub(crate) fn switch(
     mut parts: response::Parts,
     upstream: Upstream,
-    place: Place,
+    place: BackendSlot,
     mut record: OpenRecord,
-    serving: Rc<Serving>,
+    serving: Rc<ClientSession>,
     on_upgrade: Option<OnUpgrade>,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let Some(on_upgrade) = on_upgrade else {
-        record.failure = Some(Failure::InvalidAnswer);
+        record.failure = Some(RequestFailure::InvalidAnswer);
         return own_answer(record, StatusCode::BAD_GATEWAY, "the backend switched unasked");
     };
     let protocol = parts.headers.get(UPGRADE).cloned();
@@ -46,7 +46,7 @@ pub(crate) fn switch(
     if let Some(protocol) = protocol {
         parts.headers.insert(UPGRADE, protocol);
     }
-    serving.conn.set_phase(Phase::Tunnel);
+    serving.conn.set_phase(ConnectionPhase::Tunnel);
     let idle = serving.worker.live().settings.limits.tunnel_idle;
     tokio::task::spawn_local(async move {
         let end = pass(on_upgrade, upstream, idle).await;
@@ -54,13 +54,13 @@ pub(crate) fn switch(
             upstream.response_ns = Some(now_ns().saturating_sub(upstream.started));
         }
         if end.is_err() {
-            record.failure = Some(Failure::AnswerCut);
+            record.failure = Some(RequestFailure::AnswerCut);
         }
         drop(place);
         record.finish_now();
         drop(serving);
     });
-    Response::from_parts(parts, Answer::Own(None))
+    Response::from_parts(parts, ResponseBody::Own(None))
 }
 
 async fn pass(on_upgrade: OnUpgrade, upstream: Upstream, idle: Duration) -> io::Result<()> {

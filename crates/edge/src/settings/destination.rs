@@ -31,27 +31,27 @@ pub enum Protocol {
     /// HTTP/2 from the first byte (RFC 9113 §3.3).
     H2c,
     /// HTTP/1.1 over TLS.
-    Https,
+    AuthorityClient,
     /// HTTP/2 over TLS.
     H2,
 }
 
 impl Protocol {
-    const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::Https, Self::H2];
+    const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::AuthorityClient, Self::H2];
 
     /// As it is written before `://`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http1 => "http",
             Self::H2c => "h2c",
-            Self::Https => "https",
+            Self::AuthorityClient => "https",
             Self::H2 => "h2",
         }
     }
 
     /// Whether bytes are encrypted.
     pub fn is_tls(self) -> bool {
-        matches!(self, Self::Https | Self::H2)
+        matches!(self, Self::AuthorityClient | Self::H2)
     }
 
     /// Whether it is HTTP/2.

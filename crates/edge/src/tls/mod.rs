@@ -21,8 +21,8 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
-use crate::acme::challenge::{self, Challenges};
-use crate::acme::client::Https;
+use crate::acme::challenge::{self, ChallengeStore};
+use crate::acme::client::AuthorityClient;
 use crate::acme::settings::AcmeSettings;
 use crate::error::EdgeError;
 use crate::settings::{CertificateFiles, Settings};
@@ -30,25 +30,25 @@ use crate::tls::backend_tls::BackendTls;
 use crate::tls::session_tickets::TicketKeys;
 
 /// Certificates that follow their files.
-pub(crate) struct Certificates {
+pub(crate) struct CertificateStore {
     files: Vec<CertificateFiles>,
     /// Those that are obtained: each file has certificate and key, and may not be there yet.
     obtained: Vec<PathBuf>,
-    challenges: Arc<Challenges>,
-    keys: RwLock<Keys>,
+    challenges: Arc<ChallengeStore>,
+    keys: RwLock<CertificateKeys>,
     /// When the files were last changed, as far as was seen.
     changed: Mutex<Vec<Option<SystemTime>>>,
 }
 
-impl fmt::Debug for Certificates {
+impl fmt::Debug for CertificateStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("CertificateStore").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
 /// Those of files, and those that were obtained.
 #[derive(Default)]
-struct Keys {
+struct CertificateKeys {
     files: Vec<Arc<CertifiedKey>>,
     obtained: Vec<Arc<CertifiedKey>>,
 }
@@ -57,11 +57,11 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-impl Certificates {
+impl CertificateStore {
     /// Reads them all. What was obtained and cannot be read is obtained anew, so that is no error.
     pub(crate) fn load(
         settings: &Settings,
-        challenges: &Arc<Challenges>,
+        challenges: &Arc<ChallengeStore>,
     ) -> Result<Arc<Self>, EdgeError> {
         let certificates = Self {
             files: settings.certificates.clone(),
@@ -76,13 +76,13 @@ impl Certificates {
         Ok(Arc::new(certificates))
     }
 
-    fn read(&self) -> Result<Keys, EdgeError> {
+    fn read(&self) -> Result<CertificateKeys, EdgeError> {
         let files = self.files.iter().map(load).collect::<Result<_, _>>()?;
         let obtained = self.obtained.iter().filter(|path| path.exists());
         let usable = obtained.filter_map(|path| {
             load_both(path).inspect_err(|error| tracing::warn!("{}", error.message)).ok()
         });
-        Ok(Keys { files, obtained: usable.collect() })
+        Ok(CertificateKeys { files, obtained: usable.collect() })
     }
 
     fn times(&self) -> Vec<Option<SystemTime>> {
@@ -146,9 +146,9 @@ pub fn check_certificates(settings: &Settings) -> Result<(), EdgeError> {
         BackendTls::load(&settings.backend_tls)?;
     }
     if let Some(acme) = &settings.acme {
-        Https::new(&acme.authorities)?;
+        AuthorityClient::new(&acme.authorities)?;
     }
-    Certificates::load(settings, &Arc::default()).map(drop)
+    CertificateStore::load(settings, &Arc::default()).map(drop)
 }
 
 /// A certificate and its key in one file.
@@ -178,7 +178,7 @@ fn load(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, EdgeError> {
     Ok(Arc::new(key))
 }
 
-impl ResolvesServerCert for Certificates {
+impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // An authority that wants a proof offers nothing else.
         if hello.alpn().is_some_and(|mut offered| offered.any(|one| one == challenge::ALPN)) {

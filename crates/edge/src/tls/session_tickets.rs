@@ -38,13 +38,13 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-struct Held {
+struct TicketCipher {
     key: TicketKey,
     made: u64,
     aead: LessSafeKey,
 }
 
-impl Held {
+impl TicketCipher {
     fn new(key: TicketKey) -> Self {
         let unbound = UnboundKey::new(&CHACHA20_POLY1305, &key.secret);
         let aead = LessSafeKey::new(unbound.expect("the secret has the length of this key"));
@@ -57,7 +57,7 @@ impl Held {
 }
 
 /// The keys of one edge, the newest first.
-pub(crate) struct TicketKeys(RwLock<Vec<Held>>);
+pub(crate) struct TicketKeys(RwLock<Vec<TicketCipher>>);
 
 impl fmt::Debug for TicketKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,14 +72,16 @@ impl TicketKeys {
             EdgeError::new("cannot use TLS: the system gives no random numbers")
                 .hint("getrandom(2) must work here")
         })?;
-        Ok(Self(RwLock::new(vec![Held::new(key)])))
+        Ok(Self(RwLock::new(vec![TicketCipher::new(key)])))
     }
 
     /// All that are known, the newest first.
     pub(crate) fn export(&self) -> Vec<TicketKey> {
         let (held, now) = (self.0.read().unwrap_or_else(PoisonError::into_inner), now_ns());
-        let aged =
-            |one: &Held| TicketKey { age: Duration::from_nanos(one.age(now)), ..one.key.clone() };
+        let aged = |one: &TicketCipher| TicketKey {
+            age: Duration::from_nanos(one.age(now)),
+            ..one.key.clone()
+        };
         held.iter().map(aged).collect()
     }
 
@@ -87,7 +89,7 @@ impl TicketKeys {
     pub(crate) fn import(&self, keys: &[TicketKey]) {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         held.retain(|own| keys.iter().all(|key| key.name != own.key.name));
-        let new = keys.iter().filter(|key| key.age < ROTATE * 2).cloned().map(Held::new);
+        let new = keys.iter().filter(|key| key.age < ROTATE * 2).cloned().map(TicketCipher::new);
         held.splice(0..0, new);
     }
 
@@ -99,7 +101,7 @@ impl TicketKeys {
         };
         let Some(key) = is_due.then(new_key).flatten() else { return };
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        held.insert(0, Held::new(key));
+        held.insert(0, TicketCipher::new(key));
         held.retain(|one| one.age(now) < 2 * nanos(ROTATE));
     }
 }
@@ -123,7 +125,7 @@ impl ProducesTickets for TicketKeys {
     /// Name of the key, nonce, then what is encrypted. Nonces are random, since more than one edge may use the key.
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Held { key, aead, .. } = held.first()?;
+        let TicketCipher { key, aead, .. } = held.first()?;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = plain.to_vec();
@@ -136,7 +138,7 @@ impl ProducesTickets for TicketKeys {
         let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Held { key, aead, .. } = held.iter().find(|one| one.key.name == name)?;
+        let TicketCipher { key, aead, .. } = held.iter().find(|one| one.key.name == name)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut sealed = sealed.to_vec();
         let plain = aead.open_in_place(nonce, Aad::from(&key.name), &mut sealed).ok()?;

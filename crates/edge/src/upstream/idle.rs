@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 
 use crate::pool::backend::Backend;
 use crate::settings::UpstreamSettings;
-use crate::upstream::{Shared, Upstream};
-use crate::worker::Live;
+use crate::upstream::{SharedConnection, Upstream};
+use crate::worker::LiveConfig;
 
 /// Connections at rest to one backend; more are closed.
 const IDLE_MAX: usize = 512;
@@ -26,14 +26,14 @@ const IDLE_MAX: usize = 512;
 pub(crate) struct IdlePool {
     by_backend: FxHashMap<SocketAddr, Vec<Box<Upstream>>>,
     /// Connections with HTTP/2, which others may use while they are in use; the first is filled first.
-    shared: FxHashMap<SocketAddr, Vec<Rc<Shared>>>,
+    shared: FxHashMap<SocketAddr, Vec<Rc<SharedConnection>>>,
     /// Who waits for one of them to be made.
-    awaited: FxHashMap<SocketAddr, Rc<Awaited>>,
+    awaited: FxHashMap<SocketAddr, Rc<PendingConnect>>,
 }
 
 /// A connection that is being made and that others wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Awaited {
+pub(crate) struct PendingConnect {
     pub(crate) made: Notify,
     /// Whether it is made; else it could not be.
     pub(crate) is_good: Cell<bool>,
@@ -52,7 +52,7 @@ impl IdlePool {
             return shared
                 .filter(|one| Arc::ptr_eq(&one.backend, backend))
                 .filter(|one| one.idle_ns(now).is_none_or(|age| age < backend.idle_ns(settings)))
-                .find_map(Shared::upstream);
+                .find_map(SharedConnection::upstream);
         }
         let idle = self.by_backend.get_mut(&backend.address)?;
         while let Some(mut upstream) = idle.pop() {
@@ -70,7 +70,7 @@ impl IdlePool {
     }
 
     /// Who makes the connection to a backend that others will share: `None` is whoever asks, and others wait.
-    pub(crate) fn awaited(&mut self, backend: SocketAddr) -> Option<Rc<Awaited>> {
+    pub(crate) fn awaited(&mut self, backend: SocketAddr) -> Option<Rc<PendingConnect>> {
         if let Some(awaited) = self.awaited.get(&backend) {
             return Some(Rc::clone(awaited));
         }
@@ -86,7 +86,7 @@ impl IdlePool {
     }
 
     /// Others may use the connection as well.
-    pub(crate) fn share(&mut self, shared: &Rc<Shared>) {
+    pub(crate) fn share(&mut self, shared: &Rc<SharedConnection>) {
         if let Some(awaited) = self.awaited.get(&shared.backend.address) {
             awaited.is_good.set(true);
         }
@@ -109,7 +109,7 @@ impl IdlePool {
     }
 
     /// Closes what rested long enough, and lets go of what the backend has closed.
-    pub(crate) fn sweep(&mut self, now: u64, live: &Live) {
+    pub(crate) fn sweep(&mut self, now: u64, live: &LiveConfig) {
         let pool_of = |address| live.backends().find(|(_, backend)| backend.address == address);
         for (address, idle) in &mut self.by_backend {
             // Who is in no pool any more gets no requests.

@@ -23,11 +23,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::client::state::write_pieces;
-use crate::client::task::ThisThread;
+use crate::client::task::LocalExecutor;
 use crate::pool::Pool;
-use crate::pool::backend::{Backend, Connected};
+use crate::pool::backend::{Backend, ConnectionGuard};
 use crate::proxy::body::RequestBody;
-use crate::record::Failure;
+use crate::record::RequestFailure;
 use crate::settings::Limits;
 use crate::time::now_ns;
 
@@ -36,25 +36,25 @@ const STREAMS_MAX: usize = 100;
 
 /// A connection that can carry one request at a time, or a place on one that carries many.
 pub(crate) struct Upstream {
-    http: Http,
+    http: HttpSender,
     pub(crate) backend: Arc<Backend>,
     pub(crate) requests: u32,
     pub(crate) idle_since: u64,
     is_over: bool,
-    _connected: Option<Connected>,
+    _connected: Option<ConnectionGuard>,
 }
 
-type Io = TokioIo<UpstreamIo>;
+type UpstreamTransport = TokioIo<UpstreamIo>;
 
 /// What is spoken on it.
 #[expect(clippy::large_enum_variant, reason = "an upstream is boxed as a whole")]
-enum Http {
-    One(http1::SendRequest<RequestBody>, http1::Connection<Io, RequestBody>),
-    Two(http2::SendRequest<RequestBody>, Stream),
+enum HttpSender {
+    One(http1::SendRequest<RequestBody>, http1::Connection<UpstreamTransport, RequestBody>),
+    Two(http2::SendRequest<RequestBody>, StreamGuard),
 }
 
 /// A connection with HTTP/2. It ends when nobody holds it any more.
-pub(crate) struct Shared {
+pub(crate) struct SharedConnection {
     sender: http2::SendRequest<RequestBody>,
     pub(crate) backend: Arc<Backend>,
     streams: Cell<usize>,
@@ -62,20 +62,20 @@ pub(crate) struct Shared {
     allowed: Rc<Cell<usize>>,
     /// When its last stream ended.
     idle_since: Cell<u64>,
-    _connected: Connected,
+    _connected: ConnectionGuard,
 }
 
 /// One stream of it; dropping it ends that.
-struct Stream(Rc<Shared>);
+struct StreamGuard(Rc<SharedConnection>);
 
-impl Drop for Stream {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.streams.set(self.0.streams.get() - 1);
         self.0.idle_since.set(now_ns());
     }
 }
 
-impl Shared {
+impl SharedConnection {
     /// A place for one more request, if there is one.
     pub(crate) fn upstream(self: &Rc<Self>) -> Option<Box<Upstream>> {
         let streams = self.streams.get();
@@ -84,7 +84,7 @@ impl Shared {
         }
         self.streams.set(streams + 1);
         Some(Box::new(Upstream {
-            http: Http::Two(self.sender.clone(), Stream(Rc::clone(self))),
+            http: HttpSender::Two(self.sender.clone(), StreamGuard(Rc::clone(self))),
             backend: Arc::clone(&self.backend),
             requests: 0,
             idle_since: 0,
@@ -104,7 +104,7 @@ impl Shared {
 }
 
 /// What a backend said, or the request when it was not sent.
-pub(crate) type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+pub(crate) type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
 impl Upstream {
     /// Connects; `preface` is sent first.
@@ -113,10 +113,10 @@ impl Upstream {
         pool: &Pool,
         limits: &Limits,
         preface: Vec<u8>,
-    ) -> Result<Box<Self>, (Failure, String)> {
+    ) -> Result<Box<Self>, (RequestFailure, String)> {
         let opening = tokio::time::timeout(pool.settings.connect, open(backend, pool, preface));
         let stream = opening.await.unwrap_or_else(|_| {
-            Err((Failure::ConnectTimeout, "no answer to the handshake".into()))
+            Err((RequestFailure::ConnectTimeout, "no answer to the handshake".into()))
         })?;
         let io = TokioIo::new(UpstreamIo { stream, backend: Arc::clone(backend) });
         if backend.protocol.is_h2() {
@@ -128,20 +128,20 @@ impl Upstream {
         builder.max_buf_size(limits.head_bytes.max(64 << 10));
         let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
         Ok(Box::new(Self {
-            http: Http::One(sender, connection),
+            http: HttpSender::One(sender, connection),
             backend: Arc::clone(backend),
             requests: 0,
             idle_since: now_ns(),
             is_over: false,
-            _connected: Some(Connected::new(backend)),
+            _connected: Some(ConnectionGuard::new(backend)),
         }))
     }
 
     /// The connection that others may use beside.
-    pub(crate) fn shared(&self) -> Option<&Rc<Shared>> {
+    pub(crate) fn shared(&self) -> Option<&Rc<SharedConnection>> {
         match &self.http {
-            Http::One(..) => None,
-            Http::Two(_, stream) => Some(&stream.0),
+            HttpSender::One(..) => None,
+            HttpSender::Two(_, stream) => Some(&stream.0),
         }
     }
 
@@ -149,10 +149,10 @@ impl Upstream {
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> impl Future<Output = Sent> + use<> {
+    ) -> impl Future<Output = SendResult> + use<> {
         let sending = match &mut self.http {
-            Http::One(sender, _) => (Some(sender.try_send_request(request)), None),
-            Http::Two(sender, _) => (None, Some(sender.try_send_request(request))),
+            HttpSender::One(sender, _) => (Some(sender.try_send_request(request)), None),
+            HttpSender::Two(sender, _) => (None, Some(sender.try_send_request(request))),
         };
         async move {
             match sending {
@@ -165,7 +165,7 @@ impl Upstream {
 
     /// Moves bytes; true when the connection is over. Those of HTTP/2 are moved by its own task.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Http::One(_, connection) = &mut self.http
+        if let HttpSender::One(_, connection) = &mut self.http
             && !self.is_over
         {
             self.is_over = connection.poll_without_shutdown(cx).is_ready();
@@ -185,23 +185,26 @@ impl Upstream {
             return false;
         }
         let ready = match &mut self.http {
-            Http::One(sender, _) => sender.poll_ready(&mut cx),
-            Http::Two(sender, _) => sender.poll_ready(&mut cx),
+            HttpSender::One(sender, _) => sender.poll_ready(&mut cx),
+            HttpSender::Two(sender, _) => sender.poll_ready(&mut cx),
         };
         matches!(ready, Poll::Ready(Ok(())))
     }
 
     /// The stream below, and what was read too far, after the backend has switched to another protocol; HTTP/2 does not.
     pub(crate) fn into_stream(self) -> Option<(UpstreamIo, bytes::Bytes)> {
-        let Http::One(_, connection) = self.http else { return None };
+        let HttpSender::One(_, connection) = self.http else { return None };
         let parts = connection.into_parts();
         Some((parts.io.into_inner(), parts.read_buf))
     }
 }
 
 /// Begins HTTP/2, and the task that moves its bytes.
-async fn share(backend: &Arc<Backend>, io: Io) -> Result<Shared, hyper::Error> {
-    let (sender, connection) = http2::Builder::new(ThisThread).handshake(io).await?;
+async fn share(
+    backend: &Arc<Backend>,
+    io: UpstreamTransport,
+) -> Result<SharedConnection, hyper::Error> {
+    let (sender, connection) = http2::Builder::new(LocalExecutor).handshake(io).await?;
     let allowed = Rc::new(Cell::new(connection.current_max_send_streams()));
     let told = Rc::clone(&allowed);
     let mut connection = Box::pin(connection);
@@ -211,18 +214,18 @@ async fn share(backend: &Arc<Backend>, io: Io) -> Result<Shared, hyper::Error> {
         // Why it ended is told to the requests that it carried.
         poll.map(|_| ())
     }));
-    Ok(Shared {
+    Ok(SharedConnection {
         sender,
         backend: Arc::clone(backend),
         streams: Cell::new(0),
         allowed,
         idle_since: Cell::new(now_ns()),
-        _connected: Connected::new(backend),
+        _connected: ConnectionGuard::new(backend),
     })
 }
 
-fn refused(error: impl std::fmt::Display) -> (Failure, String) {
-    (Failure::ConnectRefused, error.to_string())
+fn refused(error: impl std::fmt::Display) -> (RequestFailure, String) {
+    (RequestFailure::ConnectRefused, error.to_string())
 }
 
 /// TCP, what comes first, and TLS.
@@ -230,7 +233,7 @@ async fn open(
     backend: &Backend,
     pool: &Pool,
     preface: Vec<u8>,
-) -> Result<UpstreamStream, (Failure, String)> {
+) -> Result<UpstreamStream, (RequestFailure, String)> {
     let mut stream = TcpStream::connect(backend.address).await.map_err(refused)?;
     stream.set_nodelay(true).map_err(refused)?;
     if !preface.is_empty() {
@@ -241,7 +244,7 @@ async fn open(
     }
     let tls = pool.tls.as_ref().expect("a pool is made with TLS when a backend speaks it");
     let secured = tls.connect(backend.protocol, &backend.host, stream).await;
-    let failed = |error: std::io::Error| (Failure::ConnectTls, error.to_string());
+    let failed = |error: std::io::Error| (RequestFailure::ConnectTls, error.to_string());
     Ok(UpstreamStream::Tls(Box::new(secured.map_err(failed)?)))
 }
 

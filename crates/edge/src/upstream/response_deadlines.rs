@@ -9,12 +9,12 @@ use slab::Slab;
 
 /// All of a thread.
 #[derive(Default)]
-pub(crate) struct Waits(RefCell<Slab<Wait>>);
+pub(crate) struct ResponseDeadlines(RefCell<Slab<ResponseDeadline>>);
 
-struct Wait {
+struct ResponseDeadline {
     backend: SocketAddr,
     since: u64,
-    outcome: Outcome,
+    outcome: WaitOutcome,
     /// Before the first byte a request may go elsewhere.
     may_move: bool,
     waker: Option<Waker>,
@@ -22,7 +22,7 @@ struct Wait {
 
 /// What the sweep says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum WaitOutcome {
     /// Wait on.
     Waiting,
     /// Too long.
@@ -32,30 +32,41 @@ pub(crate) enum Outcome {
 }
 
 /// One of them; dropping it takes it off the list.
-pub(crate) struct WaitKey {
-    waits: Rc<Waits>,
+pub(crate) struct DeadlineKey {
+    waits: Rc<ResponseDeadlines>,
     at: usize,
 }
 
-impl Waits {
+impl ResponseDeadlines {
     /// Waits from `now` on for `backend`.
-    pub(crate) fn add(self: &Rc<Self>, backend: SocketAddr, now: u64, may_move: bool) -> WaitKey {
-        let wait = Wait { backend, since: now, outcome: Outcome::Waiting, may_move, waker: None };
+    pub(crate) fn add(
+        self: &Rc<Self>,
+        backend: SocketAddr,
+        now: u64,
+        may_move: bool,
+    ) -> DeadlineKey {
+        let wait = ResponseDeadline {
+            backend,
+            since: now,
+            outcome: WaitOutcome::Waiting,
+            may_move,
+            waker: None,
+        };
         let at = self.0.borrow_mut().insert(wait);
-        WaitKey { waits: Rc::clone(self), at }
+        DeadlineKey { waits: Rc::clone(self), at }
     }
 
     /// Ends waits that are over `limit_ns`, and those for a backend that `is_stalled`.
     pub(crate) fn sweep(&self, now: u64, limit_ns: u64, is_stalled: impl Fn(SocketAddr) -> bool) {
         let mut wakers = Vec::new();
         for (_, wait) in &mut *self.0.borrow_mut() {
-            if wait.outcome != Outcome::Waiting {
+            if wait.outcome != WaitOutcome::Waiting {
                 continue;
             }
             if now.saturating_sub(wait.since) > limit_ns {
-                wait.outcome = Outcome::TimedOut;
+                wait.outcome = WaitOutcome::TimedOut;
             } else if wait.may_move && is_stalled(wait.backend) {
-                wait.outcome = Outcome::Stalled;
+                wait.outcome = WaitOutcome::Stalled;
             } else {
                 continue;
             }
@@ -65,12 +76,12 @@ impl Waits {
     }
 }
 
-impl WaitKey {
+impl DeadlineKey {
     /// What the sweep said; whoever asks is woken when that changes.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Outcome {
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> WaitOutcome {
         let mut waits = self.waits.0.borrow_mut();
         let wait = &mut waits[self.at];
-        if wait.outcome == Outcome::Waiting
+        if wait.outcome == WaitOutcome::Waiting
             && wait.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker()))
         {
             wait.waker = Some(cx.waker().clone());
@@ -80,7 +91,7 @@ impl WaitKey {
 
     /// Whether it took too long.
     pub(crate) fn is_over(&self, cx: &Context<'_>) -> bool {
-        self.poll(cx) == Outcome::TimedOut
+        self.poll(cx) == WaitOutcome::TimedOut
     }
 
     /// Something came: the wait begins anew, and the request stays where it is.
@@ -92,7 +103,7 @@ impl WaitKey {
     }
 }
 
-impl Drop for WaitKey {
+impl Drop for DeadlineKey {
     fn drop(&mut self) {
         self.waits.0.borrow_mut().remove(self.at);
     }
@@ -104,19 +115,19 @@ mod tests {
 
     #[test]
     fn waits_end_when_over_or_stalled_and_leave_the_list_when_dropped() {
-        let waits = Rc::new(Waits::default());
+        let waits = Rc::new(ResponseDeadlines::default());
         let at: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let other: SocketAddr = "127.0.0.1:2".parse().unwrap();
         let cx = Context::from_waker(Waker::noop());
         let (early, late, fixed) =
             (waits.add(at, 0, true), waits.add(other, 90, true), waits.add(at, 90, false));
         waits.sweep(101, 100, |_| false);
-        assert_eq!(early.poll(&cx), Outcome::TimedOut);
+        assert_eq!(early.poll(&cx), WaitOutcome::TimedOut);
         waits.sweep(101, 100, |backend| backend == other);
-        assert_eq!((late.poll(&cx), fixed.poll(&cx)), (Outcome::Stalled, Outcome::Waiting));
+        assert_eq!((late.poll(&cx), fixed.poll(&cx)), (WaitOutcome::Stalled, WaitOutcome::Waiting));
         fixed.touch(150);
         waits.sweep(240, 100, |_| true);
-        assert_eq!(fixed.poll(&cx), Outcome::Waiting);
+        assert_eq!(fixed.poll(&cx), WaitOutcome::Waiting);
         drop((early, late, fixed));
         assert!(waits.0.borrow().is_empty());
     }

@@ -49,7 +49,7 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A running Pebble, and what an edge needs to ask it.
-struct Authority {
+struct PebbleServer {
     dir: tempfile::TempDir,
     child: Option<Child>,
     names: SocketAddr,
@@ -60,7 +60,7 @@ struct Authority {
     tls: SocketAddr,
 }
 
-impl Authority {
+impl PebbleServer {
     fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("it can");
@@ -169,7 +169,7 @@ impl Authority {
     }
 }
 
-impl Drop for Authority {
+impl Drop for PebbleServer {
     fn drop(&mut self) {
         self.stop();
     }
@@ -195,7 +195,7 @@ fn wait_for_valid(lab: &Lab, name: &str) {
 fn certificates_of_several_names_are_obtained_by_either_way_and_served_again_without_the_authority()
 {
     for way in ["http-01", "tls-alpn-01"] {
-        let mut authority = Authority::start();
+        let mut authority = PebbleServer::start();
         let root = authority.root();
         let settings = authority.settings(&["a.example B.example", "c.example"], way);
         let lab = Lab::start(settings.clone());
@@ -228,7 +228,7 @@ fn certificates_of_several_names_are_obtained_by_either_way_and_served_again_wit
 
 #[test]
 fn a_renewal_that_fails_leaves_what_is_served_and_works_when_the_authority_is_back() {
-    let mut authority = Authority::start();
+    let mut authority = PebbleServer::start();
     let root = authority.root();
     let settings = authority.settings(&["a.example"], "auto");
     let lab = Lab::start(settings.clone());
@@ -259,7 +259,7 @@ fn a_renewal_that_fails_leaves_what_is_served_and_works_when_the_authority_is_ba
 
 #[test]
 fn a_name_that_does_not_lead_here_is_named_and_keeps_no_other_waiting() {
-    let authority = Authority::start();
+    let authority = PebbleServer::start();
     let root = authority.root();
     let both = format!("a.example {NOWHERE}");
     let lab = Lab::start(authority.settings(&[&both, "c.example"], "auto"));

@@ -10,13 +10,13 @@ use weir_edge::{BackendSettings, CertificateFiles, RouteSettings, Settings};
 use crate::lab::{Lab, backend, settings, wait_until};
 
 /// An authority, a certificate of `localhost`, one of a client.
-struct Papers {
+struct CertificateSet {
     authority: std::path::PathBuf,
     server: CertificateFiles,
     client: CertificateFiles,
 }
 
-fn papers(dir: &Path, prefix: &str) -> Papers {
+fn papers(dir: &Path, prefix: &str) -> CertificateSet {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     // Another name than rcgen's usual one: what has the name of its authority looks like signed by itself.
     params.distinguished_name.push(DnType::CommonName, format!("{prefix} authority"));
@@ -37,7 +37,7 @@ fn papers(dir: &Path, prefix: &str) -> Papers {
         std::fs::write(&files.key, key.serialize_pem()).expect("a directory");
         files
     };
-    Papers { server: signed("localhost"), client: signed("edge.example"), authority }
+    CertificateSet { server: signed("localhost"), client: signed("edge.example"), authority }
 }
 
 /// An nginx that speaks differently on each port; killed when dropped.
@@ -54,7 +54,7 @@ impl Drop for Nginx {
 }
 
 /// Ports with HTTP/1.1, h2c, TLS, HTTP/2 over TLS, and TLS that asks for a certificate. `/echo` goes on to `echo`.
-fn nginx(dir: &Path, papers: &Papers, echo: SocketAddr) -> Nginx {
+fn nginx(dir: &Path, papers: &CertificateSet, echo: SocketAddr) -> Nginx {
     let held: Vec<_> =
         (0..5).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     let ports: Vec<u16> =
@@ -103,7 +103,7 @@ fn nginx(dir: &Path, papers: &Papers, echo: SocketAddr) -> Nginx {
     nginx
 }
 
-fn to(papers: &Papers, backends: &[&str]) -> Settings {
+fn to(papers: &CertificateSet, backends: &[&str]) -> Settings {
     let mut settings = settings(&[]);
     let parsed = backends.iter().map(|text| BackendSettings::parse(text));
     settings.backends = parsed.collect::<Result<_, _>>().expect("backends");

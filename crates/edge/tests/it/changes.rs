@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weir_edge::{BackendSettings, Inherited, Limits, ListenerSettings, Settings};
+use weir_edge::{BackendSettings, InheritedState, Limits, ListenerSettings, Settings};
 
 use crate::lab::{Lab, backend, connect, nobody, read_answer, settings, wait_until};
 
@@ -97,12 +97,12 @@ fn the_end_waits_for_requests_and_hands_over_every_row() {
 }
 
 /// Clients that send one request after the other until told; every second one on a connection of its own each time.
-struct Load {
+struct ClientLoad {
     is_over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<u64>>,
 }
 
-impl Load {
+impl ClientLoad {
     fn start(address: SocketAddr) -> Self {
         let is_over = Arc::<AtomicBool>::default();
         let client = |at: usize| {
@@ -140,14 +140,15 @@ fn another_edge_takes_the_sockets_and_no_client_notices() {
     let app = backend(|asked| asked.ok("x"));
     let with_threads = |threads| Settings { threads, ..settings(&[app]) };
     let mut lab = Lab::start(with_threads(3));
-    let load = Load::start(lab.address);
+    let load = ClientLoad::start(lab.address);
     let requests_of = |lab: &Lab| lab.edge.as_ref().expect("it runs").state().listeners[0].requests;
     let mut before = Vec::new();
     // With fewer threads than sockets, and with more.
     for threads in [1, 4] {
         wait_until("requests", || requests_of(&lab) > 100);
         let old = lab.edge.take().expect("it runs");
-        let inherited = Inherited { sockets: old.sockets().expect("copies"), learnt: old.learnt() };
+        let inherited =
+            InheritedState { sockets: old.sockets().expect("copies"), learnt: old.learnt() };
         assert_eq!(inherited.learnt.backends[0].backend, app.to_string());
         assert!(!inherited.learnt.backends[0].latency.is_zero());
         let new = Lab::start_with(with_threads(threads), inherited);
@@ -170,7 +171,7 @@ fn a_listener_with_other_settings_keeps_its_sockets_and_its_totals() {
     let mut settings = settings(&[app]);
     let lab = Lab::start(settings.clone());
     let edge = lab.edge.as_ref().expect("it runs");
-    let load = Load::start(lab.address);
+    let load = ClientLoad::start(lab.address);
     for backlog in 1..=40 {
         settings.listeners[0].backlog = 128 + backlog;
         edge.change(&settings).expect("good settings");

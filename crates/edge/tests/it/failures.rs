@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use weir_edge::{BackendSettings, CheckKind, CheckSettings, Settings};
 
-use crate::lab::{Asked, Lab, Row, backend, nobody, read_answer, settings, wait_until};
+use crate::lab::{BackendRequest, Lab, Row, backend, nobody, read_answer, settings, wait_until};
 
 fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
 /// One request to one backend that does `what`; status, and the row.
-fn one(what: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static) -> (String, Row) {
+fn one(what: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static) -> (String, Row) {
     let mut settings = settings(&[backend(what)]);
     settings.upstream.answer = Duration::from_secs(1);
     let lab = Lab::start(settings);

@@ -7,14 +7,14 @@ use weir_edge::{Haproxy, HaproxyOrder};
 
 use crate::lab::{backend, connect, nobody, read_all, wait_until};
 
-struct Running {
+struct HaproxyProcess {
     child: Child,
     dir: tempfile::TempDir,
     front: std::net::SocketAddr,
     remote: std::net::SocketAddr,
 }
 
-impl Running {
+impl HaproxyProcess {
     /// With two servers in `app`, one in `fixed`, and sockets of both levels.
     fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
@@ -62,7 +62,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for HaproxyProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -75,7 +75,7 @@ fn path(dir: &Path, name: &str) -> String {
 
 #[test]
 fn servers_are_drained_weighed_taken_out_and_back_and_requests_follow() {
-    let running = Running::start();
+    let running = HaproxyProcess::start();
     let haproxy = running.socket("admin.sock");
     let servers = haproxy.servers().expect("it answers");
     let names: Vec<_> =
@@ -106,7 +106,7 @@ fn servers_are_drained_weighed_taken_out_and_back_and_requests_follow() {
 
 #[test]
 fn what_cannot_be_done_says_why_and_what_to_do() {
-    let running = Running::start();
+    let running = HaproxyProcess::start();
     let (admin, user) = (running.socket("admin.sock"), running.socket("user.sock"));
     assert_eq!(user.servers().expect("it may look").len(), 3);
     let say = |result: Result<weir_edge::HaproxyChange, weir_edge::EdgeError>| {

@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use weir_edge::{BackendSettings, Edge, Inherited, ListenerSettings, Settings, Sink};
+use weir_edge::{BackendSettings, Edge, InheritedState, ListenerSettings, Settings, Sink};
 use weir_tables::{Batch, FixedClock, Micros};
 
 /// How long something may take that must come.
@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) type Row = BTreeMap<String, String>;
 
 #[derive(Default)]
-struct Kept {
+struct RowStore {
     batches: Mutex<Vec<Batch>>,
     changed: Condvar,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Lab {
     pub(crate) edge: Option<Edge>,
     pub(crate) address: SocketAddr,
     pub(crate) clock: Arc<FixedClock>,
-    kept: Arc<Kept>,
+    kept: Arc<RowStore>,
 }
 
 /// Settings with one listener on a free port.
@@ -48,11 +48,11 @@ pub(crate) fn settings(backends: &[SocketAddr]) -> Settings {
 
 impl Lab {
     pub(crate) fn start(settings: Settings) -> Self {
-        Self::start_with(settings, Inherited::default())
+        Self::start_with(settings, InheritedState::default())
     }
 
-    pub(crate) fn start_with(settings: Settings, inherited: Inherited) -> Self {
-        let kept = Arc::<Kept>::default();
+    pub(crate) fn start_with(settings: Settings, inherited: InheritedState) -> Self {
+        let kept = Arc::<RowStore>::default();
         let keeper = Arc::clone(&kept);
         let sink: Sink = Arc::new(move |batches| {
             keeper.batches.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
@@ -179,14 +179,14 @@ pub(crate) fn read_answer(reader: &mut BufReader<TcpStream>) -> String {
 }
 
 /// A request as a backend got it.
-pub(crate) struct Asked<'a> {
+pub(crate) struct BackendRequest<'a> {
     pub(crate) head: &'a str,
     pub(crate) stream: &'a mut BufReader<TcpStream>,
     /// Counts requests of the backend from 1.
     pub(crate) number: usize,
 }
 
-impl Asked<'_> {
+impl BackendRequest<'_> {
     pub(crate) fn answer(&mut self, text: &str) {
         let _ = self.stream.get_mut().write_all(text.as_bytes());
     }
@@ -200,7 +200,7 @@ impl Asked<'_> {
 
 /// A backend that calls `answer` for each request's head; the connection goes on while that says true.
 pub(crate) fn backend(
-    answer: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static,
+    answer: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -216,7 +216,7 @@ pub(crate) fn backend(
                         *count += 1;
                         *count
                     };
-                    if !answer(&mut Asked { head: &head, stream: &mut stream, number }) {
+                    if !answer(&mut BackendRequest { head: &head, stream: &mut stream, number }) {
                         return;
                     }
                 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use weir_edge::BackendSettings;
 
-use crate::lab::{Asked, Lab, backend, nobody, settings, wait_until};
+use crate::lab::{BackendRequest, Lab, backend, nobody, settings, wait_until};
 
 /// An edge before another that speaks HTTP/2, and that one, before a backend that does `what`.
-fn pair(what: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static) -> (Lab, Lab) {
+fn pair(what: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static) -> (Lab, Lab) {
     let mut inner = settings(&[backend(what)]);
     inner.listeners[0].is_h2c = true;
     let inner = Lab::start(inner);

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use tokio::signal::unix::{SignalKind, signal};
-use weir_edge::{Edge, Inherited, Settings, Sink};
+use weir_edge::{Edge, InheritedState, Settings, Sink};
 use weir_tables::{Batch, Clock};
 
 use crate::cli::EdgeArgs;
@@ -77,7 +77,7 @@ impl Startup {
         &self,
         values: &Values,
         clock: &Arc<dyn Clock>,
-        inherited: Inherited,
+        inherited: InheritedState,
     ) -> Result<(), Failure> {
         let early = Early::start(settings(values)?, clock, &self.meter, Some(inherited))?;
         *self.early.lock().unwrap_or_else(PoisonError::into_inner) = Some(early);
@@ -90,7 +90,7 @@ impl Early {
         settings: Settings,
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
-        inherited: Option<Inherited>,
+        inherited: Option<InheritedState>,
     ) -> Result<Self, Failure> {
         let room = if inherited.is_some() { BATCHES_WAITING_FOR_STORE } else { BATCHES_WAITING };
         let (sender, batches) = sync_channel::<Vec<Batch>>(room);
