@@ -3,10 +3,11 @@
 //! ```text
 //!   accept ─► PROXY header, TLS ─► HTTP/1.1, HTTP/2 ─► check ─┬─► beacon ─────────────► row
 //!                                                             └─► choose ─► backend ──► row
-//!   sweep, 20 Hz: waits for backends, idle connections, stalls, panic, certificates, delivery of rows
+//!   sweep, 20 Hz: response deadlines, idle connections, stalls, panic, certificates, rows
 //! ```
-//! HTTP is hyper's, TLS is rustls', the runtime is tokio's with one thread a core. What is here is what they leave open: who
-//! gets a request, when to stop waiting, what may be tried again, and a record of all of it.
+//! HTTP is hyper's, TLS is rustls', the runtime is tokio's with one thread per core. This crate
+//! decides what they leave open: which backend gets a request, how long to wait, what may be
+//! retried; and it records all of it.
 
 mod acme;
 mod admin;
@@ -14,10 +15,13 @@ mod beacon;
 mod client;
 mod edge;
 mod error;
+mod live;
+mod local_executor;
 mod pool;
 mod proxy;
 mod record;
 mod settings;
+mod shared;
 mod thread;
 mod time;
 mod tls;
@@ -34,9 +38,10 @@ pub use edge::{Edge, InheritedState};
 pub use error::EdgeError;
 pub use record::Sink;
 pub use settings::destination::{BackendSettings, Protocol, RouteSettings};
+pub use settings::listener::ListenerSettings;
 pub use settings::{
-    BackendTlsSettings, Balance, CertificateFiles, CheckKind, CheckSettings, Limits,
-    ListenerSettings, ProxyHeader, Settings, UpstreamSettings,
+    BackendTlsSettings, Balance, CertificateFiles, CheckKind, CheckSettings, Limits, ProxyHeader,
+    Settings, UpstreamSettings,
 };
 pub use tls::check_certificates;
 pub use tls::session_tickets::TicketKey;

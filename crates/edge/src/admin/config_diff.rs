@@ -1,16 +1,15 @@
-//! What differs between two settings, in the words of the configuration.
+//! The differences between two settings, by configuration key.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::acme::settings::AcmeSettings;
-use crate::settings::{
-    CheckKind, CheckSettings, Limits, ListenerSettings, Settings, UpstreamSettings,
-};
+use crate::acme::settings::{AcmeNames, AcmeSettings};
+use crate::settings::listener::ListenerSettings;
+use crate::settings::{CheckKind, CheckSettings, Limits, Settings, UpstreamSettings};
 
 impl Settings {
-    /// What changes when these settings are replaced by `new`, one line each, with the keys of the section `[edge]`; empty when
-    /// nothing does.
+    /// What changes if `new` replaces these settings: one line per change, with the keys of section
+    /// `[edge]`.
     pub fn differences(&self, new: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         list(&mut lines, &self.listeners, &new.listeners, listener);
@@ -52,7 +51,7 @@ fn listener(listener: &ListenerSettings) -> String {
     format!("listen {} backlog {}{kinds}", listener.address, listener.backlog)
 }
 
-/// Every key that has one value, always in the same order.
+/// All keys with a single value, in a fixed order.
 fn values(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut all = of_clients(settings);
     all.extend(of_backends(settings));
@@ -67,7 +66,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, String)> {
 }
 
 fn of_clients(settings: &Settings) -> Vec<(&'static str, String)> {
-    // Named one by one, so that a new limit cannot be forgotten here; `listener_idle` is a list.
+    // Destructure, so that a new limit cannot be forgotten; `listener_idle` is handled as a list.
     let Limits {
         connections,
         address_connections,
@@ -142,12 +141,12 @@ fn of_backends(settings: &Settings) -> Vec<(&'static str, String)> {
 }
 
 fn of_checks(check: Option<&CheckSettings>) -> Vec<(&'static str, String)> {
-    let kind = |check: &CheckSettings| match &check.kind {
-        CheckKind::Connect => "connect".to_owned(),
-        CheckKind::Ask(path) => path.clone(),
-    };
+    let kind = check.map(|check| match &check.kind {
+        CheckKind::Connect => "connect",
+        CheckKind::Ask(path) => path.as_str(),
+    });
     vec![
-        ("check", or_none(check.map(kind))),
+        ("check", or_none(kind)),
         ("check_milliseconds", or_none(check.map(|check| milliseconds(check.every)))),
         ("check_rise", or_none(check.map(|check| check.rise))),
         ("check_fall", or_none(check.map(|check| check.fall))),
@@ -155,12 +154,12 @@ fn of_checks(check: Option<&CheckSettings>) -> Vec<(&'static str, String)> {
 }
 
 fn of_acme(acme: Option<&AcmeSettings>) -> Vec<(&'static str, String)> {
-    let names = |acme: &AcmeSettings| {
-        let names: Vec<String> = acme.certificates.iter().map(|one| one.0.join(" ")).collect();
+    let names = acme.map(|acme| {
+        let names: Vec<String> = acme.certificates.iter().map(AcmeNames::text).collect();
         names.join(", ")
-    };
+    });
     vec![
-        ("acme_names", or_none(acme.map(names))),
+        ("acme_names", or_none(names)),
         ("acme_directory", or_none(acme.map(|acme| &acme.directory.url))),
         ("acme_contact", or_none(acme.map(|acme| acme.contact.join(" ")))),
         ("acme_dir", or_none(acme.map(|acme| acme.dir.display()))),

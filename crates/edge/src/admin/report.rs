@@ -1,4 +1,5 @@
-//! Rows about backends and listeners: every ten seconds, and a backend's when its state changes or its time-out is learnt.
+//! Rows about backends and listeners: every ten seconds, and for a backend also when its state
+//! changes or its idle timeout is learned.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,22 +8,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustc_hash::FxHashMap;
 use weir_tables::{EdgeBackend, EdgeBackendRows, EdgeListener, EdgeListenerRows, Micros};
 
-use crate::client::listen::backlog_limit;
-use crate::client::state::Listener;
+use crate::client::listener::{Listener, backlog_limit};
+use crate::live::LiveConfig;
 use crate::pool::Pool;
 use crate::pool::backend::{Backend, HealthState};
 use crate::record::take;
-use crate::time::seconds;
-use crate::worker::{LiveConfig, SharedState};
+use crate::shared::SharedState;
+use crate::time::{MonoTime, Nanos};
 
-const EVERY_NS: u64 = 10_000_000_000;
+const INTERVAL: Nanos = Nanos::from_secs(10);
 
-/// What was last reported.
 #[derive(Default)]
 pub(crate) struct StateReporter {
-    /// The state, and after how long the backend closes idle connections, as far as that was known.
-    known: FxHashMap<SocketAddr, (HealthState, Option<u64>)>,
-    next: u64,
+    /// The state and the learned idle timeout of each backend at its last report.
+    known: FxHashMap<SocketAddr, (HealthState, Option<Nanos>)>,
+    next: MonoTime,
 }
 
 fn int(value: u64) -> i64 {
@@ -30,29 +30,35 @@ fn int(value: u64) -> i64 {
 }
 
 impl StateReporter {
-    /// Reports what has changed, and everything when it is time, or the edge ends.
-    pub(crate) fn look(&mut self, now: u64, live: &LiveConfig, shared: &SharedState, is_end: bool) {
-        let is_time = now >= self.next || is_end;
-        if is_time {
-            self.next = now + EVERY_NS;
+    /// Reports changed backends; reports everything at each interval and at the end.
+    pub(crate) fn report(
+        &mut self,
+        now: MonoTime,
+        live: &LiveConfig,
+        shared: &SharedState,
+        is_end: bool,
+    ) {
+        let is_due = now >= self.next || is_end;
+        if is_due {
+            self.next = now + INTERVAL;
         }
         let ts = shared.clock.now();
         let mut backends = EdgeBackendRows::default();
         for (pool, backend) in live.backends() {
             let state = backend.state(now, &pool.settings);
-            let now_known = (state, backend.learnt_idle_ns());
+            let now_known = (state, backend.learnt_idle());
             let before = self.known.insert(backend.address, now_known);
             let state_before = before.map(|(state, _)| state);
             if state_before != Some(state) {
-                tell(backend, state_before, state);
+                log_change(backend, state_before, state);
             }
-            if is_time || before != Some(now_known) {
+            if is_due || before != Some(now_known) {
                 push(&mut backends, ts, &live.settings.host, backend, state, pool);
             }
         }
         let mut batches = Vec::new();
         take(&mut backends, &mut batches);
-        if is_time {
+        if is_due {
             take(&mut listeners(ts, live, &shared.listeners()), &mut batches);
         }
         if !batches.is_empty() {
@@ -61,22 +67,28 @@ impl StateReporter {
     }
 }
 
-fn tell(backend: &Backend, before: Option<HealthState>, state: HealthState) {
+fn log_change(backend: &Backend, before: Option<HealthState>, state: HealthState) {
     let name = &backend.name;
     match (before, state) {
         (None, _) | (Some(HealthState::SlowStart), HealthState::Up) => {}
-        (_, HealthState::Up | HealthState::SlowStart) => tracing::info!("backend `{name}` is back"),
-        _ => tracing::warn!("backend `{name}` is out: {}", reason(state).unwrap_or_default()),
+        (_, HealthState::Up | HealthState::SlowStart) => {
+            tracing::info!("backend `{name}` is up again")
+        }
+        _ => tracing::warn!(
+            "backend `{name}` gets no requests: {}",
+            reason(state).unwrap_or_default()
+        ),
     }
 }
 
+/// The value of column `reason`.
 pub(crate) fn reason(state: HealthState) -> Option<&'static str> {
     match state {
         HealthState::Up => None,
-        HealthState::SlowStart => Some("it has just come back"),
+        HealthState::SlowStart => Some("it has recovered and gets its full share step by step"),
         HealthState::CheckFailed => Some("it fails its checks"),
-        HealthState::Ejected => Some("requests to it failed in a row"),
-        HealthState::Stalled => Some("it accepts connections and answers nothing"),
+        HealthState::Ejected => Some("consecutive requests to it failed"),
+        HealthState::Stalled => Some("it accepts connections but does not respond"),
         HealthState::Draining => Some("its weight is 0"),
     }
 }
@@ -106,8 +118,8 @@ fn push(
         retries_total: int(totals.retries.load(Relaxed)),
         idle_closed_total: int(totals.idle_closed.load(Relaxed)),
         idle_repeated_total: Some(int(totals.idle_repeated.load(Relaxed))),
-        latency_seconds: Some(backend.latency_ns()).filter(|ns| *ns > 0).map(|ns| seconds(0, ns)),
-        idle_timeout_seconds: seconds(0, backend.idle_ns(&pool.settings)),
+        latency_seconds: backend.latency_seconds(),
+        idle_timeout_seconds: backend.idle_timeout(&pool.settings).as_seconds(),
         received_bytes_total: int(totals.received_bytes.load(Relaxed)),
         sent_bytes_total: int(totals.sent_bytes.load(Relaxed)),
     });

@@ -1,4 +1,4 @@
-//! What an edge is doing at this moment, and what it has learnt: for people who look, and for an edge that takes its place.
+//! A snapshot of an edge for operators, and what it has learned for an edge that replaces it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,139 +9,139 @@ use std::time::Duration;
 use weir_tables::Micros;
 
 use crate::admin::report::reason;
-use crate::client::state::Listener;
+use crate::client::listener::Listener;
+use crate::live::LiveConfig;
 use crate::pool::Pool;
 use crate::pool::backend::Backend;
-use crate::time::{nanos, now_ns, seconds};
+use crate::time::MonoTime;
 use crate::tls::session_tickets::TicketKey;
-use crate::worker::LiveConfig;
 
-/// A listener at this moment; totals since the edge began.
+/// Snapshot of a listener; totals count since the edge started.
 #[derive(Clone, Debug)]
 pub struct ListenerState {
-    /// The address that it really has.
+    /// The bound address.
     pub address: SocketAddr,
     /// Whether it speaks TLS.
     pub is_tls: bool,
-    /// Whether clients speak HTTP/2 from the first byte.
+    /// Whether clients use HTTP/2 from the first byte (h2c).
     pub is_h2c: bool,
-    /// After how long an idle connection is closed.
+    /// Idle timeout of client connections.
     pub idle: Duration,
     /// Open connections.
     pub connections: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections that became no request.
+    /// Connections that produced no request.
     pub refused: u64,
     /// Requests.
     pub requests: u64,
-    /// Bytes received; with TLS what it carried.
+    /// Bytes received; with TLS, the decrypted ones.
     pub received_bytes: u64,
-    /// Bytes sent; with TLS what it carried.
+    /// Bytes sent; with TLS, before encryption.
     pub sent_bytes: u64,
 }
 
-/// A backend at this moment; totals since the edge began.
+/// Snapshot of a backend; totals count since the edge started.
 #[derive(Clone, Debug)]
 pub struct BackendState {
-    /// The pool that it is in; empty for the one that takes what no route names.
+    /// The pool; empty for the default pool.
     pub pool: String,
-    /// Its address and port.
+    /// Address and port.
     pub backend: String,
-    /// The zone that it is in; empty when that is not said.
+    /// The zone; empty if not configured.
     pub zone: String,
-    /// What is spoken there: http, https, h2, h2c.
+    /// The protocol: `http`, `https`, `h2` or `h2c`.
     pub protocol: &'static str,
     /// `up`, `slow_start`, `check_failed`, `ejected`, `stalled` or `draining`.
     pub state: &'static str,
-    /// What led to the state; `None` when up.
+    /// Why the backend is in this state; `None` when up.
     pub reason: Option<&'static str>,
-    /// False when so many look ill that all get requests.
+    /// False in panic mode: health is ignored and all backends get requests.
     pub is_believed: bool,
-    /// Its weight.
+    /// Share of requests relative to the other backends.
     pub weight: u32,
-    /// Requests under way.
+    /// Requests in progress.
     pub in_flight: u32,
-    /// Requests of the whole pool that wait for a free place.
+    /// Requests of the whole pool that wait for a free slot.
     pub queued: u32,
-    /// Open connections to it, in use and at rest.
+    /// Open connections, in use and idle.
     pub connections: u32,
-    /// Requests sent to it.
+    /// Requests sent.
     pub requests: u64,
-    /// Those of them that got no whole answer.
+    /// Requests without a complete response.
     pub failures: u64,
-    /// About the median time to the first byte, in seconds; `None` before the first answer.
+    /// Approximate median time to the first byte, in seconds; `None` before the first response.
     pub latency_seconds: Option<f64>,
-    /// After how long an idle connection to it is closed, in seconds.
+    /// After how long the edge closes an idle connection, in seconds.
     pub idle_timeout_seconds: f64,
-    /// Bytes received from it.
+    /// Bytes received from the backend.
     pub received_bytes: u64,
-    /// Bytes sent to it.
+    /// Bytes sent to the backend.
     pub sent_bytes: u64,
 }
 
-/// A certificate that the edge obtains by itself.
+/// A certificate that the edge obtains by ACME.
 #[derive(Clone, Debug)]
 pub struct CertificateState {
-    /// The names that it shall be for, parted by spaces.
+    /// The requested names, separated by spaces.
     pub names: String,
-    /// The host of the authority's directory.
+    /// The host of the ACME directory.
     pub authority: String,
-    /// The file that holds it and its key.
+    /// The file with the certificate and its key.
     pub path: PathBuf,
     /// `valid`, `due`, `ended` or `missing`.
     pub state: &'static str,
-    /// When it began; `None` when missing.
+    /// Start of validity; `None` if there is no certificate.
     pub not_before: Option<Micros>,
-    /// When it ends; `None` when missing.
+    /// End of validity; `None` if there is no certificate.
     pub not_after: Option<Micros>,
-    /// Attempts in a row that brought none.
+    /// Consecutive failed attempts.
     pub failures: u32,
-    /// Why the last of them did not.
+    /// Why the last attempt failed.
     pub failure: Option<String>,
-    /// When it is tried or renewed next.
+    /// Time of the next attempt or renewal.
     pub next: Micros,
 }
 
-/// An edge at this moment.
+/// Snapshot of an edge.
 #[derive(Clone, Debug)]
 pub struct EdgeState {
-    /// Where it listens.
+    /// Listeners.
     pub listeners: Vec<ListenerState>,
-    /// Where requests go.
+    /// Backends of all pools.
     pub backends: Vec<BackendState>,
-    /// Certificates that it obtains by itself.
+    /// Certificates obtained by ACME.
     pub certificates: Vec<CertificateState>,
 }
 
-/// What an edge has learnt of a backend.
+/// What an edge has learned about a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearntBackend {
-    /// Its address and port.
+    /// Address and port.
     pub backend: String,
-    /// About the median time to the first byte; zero before the first answer.
+    /// Approximate median time to the first byte; zero before the first response.
     pub latency: Duration,
-    /// How long it keeps idle connections, as it said or showed; `None` when not known.
+    /// How long the backend keeps idle connections; `None` if not known.
     pub keeps_idle: Option<Duration>,
-    /// Open connections to it.
+    /// Open connections.
     pub connections: u32,
 }
 
-/// What an edge has learnt, that its configuration does not say. The keys in it are secrets.
+/// What an edge has learned beyond its configuration. The keys are secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LearntState {
-    /// Of its backends.
+    /// Per backend.
     pub backends: Vec<LearntBackend>,
-    /// What opens the session tickets that its clients hold, the newest first.
+    /// Keys of the session tickets that clients hold, newest first.
     pub ticket_keys: Vec<TicketKey>,
 }
 
-pub(crate) fn state(
+pub(crate) fn snapshot(
     live: &LiveConfig,
     listeners: &[Arc<Listener>],
     certificates: Vec<CertificateState>,
 ) -> EdgeState {
-    let now = now_ns();
+    let now = MonoTime::now();
     EdgeState {
         listeners: listeners.iter().map(|one| listener(one, live)).collect(),
         backends: live.backends().map(|(pool, one)| backend(pool, one, now)).collect(),
@@ -165,7 +165,7 @@ fn listener(listener: &Listener, live: &LiveConfig) -> ListenerState {
     }
 }
 
-fn backend(pool: &Pool, backend: &Backend, now: u64) -> BackendState {
+fn backend(pool: &Pool, backend: &Backend, now: MonoTime) -> BackendState {
     let (state, totals) = (backend.state(now, &pool.settings), &backend.totals);
     BackendState {
         pool: pool.name.clone(),
@@ -181,26 +181,26 @@ fn backend(pool: &Pool, backend: &Backend, now: u64) -> BackendState {
         connections: backend.connections.load(Relaxed),
         requests: totals.requests.load(Relaxed),
         failures: totals.failures.load(Relaxed),
-        latency_seconds: Some(backend.latency_ns()).filter(|ns| *ns > 0).map(|ns| seconds(0, ns)),
-        idle_timeout_seconds: seconds(0, backend.idle_ns(&pool.settings)),
+        latency_seconds: backend.latency_seconds(),
+        idle_timeout_seconds: backend.idle_timeout(&pool.settings).as_seconds(),
         received_bytes: totals.received_bytes.load(Relaxed),
         sent_bytes: totals.sent_bytes.load(Relaxed),
     }
 }
 
-pub(crate) fn learnt_of(backend: &Backend) -> LearntBackend {
+pub(crate) fn export_learnt(backend: &Backend) -> LearntBackend {
     LearntBackend {
         backend: backend.name.clone(),
-        latency: Duration::from_nanos(backend.latency_ns()),
-        keeps_idle: backend.learnt_idle_ns().map(Duration::from_nanos),
+        latency: backend.latency().into(),
+        keeps_idle: backend.learnt_idle().map(Duration::from),
         connections: backend.connections.load(Relaxed),
     }
 }
 
-/// Tells a backend what another edge knows of it; it needs no slow start then.
-pub(crate) fn teach(backend: &Backend, learnt: &LearntBackend) {
-    backend.know(nanos(learnt.latency));
+/// Applies what another edge has learned about a backend.
+pub(crate) fn import_learnt(backend: &Backend, learnt: &LearntBackend) {
+    backend.adopt_latency(learnt.latency.into());
     if let Some(span) = learnt.keeps_idle {
-        backend.learn_idle(nanos(span));
+        backend.learn_idle_timeout(span.into());
     }
 }

@@ -1,29 +1,30 @@
-//! The PROXY protocol, versions 1 and 2: who the client of a balancer in front is.
+//! The PROXY protocol, versions 1 and 2: the client of a load balancer in front.
 //!
-//! Source: HAProxy's `proxy-protocol.txt`. A header that says UNKNOWN or LOCAL (a health check of the balancer) leaves
-//! the peer as it is. Version 2 may carry more after the addresses; that is skipped.
+//! Source: HAProxy's `proxy-protocol.txt`. UNKNOWN and LOCAL headers (health checks of the load
+//! balancer) leave the peer as the client. Version 2 may carry more after the addresses, which is
+//! skipped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::settings::ProxyHeader;
 
-/// Longest header that is read: version 1 has at most 107 bytes, version 2 is cut here.
+/// Longest accepted header. Version 1 has at most 107 bytes; longer version 2 headers are invalid.
 pub(crate) const HEADER_BYTES_MAX: usize = 536;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What the first bytes of a connection are.
+/// The first bytes of a connection, parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ParsedHeader {
-    /// Not all of it is there.
+    /// The header is incomplete.
     Partial,
-    /// A header of `length` bytes.
+    /// A header of `length` bytes; without `client`, the peer is the client.
     Whole { length: usize, client: Option<SocketAddr> },
-    /// No PROXY header.
-    Wrong,
+    /// Not a PROXY header.
+    Invalid,
 }
 
-/// Reads a header from the beginning of `bytes`.
+/// Parses the header at the beginning of `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> ParsedHeader {
     if bytes.len() < SIGNATURE.len() && SIGNATURE.starts_with(bytes) {
         return ParsedHeader::Partial;
@@ -35,24 +36,26 @@ pub(crate) fn parse(bytes: &[u8]) -> ParsedHeader {
     if bytes.starts_with(&magic[..bytes.len().min(magic.len())]) {
         return parse_v1(bytes);
     }
-    ParsedHeader::Wrong
+    ParsedHeader::Invalid
 }
 
 fn parse_v1(bytes: &[u8]) -> ParsedHeader {
     let Some(end) = bytes.iter().take(107).position(|byte| *byte == b'\n') else {
-        return if bytes.len() >= 107 { ParsedHeader::Wrong } else { ParsedHeader::Partial };
+        return if bytes.len() >= 107 { ParsedHeader::Invalid } else { ParsedHeader::Partial };
     };
     let length = end + 1;
     let line = std::str::from_utf8(&bytes[..end]).ok().and_then(|line| line.strip_suffix('\r'));
-    let Some(line) = line else { return ParsedHeader::Wrong };
+    let Some(line) = line else { return ParsedHeader::Invalid };
     let mut words = line.split(' ').skip(1);
     let family = words.next();
     if family == Some("UNKNOWN") {
         return ParsedHeader::Whole { length, client: None };
     }
     let client = client_v1(family, words);
-    client
-        .map_or(ParsedHeader::Wrong, |client| ParsedHeader::Whole { length, client: Some(client) })
+    client.map_or(ParsedHeader::Invalid, |client| ParsedHeader::Whole {
+        length,
+        client: Some(client),
+    })
 }
 
 fn client_v1<'a>(
@@ -80,7 +83,7 @@ fn parse_v2(bytes: &[u8]) -> ParsedHeader {
     };
     let length = 16 + usize::from(u16::from_be_bytes([high, low]));
     if version >> 4 != 2 || version & 15 > 1 || length > HEADER_BYTES_MAX {
-        return ParsedHeader::Wrong;
+        return ParsedHeader::Invalid;
     }
     let Some(rest) = bytes.get(16..length) else { return ParsedHeader::Partial };
     if version & 15 == 0 {
@@ -95,14 +98,16 @@ fn parse_v2(bytes: &[u8]) -> ParsedHeader {
             let address: [u8; 16] = all[..16].try_into().expect("16 of 36");
             SocketAddr::new(Ipv6Addr::from(address).into(), u16::from_be_bytes([all[32], all[33]]))
         }),
-        // Datagrams, unix sockets, unspecified: the peer stays who it is.
+        // Datagrams, unix sockets, unspecified: the peer is the client.
         _ => return ParsedHeader::Whole { length, client: None },
     };
-    client
-        .map_or(ParsedHeader::Wrong, |client| ParsedHeader::Whole { length, client: Some(client) })
+    client.map_or(ParsedHeader::Invalid, |client| ParsedHeader::Whole {
+        length,
+        client: Some(client),
+    })
 }
 
-/// The header that tells a backend who the client is.
+/// The header that tells a backend the client's address.
 pub(crate) fn write(version: ProxyHeader, client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     let (source, destination) = (client.ip().to_canonical(), server.ip().to_canonical());
     let both = match (source, destination) {
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_in_both_versions() {
+    fn both_versions_round_trip() {
         for version in [ProxyHeader::V1, ProxyHeader::V2] {
             for (client, server) in
                 [("192.0.2.1:5000", "198.51.100.2:80"), ("[2001:db8::1]:5000", "[2001:db8::2]:80")]
@@ -167,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn invalid_headers_are_refused() {
         for wrong in [
             "GET / HTTP/1.1\r\n",
             "PROXY TCP4 192.0.2.1 198.51.100.2 5000\r\n",
@@ -177,13 +182,13 @@ mod tests {
             "PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\n",
             "PROXY TCP4 192.0.2.1 198.51.100.2 70000 80\r\n",
         ] {
-            assert_eq!(parse(wrong.as_bytes()), ParsedHeader::Wrong, "{wrong}");
+            assert_eq!(parse(wrong.as_bytes()), ParsedHeader::Invalid, "{wrong}");
         }
         let long = format!("PROXY TCP4 {}", "1".repeat(200));
-        assert_eq!(parse(long.as_bytes()), ParsedHeader::Wrong);
+        assert_eq!(parse(long.as_bytes()), ParsedHeader::Invalid);
         let mut short = SIGNATURE.to_vec();
         short.extend([0x21, 0x11, 0, 4, 1, 2, 3, 4]);
-        assert_eq!(parse(&short), ParsedHeader::Wrong);
+        assert_eq!(parse(&short), ParsedHeader::Invalid);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! A client's connection while it is served: its requests become records, and records rows when the last byte is out.
+//! A client's connection while it is served: turns requests into records and records into rows.
 //!
 //! ```text
-//!   begin ──► proxy, beacon ──► finish: the body is whole ──► flushed: the socket has it ──► row
-//!                  └── client gone, backend failed ─────────────────────────────────────────► row, with the reason
+//!   begin ──► proxy, beacon ──► finish: response complete ──► flushed: socket has it ──► row
+//!                  └── client gone, backend failed ───────────────► row, with the failure
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -15,12 +15,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::request;
 
-use crate::client::state::{ClientState, ConnectionPhase, Listener, SweepVerdict};
+use crate::client::listener::Listener;
+use crate::client::state::{ClientState, ConnectionPhase, SweepVerdict};
 use crate::record::{RequestFailure, RequestRecord};
-use crate::time::now_ns;
-use crate::worker::{SharedState, Worker};
+use crate::shared::SharedState;
+use crate::time::{MonoTime, Nanos};
+use crate::worker::Worker;
 
-/// A connection that counts against the limits; dropping it ends that.
+/// Counts a connection against the limits until dropped.
 pub(crate) struct AdmissionGuard {
     pub(crate) shared: Arc<SharedState>,
     pub(crate) listener: Arc<Listener>,
@@ -34,20 +36,19 @@ impl Drop for AdmissionGuard {
     }
 }
 
-/// A connection being served.
 pub(crate) struct ClientSession {
     pub(crate) conn: Arc<ClientState>,
     pub(crate) worker: Rc<Worker>,
-    /// Whole, but not known to be out.
+    /// The response is complete but may not be flushed yet.
     pending: RefCell<Option<Box<RequestRecord>>>,
     requests: Cell<u32>,
-    /// The user agent of the last beacon, and whether it is a program's: a connection has one browser, mostly.
+    /// The user agent of the last beacon and whether it is a bot: most connections have one agent.
     agent: RefCell<(Vec<u8>, bool)>,
     active: Cell<u32>,
-    tls_handshake_ns: Cell<Option<u64>>,
-    /// Bytes received that belong to requests before.
+    tls_handshake: Cell<Option<Nanos>>,
+    /// Bytes received that belong to earlier requests.
     counted: Cell<u64>,
-    /// Where the sweep finds the connection.
+    /// Key of the connection in the worker's sweep list.
     key: usize,
     _admission: AdmissionGuard,
 }
@@ -56,11 +57,11 @@ impl ClientSession {
     pub(crate) fn new(
         conn: Arc<ClientState>,
         worker: Rc<Worker>,
-        tls_handshake_ns: Option<u64>,
+        tls_handshake: Option<Nanos>,
         admission: AdmissionGuard,
     ) -> Self {
         Self {
-            key: worker.look_after(&conn),
+            key: worker.register(&conn),
             _admission: admission,
             conn,
             worker,
@@ -68,33 +69,33 @@ impl ClientSession {
             requests: Cell::new(0),
             agent: RefCell::default(),
             active: Cell::new(0),
-            tls_handshake_ns: Cell::new(tls_handshake_ns),
+            tls_handshake: Cell::new(tls_handshake),
             counted: Cell::new(0),
         }
     }
 
-    /// How many requests came.
+    /// Number of requests received so far.
     pub(crate) fn requests(&self) -> u32 {
         self.requests.get()
     }
 
-    /// Whether a user agent is a program's, by `judge` when it is another than the last.
-    pub(crate) fn is_bot(&self, agent: &str, judge: fn(&str) -> bool) -> bool {
+    /// Whether a user agent is a bot; calls `classify` only if the agent has changed.
+    pub(crate) fn is_bot(&self, agent: &str, classify: fn(&str) -> bool) -> bool {
         let mut last = self.agent.borrow_mut();
         if last.0 != agent.as_bytes() {
             last.0.clear();
             last.0.extend_from_slice(agent.as_bytes());
-            last.1 = judge(agent);
+            last.1 = classify(agent);
         }
         last.1
     }
 
-    /// Whether nothing is under way, so that the connection can be put to rest.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    /// Whether no request is in progress, so that the connection can be parked.
+    pub(crate) fn is_idle(&self) -> bool {
         self.active.get() == 0 && self.pending.borrow().is_none()
     }
 
-    /// A request's head has come.
+    /// Starts the record of a request whose head has arrived.
     pub(crate) fn begin(self: &Rc<Self>, head: &request::Parts) -> OpenRecord {
         let (started, head_at) = self.conn.take_head_times();
         self.write_pending(head_at);
@@ -109,7 +110,7 @@ impl ClientSession {
             received_before: self.counted.get(),
             sent_before: self.conn.sent.load(Relaxed),
             order: self.requests.get(),
-            tls_handshake_ns: self.tls_handshake_ns.take(),
+            tls_handshake: self.tls_handshake.take(),
             method: head.method.clone(),
             uri: head.uri.clone(),
             version: head.version,
@@ -119,12 +120,12 @@ impl ClientSession {
             request_id: None,
             status: 0,
             body_bytes: 0,
-            queue_ns: 0,
+            queue: Nanos::ZERO,
             upstream: None,
             failure: None,
             is_beacon: false,
         });
-        OpenRecord { record: Some(record), serving: Rc::clone(self) }
+        OpenRecord { record: Some(record), session: Rc::clone(self) }
     }
 
     fn finish(&self, record: Box<RequestRecord>) {
@@ -132,7 +133,7 @@ impl ClientSession {
             return self.finish_now(&record);
         }
         self.active.set(self.active.get().saturating_sub(1));
-        self.conn.set_unflushed();
+        self.conn.set_flushed(false);
         self.write_pending(record.head);
         *self.pending.borrow_mut() = Some(record);
     }
@@ -142,36 +143,36 @@ impl ClientSession {
         if self.active.get() == 0 {
             self.conn.set_phase(ConnectionPhase::Idle);
         }
-        self.write(record, now_ns());
+        self.write(record, MonoTime::now());
     }
 
-    fn write(&self, record: &RequestRecord, now: u64) {
+    fn write(&self, record: &RequestRecord, now: MonoTime) {
         let one_of = self.worker.live().settings.record_one_of;
-        self.worker.recorder.borrow_mut().finished(record, now, one_of);
+        self.worker.recorder.borrow_mut().record_request(record, now, one_of);
         self.counted.set(self.conn.received.load(Relaxed));
     }
 
-    /// After each poll of the connection: what is out becomes a row.
+    /// Writes the row of a response that has been flushed; call after each poll of the connection.
     pub(crate) fn settle(&self) {
         if self.conn.is_flushed() && self.pending.borrow().is_some() {
             if self.active.get() == 0 {
                 self.conn.set_phase(ConnectionPhase::Idle);
             }
-            self.write_pending(now_ns());
+            self.write_pending(MonoTime::now());
         }
     }
 
-    fn write_pending(&self, now: u64) {
+    fn write_pending(&self, now: MonoTime) {
         if let Some(record) = self.pending.borrow_mut().take() {
             self.write(&record, now);
         }
     }
 
-    /// The connection is over: what was not out by then never will be.
+    /// Records a response that was not flushed before the connection closed as a client failure.
     pub(crate) fn end(&self) {
         if let Some(mut record) = self.pending.borrow_mut().take() {
             record.failure.get_or_insert(self.client_failure());
-            self.write(&record, now_ns());
+            self.write(&record, MonoTime::now());
         }
     }
 
@@ -185,35 +186,35 @@ impl ClientSession {
 
 impl Drop for ClientSession {
     fn drop(&mut self) {
-        self.worker.forget(self.key);
-        self.conn.tell_bytes();
+        self.worker.unregister(self.key);
+        self.conn.report_bytes();
     }
 }
 
-/// A record that becomes a row whatever happens: who drops it says that the client has gone.
+/// A record that always becomes a row; dropping it unfinished means that the client has gone.
 pub(crate) struct OpenRecord {
     record: Option<Box<RequestRecord>>,
-    serving: Rc<ClientSession>,
+    session: Rc<ClientSession>,
 }
 
-const OPEN: &str = "it is taken only by what consumes it";
+const OPEN: &str = "the record is taken only by methods that consume it";
 
 impl OpenRecord {
-    /// The answer is whole, but for its way to the client.
+    /// The response is complete but not yet flushed to the client.
     pub(crate) fn finish(mut self) {
         let record = self.record.take().expect(OPEN);
-        self.serving.finish(record);
+        self.session.finish(record);
     }
 
-    /// Takes it out of what holds it, which then has none.
+    /// Moves the record out of a place that cannot give up ownership.
     pub(crate) fn take(&mut self) -> Self {
-        Self { record: self.record.take(), serving: Rc::clone(&self.serving) }
+        Self { record: self.record.take(), session: Rc::clone(&self.session) }
     }
 
-    /// Nothing more will go out.
+    /// Nothing more will be sent.
     pub(crate) fn finish_now(mut self) {
         let record = self.record.take().expect(OPEN);
-        self.serving.finish_now(&record);
+        self.session.finish_now(&record);
     }
 }
 
@@ -234,8 +235,8 @@ impl DerefMut for OpenRecord {
 impl Drop for OpenRecord {
     fn drop(&mut self) {
         if let Some(mut record) = self.record.take() {
-            record.failure.get_or_insert(self.serving.client_failure());
-            self.serving.finish_now(&record);
+            record.failure.get_or_insert(self.session.client_failure());
+            self.session.finish_now(&record);
         }
     }
 }

@@ -1,143 +1,91 @@
-//! A client's connection: its bytes counted as they pass, and what the sweep needs to know to end it in time.
+//! What the sweep knows about a client's connection, and its verdict on it.
 //!
-//! Limits of time cost no timer: each connection says what it waits for and since when, a sweep twice a second looks at
-//! all of them, and a verdict wakes the connection's task.
+//! Timeouts use no timers: a connection publishes its phase and when the phase began, a sweep
+//! checks all connections twice a second, and a verdict wakes the connection's task.
 
-use std::cell::Cell;
-use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use http::HeaderValue;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 
-use crate::settings::ListenerSettings;
-use crate::time::now_ns;
+use crate::client::listener::Listener;
+use crate::time::{AtomicTime, MonoTime, coarse_now};
 
-thread_local! {
-    /// The time of the last sweep of this thread, in nanoseconds: good enough for limits.
-    static COARSE: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The time of the last sweep.
-pub(crate) fn coarse_ns() -> u64 {
-    COARSE.get()
-}
-
-pub(crate) fn set_coarse(now: u64) {
-    COARSE.set(now);
-}
-
-/// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ConnectionPhase {
-    /// The first byte of the next request.
+    /// Waiting for the first byte of the next request.
     Idle,
-    /// The rest of a request's head.
+    /// Reading the rest of a request's head.
     Head,
-    /// A request is under way.
+    /// A request is in progress.
     Busy,
-    /// As idle, and without buffers.
-    Resting,
-    /// It became a tunnel, which looks after itself.
+    /// Idle, with its HTTP buffers released.
+    Parked,
+    /// Upgraded to a tunnel, which has its own timeout.
     Tunnel,
-    /// It has ended.
-    Over,
+    Closed,
 }
 
-/// What the sweep decided.
+/// The sweep's decision about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SweepVerdict {
     None,
-    /// Idle long enough to give its buffers back.
+    /// Idle long enough to release its buffers.
     Park,
-    /// The end: idle for too long, or the edge ends.
+    /// Close: idle for too long, or the edge is shutting down.
     Close,
-    /// The head took too long.
+    /// The request head took too long.
     SlowHead,
-    /// The client takes, or sends, nothing.
+    /// The client stopped reading the response or sending its body.
     SlowClient,
-    /// The client closed its side, and got nothing for so long that nobody may be there.
+    /// The client closed its side and has received nothing since: it is probably gone.
     Gone,
 }
 
-/// An address that is listened on.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) settings: ListenerSettings,
-    /// The address that it really has.
-    pub(crate) address: SocketAddr,
-    /// The address as rows show it.
-    pub(crate) name: String,
-    pub(crate) totals: Arc<ListenerTotals>,
-}
-
-/// Totals of a listener, all threads together; they go on when its settings change.
-#[derive(Debug, Default)]
-pub(crate) struct ListenerTotals {
-    pub(crate) open: AtomicU64,
-    pub(crate) accepted: AtomicU64,
-    pub(crate) refused: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) received_bytes: AtomicU64,
-    pub(crate) sent_bytes: AtomicU64,
-}
-
-impl Listener {
-    pub(crate) fn new(
-        settings: ListenerSettings,
-        address: SocketAddr,
-        totals: Arc<ListenerTotals>,
-    ) -> Self {
-        Self { settings, address, name: address.to_string(), totals }
-    }
-}
-
-/// What is known of a connection. Only its own thread changes it; it is atomic because hyper asks that a connection that
-/// can be upgraded may move between threads.
+/// State of a client's connection.
+///
+/// Only the connection's own thread changes it. The fields are atomic because hyper requires
+/// connections that can be upgraded to be `Send`.
 #[derive(Debug)]
 pub(crate) struct ClientState {
     pub(crate) listener: Arc<Listener>,
     pub(crate) client: SocketAddr,
     /// The client's address as rows show it.
     client_text: OnceLock<String>,
-    /// The same, as backends are told it.
+    /// The client's address for `X-Forwarded-For`.
     client_value: OnceLock<HeaderValue>,
-    /// The client's network, for rows that must not know more.
-    pub(crate) client_network: OnceLock<String>,
+    /// The client's network, for rows that must not identify the client.
+    client_network: OnceLock<String>,
     pub(crate) is_h2: bool,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
-    /// What of both is in the listener's totals.
-    told: (AtomicU64, AtomicU64),
+    /// The parts of `received` and `sent` that the listener's totals include.
+    reported: (AtomicU64, AtomicU64),
     phase: AtomicU8,
-    since: AtomicU64,
+    since: AtomicTime,
     /// When bytes last moved.
-    moved: AtomicU64,
-    first_byte: AtomicU64,
-    /// Reads of the request that begins now.
+    moved: AtomicTime,
+    first_byte: AtomicTime,
+    /// Reads of the request whose head is being received.
     head_reads: AtomicU32,
     is_write_blocked: AtomicBool,
     is_body_wanted: AtomicBool,
     is_flushed: AtomicBool,
-    /// Whether the connection's task shall look if the client has closed its side.
-    is_look_wanted: AtomicBool,
-    /// When that was first seen; 0 while it was not.
-    half_closed: AtomicU64,
+    /// The sweep wants to know whether the client has closed its side.
+    is_probe_wanted: AtomicBool,
+    /// When a probe first found the client's side closed.
+    half_closed: AtomicTime,
     verdict: AtomicU8,
     waker: Mutex<Option<Waker>>,
 }
 
 impl ClientState {
     pub(crate) fn new(listener: Arc<Listener>, client: SocketAddr, is_h2: bool) -> Self {
-        let now = coarse_ns();
+        let now = coarse_now();
         Self {
             listener,
             client,
@@ -147,17 +95,17 @@ impl ClientState {
             is_h2,
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
-            told: (AtomicU64::new(0), AtomicU64::new(0)),
+            reported: (AtomicU64::new(0), AtomicU64::new(0)),
             phase: AtomicU8::new(ConnectionPhase::Idle as u8),
-            since: AtomicU64::new(now),
-            moved: AtomicU64::new(now),
-            first_byte: AtomicU64::new(0),
+            since: AtomicTime::new(now),
+            moved: AtomicTime::new(now),
+            first_byte: AtomicTime::default(),
             head_reads: AtomicU32::new(0),
             is_write_blocked: AtomicBool::new(false),
             is_body_wanted: AtomicBool::new(false),
             is_flushed: AtomicBool::new(false),
-            is_look_wanted: AtomicBool::new(false),
-            half_closed: AtomicU64::new(0),
+            is_probe_wanted: AtomicBool::new(false),
+            half_closed: AtomicTime::default(),
             verdict: AtomicU8::new(SweepVerdict::None as u8),
             waker: Mutex::new(None),
         }
@@ -168,56 +116,57 @@ impl ClientState {
             0 => ConnectionPhase::Idle,
             1 => ConnectionPhase::Head,
             2 => ConnectionPhase::Busy,
-            3 => ConnectionPhase::Resting,
+            3 => ConnectionPhase::Parked,
             4 => ConnectionPhase::Tunnel,
-            _ => ConnectionPhase::Over,
+            _ => ConnectionPhase::Closed,
         }
     }
 
     pub(crate) fn set_phase(&self, phase: ConnectionPhase) {
         self.phase.store(phase as u8, Relaxed);
-        self.since.store(coarse_ns(), Relaxed);
+        self.since.set(coarse_now());
     }
 
-    /// It gave its buffers back, or takes them again; the age of its idleness stays.
-    pub(crate) fn set_resting(&self, is_resting: bool) {
-        let phase = if is_resting { ConnectionPhase::Resting } else { ConnectionPhase::Idle };
+    /// Switches between idle and parked without resetting the idle time.
+    pub(crate) fn set_parked(&self, is_parked: bool) {
+        let phase = if is_parked { ConnectionPhase::Parked } else { ConnectionPhase::Idle };
         self.phase.store(phase as u8, Relaxed);
     }
 
-    /// Since when it is in its phase, by the sweep's clock.
-    pub(crate) fn since(&self) -> u64 {
-        self.since.load(Relaxed)
+    /// When the current phase began, by the sweep's clock.
+    pub(crate) fn since(&self) -> MonoTime {
+        self.since.get()
     }
 
-    /// Since when the client takes nothing of what is written, or sends nothing of a body that is wanted.
-    pub(crate) fn stuck_since(&self) -> Option<u64> {
+    /// Since when the client has blocked the transfer: it does not read the response, or does not
+    /// send a body that the backend waits for.
+    pub(crate) fn stuck_since(&self) -> Option<MonoTime> {
         let is_stuck = self.is_write_blocked.load(Relaxed) || self.is_body_wanted.load(Relaxed);
-        is_stuck.then(|| self.moved.load(Relaxed))
+        is_stuck.then(|| self.moved.get())
     }
 
     pub(crate) fn set_body_wanted(&self, is_wanted: bool) {
         if is_wanted && !self.is_body_wanted.load(Relaxed) {
-            self.moved.store(coarse_ns(), Relaxed);
+            self.moved.set(coarse_now());
         }
         self.is_body_wanted.store(is_wanted, Relaxed);
     }
 
-    /// When the first byte of the request that begins now was read, and when the last one of its head was.
-    pub(crate) fn take_head_times(&self) -> (u64, u64) {
-        let (first, reads) = (self.first_byte.load(Relaxed), self.head_reads.load(Relaxed));
-        self.first_byte.store(0, Relaxed);
-        // A head that came in one piece needs no second look at the clock.
-        let head = if first > 0 && reads == 1 { first } else { now_ns() };
-        (if first > 0 { first } else { head }, head)
+    /// When the first byte of the request that begins now was read, and the last one of its head.
+    pub(crate) fn take_head_times(&self) -> (MonoTime, MonoTime) {
+        let (first, reads) = (self.first_byte.get(), self.head_reads.load(Relaxed));
+        self.first_byte.set(MonoTime::NEVER);
+        // A head that came in one read needs no second reading of the clock.
+        let head = if !first.is_never() && reads == 1 { first } else { MonoTime::now() };
+        (if first.is_never() { head } else { first }, head)
     }
 
     pub(crate) fn is_flushed(&self) -> bool {
         self.is_flushed.load(Relaxed)
     }
 
-    pub(crate) fn set_unflushed(&self) {
-        self.is_flushed.store(false, Relaxed);
+    pub(crate) fn set_flushed(&self, is_flushed: bool) {
+        self.is_flushed.store(is_flushed, Relaxed);
     }
 
     pub(crate) fn verdict(&self) -> SweepVerdict {
@@ -231,22 +180,37 @@ impl ClientState {
         }
     }
 
-    /// Tells the connection's task.
-    pub(crate) fn judge(&self, verdict: SweepVerdict) {
+    /// Sets the verdict and wakes the connection's task.
+    pub(crate) fn set_verdict(&self, verdict: SweepVerdict) {
         self.verdict.store(verdict as u8, Relaxed);
         self.wake();
     }
 
-    /// Lets the connection's task look if the client has closed its side.
-    pub(crate) fn look(&self) {
-        self.is_look_wanted.store(true, Relaxed);
+    pub(crate) fn clear_verdict(&self) {
+        self.verdict.store(SweepVerdict::None as u8, Relaxed);
+    }
+
+    /// Makes the connection's task probe whether the client has closed its side.
+    pub(crate) fn request_probe(&self) {
+        self.is_probe_wanted.store(true, Relaxed);
         self.wake();
     }
 
-    /// Since when the client has closed its side, as far as that was seen, and got nothing.
-    pub(crate) fn half_closed_since(&self) -> Option<u64> {
-        let since = Some(self.half_closed.load(Relaxed)).filter(|since| *since > 0);
-        since.map(|since| since.max(self.moved.load(Relaxed)))
+    pub(super) fn is_probe_wanted(&self) -> bool {
+        self.is_probe_wanted.load(Relaxed)
+    }
+
+    pub(super) fn finish_probe(&self, is_half_closed: bool) {
+        self.is_probe_wanted.store(false, Relaxed);
+        if is_half_closed {
+            self.half_closed.replace(MonoTime::NEVER, coarse_now());
+        }
+    }
+
+    /// Since when the client's side has been closed and the client has received nothing.
+    pub(crate) fn half_closed_since(&self) -> Option<MonoTime> {
+        let since = Some(self.half_closed.get()).filter(|since| !since.is_never());
+        since.map(|since| since.max(self.moved.get()))
     }
 
     fn wake(&self) {
@@ -255,56 +219,50 @@ impl ClientState {
         }
     }
 
-    pub(crate) fn forget_verdict(&self) {
-        self.verdict.store(SweepVerdict::None as u8, Relaxed);
-    }
-
-    /// The task that verdicts wake.
+    /// Sets the task that verdicts wake.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
     }
 
-    /// Adds what has moved since the last time to the listener's totals.
-    pub(crate) fn tell_bytes(&self) {
+    /// Adds the bytes moved since the last call to the listener's totals.
+    pub(crate) fn report_bytes(&self) {
         let totals = &self.listener.totals;
         let pairs = [
-            (&self.received, &self.told.0, &totals.received_bytes),
-            (&self.sent, &self.told.1, &totals.sent_bytes),
+            (&self.received, &self.reported.0, &totals.received_bytes),
+            (&self.sent, &self.reported.1, &totals.sent_bytes),
         ];
-        for (now, told, total) in pairs {
+        for (now, reported, total) in pairs {
             let now = now.load(Relaxed);
-            let moved = now - told.load(Relaxed);
+            let moved = now - reported.load(Relaxed);
             if moved > 0 {
-                told.store(now, Relaxed);
+                reported.store(now, Relaxed);
                 total.fetch_add(moved, Relaxed);
             }
         }
     }
 
-    /// The client's address as rows show it.
     pub(crate) fn client_text(&self) -> &str {
         self.client_text.get_or_init(|| self.client.ip().to_canonical().to_string())
     }
 
-    /// The client's address as backends are told it.
     pub(crate) fn client_value(&self) -> &HeaderValue {
-        let value = || HeaderValue::try_from(self.client_text()).expect("an address is ASCII");
-        self.client_value.get_or_init(value)
+        self.client_value
+            .get_or_init(|| HeaderValue::try_from(self.client_text()).expect("an address is ASCII"))
     }
 
-    /// The client's address cut to its network: /24 of IPv4, /48 of IPv6.
+    /// The client's address truncated to its network: /24 for IPv4, /48 for IPv6.
     pub(crate) fn network(&self) -> &str {
         self.client_network.get_or_init(|| network(self.client.ip()).to_string())
     }
 
-    fn note_read(&self, count: u64) {
+    pub(super) fn note_read(&self, count: u64) {
         add(&self.received, count);
-        self.moved.store(coarse_ns(), Relaxed);
+        self.moved.set(coarse_now());
         if self.is_h2 {
             return;
         }
         if self.phase.load(Relaxed) == ConnectionPhase::Idle as u8 {
-            self.first_byte.store(now_ns(), Relaxed);
+            self.first_byte.set(MonoTime::now());
             self.head_reads.store(1, Relaxed);
             self.set_phase(ConnectionPhase::Head);
         } else {
@@ -312,11 +270,11 @@ impl ClientState {
         }
     }
 
-    fn note_write(&self, poll: &Poll<std::io::Result<usize>>) {
+    pub(super) fn note_write(&self, poll: &Poll<std::io::Result<usize>>) {
         match poll {
             Poll::Ready(Ok(count)) => {
                 add(&self.sent, *count as u64);
-                self.moved.store(coarse_ns(), Relaxed);
+                self.moved.set(coarse_now());
                 self.is_write_blocked.store(false, Relaxed);
             }
             Poll::Ready(Err(_)) => {}
@@ -325,161 +283,17 @@ impl ClientState {
     }
 }
 
-/// Adds to a number that only this thread changes: without the lock that `fetch_add` takes.
+/// Adds to a counter that only this thread changes, without the bus lock of `fetch_add`.
 fn add(total: &AtomicU64, count: u64) {
     total.store(total.load(Relaxed) + count, Relaxed);
 }
 
-/// An address without the part that tells a person.
+/// The part of an address that does not identify a person.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & (u32::MAX << 8)).into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 80)).into(),
     }
-}
-
-/// Bytes as they come, or as TLS carries them.
-#[derive(Debug)]
-pub(crate) enum ClientStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl ClientStream {
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
-        }
-    }
-}
-
-/// A connection's stream with its count.
-#[derive(Debug)]
-pub(crate) struct ClientIo {
-    pub(crate) stream: ClientStream,
-    pub(crate) conn: Arc<ClientState>,
-}
-
-impl ClientIo {
-    /// Notes when the client has closed its side; the reactor knows, no system call is made.
-    fn look(&self) {
-        self.conn.is_look_wanted.store(false, Relaxed);
-        let ready = pin!(self.stream.socket().ready(Interest::READABLE));
-        if let Poll::Ready(Ok(ready)) = ready.poll(&mut Context::from_waker(Waker::noop()))
-            && ready.is_read_closed()
-        {
-            let now = coarse_ns();
-            let _first = self.conn.half_closed.compare_exchange(0, now, Relaxed, Relaxed);
-        }
-    }
-
-    /// Until there is something to read, or the end.
-    pub(crate) async fn readable(&self) -> std::io::Result<()> {
-        self.stream.socket().readable().await
-    }
-}
-
-impl AsyncRead for ClientIo {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buf.filled().len();
-        let poll = match &mut self.stream {
-            ClientStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            ClientStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        };
-        let count = buf.filled().len() - before;
-        if count > 0 {
-            self.conn.note_read(count as u64);
-        }
-        poll
-    }
-}
-
-impl AsyncWrite for ClientIo {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        let poll = match &mut self.stream {
-            ClientStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            ClientStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        };
-        self.conn.note_write(&poll);
-        poll
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        let poll = match &mut self.stream {
-            ClientStream::Plain(stream) => write_pieces(stream, cx, bufs),
-            ClientStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        };
-        self.conn.note_write(&poll);
-        poll
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let poll = match &mut self.stream {
-            ClientStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            ClientStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        };
-        if matches!(poll, Poll::Ready(Ok(()))) {
-            self.conn.is_flushed.store(true, Relaxed);
-        }
-        // hyper comes by here whenever it is polled, and while a request is under way reads nothing.
-        if self.conn.is_look_wanted.load(Relaxed) {
-            self.look();
-        }
-        poll
-    }
-
-    /// hyper closes a socket at once when this is done: then closing says the same to the client, with one system call
-    /// less. A tunnel ends one direction and goes on with the other.
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let is_tunnel = self.conn.phase() == ConnectionPhase::Tunnel;
-        match &mut self.stream {
-            ClientStream::Plain(_) if !is_tunnel => Poll::Ready(Ok(())),
-            ClientStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            ClientStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
-
-/// Pieces together up to this size are copied into one: the kernel takes one piece faster than several.
-const COPIED_BYTES_MAX: usize = 2048;
-
-/// Writes a head and a body in one go.
-pub(crate) fn write_pieces(
-    stream: &mut TcpStream,
-    cx: &mut Context<'_>,
-    bufs: &[std::io::IoSlice<'_>],
-) -> Poll<std::io::Result<usize>> {
-    if let [piece] = bufs {
-        return Pin::new(stream).poll_write(cx, piece);
-    }
-    let length: usize = bufs.iter().map(|piece| piece.len()).sum();
-    if length > COPIED_BYTES_MAX {
-        return Pin::new(stream).poll_write_vectored(cx, bufs);
-    }
-    let mut copy = [0; COPIED_BYTES_MAX];
-    let mut at = 0;
-    for piece in bufs {
-        copy[at..at + piece.len()].copy_from_slice(piece);
-        at += piece.len();
-    }
-    Pin::new(stream).poll_write(cx, &copy[..length])
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! A client's connection from accept to end: PROXY header, TLS, HTTP/1.1 or 2, and rest in between.
+//! The task of a client's connection: PROXY header, TLS, then HTTP/1.1 or HTTP/2.
 //!
-//! hyper holds 8 KiB of buffers for each connection. One that is idle for a second is taken out of hyper and waits as a
-//! socket only; hyper begins anew with its next byte.
+//! hyper holds 8 KiB of buffers per connection. A connection that has been idle for a second is
+//! parked: taken out of hyper and kept as a bare socket until its next byte arrives.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -20,24 +20,28 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::acme::challenge::ALPN;
+use crate::client::listener::Listener;
 use crate::client::proxy_header::{self, HEADER_BYTES_MAX, ParsedHeader};
 use crate::client::service::handle;
 use crate::client::session::{AdmissionGuard, ClientSession};
-use crate::client::state::{
-    ClientIo, ClientState, ClientStream, ConnectionPhase, Listener, SweepVerdict,
-};
+use crate::client::state::{ClientState, ConnectionPhase, SweepVerdict};
+use crate::client::stream::{ClientIo, ClientStream};
+use crate::live::LiveConfig;
+use crate::local_executor::LocalExecutor;
+use crate::record::ConnectionRefusal;
 use crate::settings::Limits;
-use crate::time::now_ns;
-use crate::worker::{LiveConfig, Worker};
+use crate::time::{MonoTime, Nanos};
+use crate::worker::Worker;
 
-/// HTTP/2 streams of one connection at a time.
+/// Concurrent HTTP/2 streams of one connection.
 const STREAMS_MAX: u32 = 128;
-/// hyper's own limit of header fields: when it is said again, hyper fills its table of them before each request.
-const HYPERS_HEADERS: usize = 100;
-/// A PROXY header that is there in part only is looked at again after that.
-const HEADER_PAUSE: Duration = Duration::from_millis(5);
+/// hyper's default limit of header fields. Setting it explicitly, even to this value, makes hyper
+/// allocate its table of fields before each request.
+const HYPER_DEFAULT_HEADERS: usize = 100;
+/// Pause before a partial PROXY header is read again.
+const HEADER_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes a connection that the kernel has accepted.
+/// Serves a connection that the kernel has accepted.
 pub(crate) fn accept(
     worker: &Rc<Worker>,
     listener: &Arc<Listener>,
@@ -48,9 +52,8 @@ pub(crate) fn accept(
     let live = worker.live();
     let address = peer.ip();
     if let Err(reason) = worker.shared.admit(address, &live.settings) {
-        let client = address.to_canonical().to_string();
-        worker.recorder.borrow_mut().refused(listener, &client, reason, (0, 0), None);
-        // A reset: the attacker gets no FIN to wait for, and no TIME_WAIT is left here.
+        refuse_early(worker, listener, peer, reason, None);
+        // Reset it: the attacker gets no FIN to wait for, and this host keeps no TIME_WAIT.
         let _ = stream.set_zero_linger();
         return;
     }
@@ -66,15 +69,26 @@ pub(crate) fn accept(
         tokio::task::spawn_local(open(worker, listener, stream, peer, live, admission));
     } else {
         let conn = Arc::new(ClientState::new(listener, peer, false));
-        let serving = Rc::new(ClientSession::new(Arc::clone(&conn), worker, None, admission));
-        tokio::task::spawn_local(serve_h1(
-            serving,
-            ClientIo { stream: ClientStream::Plain(stream), conn },
-        ));
+        let session = Rc::new(ClientSession::new(Arc::clone(&conn), worker, None, admission));
+        let io = ClientIo { stream: ClientStream::Plain(stream), conn };
+        tokio::task::spawn_local(serve_h1(session, io));
     }
 }
 
-/// What comes before HTTP.
+/// Records a connection that ended before HTTP began.
+fn refuse_early(
+    worker: &Worker,
+    listener: &Arc<Listener>,
+    client: SocketAddr,
+    reason: &'static str,
+    detail: Option<String>,
+) {
+    let client = &client.ip().to_canonical().to_string();
+    let refusal = ConnectionRefusal { client, reason, received: 0, sent: 0, detail };
+    worker.recorder.borrow_mut().record_refusal(listener, refusal);
+}
+
+/// Reads the PROXY header and completes the TLS handshake, then serves HTTP.
 async fn open(
     worker: Rc<Worker>,
     listener: Arc<Listener>,
@@ -83,49 +97,52 @@ async fn open(
     live: Rc<LiveConfig>,
     admission: AdmissionGuard,
 ) {
-    let within = live.settings.limits.handshake;
-    let refuse = |client: SocketAddr, reason, text: String| {
-        let client = client.ip().to_canonical().to_string();
-        let mut recorder = worker.recorder.borrow_mut();
-        recorder.refused(&listener, &client, reason, (0, 0), Some(text));
-    };
+    let timeout = live.settings.limits.handshake;
     if listener.settings.has_proxy_header {
-        match tokio::time::timeout(within, read_proxy_header(&mut stream)).await {
-            Ok(Ok(client)) => peer = client.unwrap_or(peer),
-            Ok(Err(error)) => return refuse(peer, "proxy_header", error.to_string()),
-            Err(_) => return refuse(peer, "proxy_header", "it did not come in time".into()),
+        let header = tokio::time::timeout(timeout, read_proxy_header(&mut stream)).await;
+        match header.unwrap_or_else(|_| Err(std::io::Error::other("not received in time"))) {
+            Ok(client) => peer = client.unwrap_or(peer),
+            Err(error) => {
+                let detail = Some(error.to_string());
+                return refuse_early(&worker, &listener, peer, "proxy_header", detail);
+            }
         }
     }
     let Some(acceptor) = live.tls.as_ref().filter(|_| listener.settings.is_tls) else {
         let is_h2 = listener.settings.is_h2c;
         let conn = Arc::new(ClientState::new(listener, peer, is_h2));
-        let serving = Rc::new(ClientSession::new(Arc::clone(&conn), worker, None, admission));
+        let session = Rc::new(ClientSession::new(Arc::clone(&conn), worker, None, admission));
         let io = ClientIo { stream: ClientStream::Plain(stream), conn };
-        return serve(serving, io, &live.settings.limits).await;
+        return serve(session, io, &live.settings.limits).await;
     };
-    let began = now_ns();
-    let stream = match tokio::time::timeout(within, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return refuse(peer, "tls_handshake", error.to_string()),
-        Err(_) => return refuse(peer, "tls_handshake", "it did not end in time".into()),
+    let started = MonoTime::now();
+    let accepted = tokio::time::timeout(timeout, acceptor.accept(stream)).await;
+    let accepted = accepted.unwrap_or_else(|_| Err(std::io::Error::other("not completed in time")));
+    let stream = match accepted {
+        Ok(stream) => stream,
+        Err(error) => {
+            let detail = Some(error.to_string());
+            return refuse_early(&worker, &listener, peer, "tls_handshake", detail);
+        }
     };
-    let took = now_ns() - began;
+    let handshake: Nanos = MonoTime::now().since(started);
     if stream.get_ref().1.alpn_protocol() == Some(ALPN) {
-        // The handshake was the proof; nothing follows.
+        // The handshake itself was the proof of an ACME challenge.
         return;
     }
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let conn = Arc::new(ClientState::new(listener, peer, is_h2));
-    let serving = Rc::new(ClientSession::new(Arc::clone(&conn), worker, Some(took), admission));
+    let session =
+        Rc::new(ClientSession::new(Arc::clone(&conn), worker, Some(handshake), admission));
     let io = ClientIo { stream: ClientStream::Tls(Box::new(stream)), conn };
-    serve(serving, io, &live.settings.limits).await;
+    serve(session, io, &live.settings.limits).await;
 }
 
-async fn serve(serving: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
-    if io.conn.is_h2 { serve_h2(serving, io, limits).await } else { serve_h1(serving, io).await }
+async fn serve(session: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
+    if io.conn.is_h2 { serve_h2(session, io, limits).await } else { serve_h1(session, io).await }
 }
 
-/// Reads the header and not a byte more.
+/// Reads exactly the header; the bytes after it belong to TLS or HTTP.
 async fn read_proxy_header(stream: &mut TcpStream) -> std::io::Result<Option<SocketAddr>> {
     let mut bytes = [0; HEADER_BYTES_MAX];
     loop {
@@ -135,83 +152,82 @@ async fn read_proxy_header(stream: &mut TcpStream) -> std::io::Result<Option<Soc
                 stream.read_exact(&mut bytes[..length]).await?;
                 return Ok(client);
             }
-            ParsedHeader::Wrong => return Err(std::io::Error::other("not a PROXY header")),
+            ParsedHeader::Invalid => return Err(std::io::Error::other("not a PROXY header")),
             ParsedHeader::Partial if count == 0 => {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
-            // The socket stays readable while it is only looked at, so that cannot be waited for.
-            ParsedHeader::Partial => tokio::time::sleep(HEADER_PAUSE).await,
+            // A peeked socket stays readable, so readiness cannot signal more bytes.
+            ParsedHeader::Partial => tokio::time::sleep(HEADER_RETRY_PAUSE).await,
         }
     }
 }
 
-/// How a stretch of a connection ended.
+/// Why hyper stopped serving a connection.
 enum ServeOutcome {
-    Over(Result<(), hyper::Error>),
-    /// To be put to rest.
-    Rest,
+    Closed(Result<(), hyper::Error>),
+    Parked,
     Judged,
 }
 
-/// Serves until the end; between requests it may rest.
-async fn serve_h1(serving: Rc<ClientSession>, mut io: ClientIo) {
-    let conn = Arc::clone(&serving.conn);
+/// Serves a connection to its end, parking it between requests.
+async fn serve_h1(session: Rc<ClientSession>, mut io: ClientIo) {
+    let conn = Arc::clone(&session.conn);
     loop {
-        let rested = serve_stretch(&serving, io).await;
-        serving.settle();
-        let Some(left) = rested else { break };
+        let parked = serve_until_parked(&session, io).await;
+        session.settle();
+        let Some(left) = parked else { break };
         io = left;
-        conn.forget_verdict();
-        if !wait_at_rest(&conn, &io).await {
+        conn.clear_verdict();
+        if !wait_parked(&conn, &io).await {
             break;
         }
     }
-    serving.end();
+    session.end();
 }
 
-/// Serves with hyper. Gives the socket back when the connection shall rest, `None` when it is over.
-async fn serve_stretch(serving: &Rc<ClientSession>, io: ClientIo) -> Option<ClientIo> {
-    serving.worker.awakes(&serving.conn);
-    let limits = serving.worker.live().settings.limits.clone();
+/// Serves with hyper; returns the socket if the connection is to be parked, `None` if it is over.
+async fn serve_until_parked(session: &Rc<ClientSession>, io: ClientIo) -> Option<ClientIo> {
+    session.worker.mark_awake(&session.conn);
+    let limits = session.worker.live().settings.limits.clone();
     let mut builder = http1::Builder::new();
     builder.max_buf_size(limits.head_bytes.max(8 << 10));
-    // Who has asked and closes its side still listens, perhaps; the sweep ends what listens too long.
+    // A client that closes its side may still read; the sweep limits how long it is waited for.
     builder.half_close(true);
-    if limits.headers != HYPERS_HEADERS {
+    if limits.headers != HYPER_DEFAULT_HEADERS {
         builder.max_headers(limits.headers);
     }
     builder.max_header_size(limits.head_bytes);
-    let for_service = Rc::clone(serving);
+    let for_service = Rc::clone(session);
     let service = service_fn(move |request| handle(&for_service, request));
     let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
     let mut connection = Box::pin(connection);
-    let mut is_known = false;
-    let end = std::future::poll_fn(|cx| {
-        if !std::mem::replace(&mut is_known, true) {
-            serving.conn.set_waker(cx.waker());
+    let mut has_waker = false;
+    let outcome = std::future::poll_fn(|cx| {
+        if !std::mem::replace(&mut has_waker, true) {
+            session.conn.set_waker(cx.waker());
         }
-        poll_stretch(serving, connection.as_mut(), cx)
+        poll_connection(session, connection.as_mut(), cx)
     })
     .await;
-    match end {
-        ServeOutcome::Rest => {
+    match outcome {
+        ServeOutcome::Parked => {
             let parts = Pin::into_inner(connection).into_parts()?;
-            // A byte that has come already would be lost.
+            // Parking would lose a byte that hyper has already read.
             parts.read_buf.is_empty().then(|| parts.io.into_inner())
         }
-        ServeOutcome::Over(result) => {
-            note_end(serving, result.err());
+        ServeOutcome::Closed(result) => {
+            record_error(session, result.err());
             None
         }
         ServeOutcome::Judged => {
-            note_verdict(serving);
+            record_verdict(session);
             None
         }
     }
 }
 
-fn poll_stretch<S>(
-    serving: &ClientSession,
+fn poll_connection<S>(
+    session: &ClientSession,
     connection: Pin<&mut UpgradeableConnection<TokioIo<ClientIo>, S>>,
     cx: &mut Context<'_>,
 ) -> Poll<ServeOutcome>
@@ -219,30 +235,30 @@ where
     UpgradeableConnection<TokioIo<ClientIo>, S>: Future<Output = Result<(), hyper::Error>>,
     S: hyper::service::HttpService<hyper::body::Incoming>,
 {
-    let verdict = serving.conn.verdict();
+    let verdict = session.conn.verdict();
     if !matches!(verdict, SweepVerdict::None | SweepVerdict::Park) {
         return Poll::Ready(ServeOutcome::Judged);
     }
     if let Poll::Ready(result) = connection.poll(cx) {
-        return Poll::Ready(ServeOutcome::Over(result));
+        return Poll::Ready(ServeOutcome::Closed(result));
     }
-    serving.settle();
+    session.settle();
     if verdict == SweepVerdict::Park {
-        serving.conn.forget_verdict();
-        if serving.conn.phase() == ConnectionPhase::Idle && serving.is_at_rest() {
-            return Poll::Ready(ServeOutcome::Rest);
+        session.conn.clear_verdict();
+        if session.conn.phase() == ConnectionPhase::Idle && session.is_idle() {
+            return Poll::Ready(ServeOutcome::Parked);
         }
     }
     Poll::Pending
 }
 
-/// Waits for the next byte; false when the sweep ends the connection.
-async fn wait_at_rest(conn: &ClientState, io: &ClientIo) -> bool {
+/// Waits for the next byte; false if the sweep closes the connection first.
+async fn wait_parked(conn: &ClientState, io: &ClientIo) -> bool {
     let mut readable = std::pin::pin!(io.readable());
-    let mut is_known = false;
-    conn.set_resting(true);
+    let mut has_waker = false;
+    conn.set_parked(true);
     let is_readable = std::future::poll_fn(|cx| {
-        if !std::mem::replace(&mut is_known, true) {
+        if !std::mem::replace(&mut has_waker, true) {
             conn.set_waker(cx.waker());
         }
         if conn.verdict() != SweepVerdict::None {
@@ -251,66 +267,57 @@ async fn wait_at_rest(conn: &ClientState, io: &ClientIo) -> bool {
         readable.as_mut().poll(cx).map(|result| result.is_ok())
     })
     .await;
-    conn.set_resting(false);
+    conn.set_parked(false);
     is_readable
 }
 
-/// A connection that ends in the middle of a head, or with one that cannot be read, was no request.
-fn note_end(serving: &ClientSession, error: Option<hyper::Error>) {
+/// Records a connection that ended before or within a request head, or with an invalid one.
+fn record_error(session: &ClientSession, error: Option<hyper::Error>) {
     let Some(error) = error else { return };
     let reason = if error.is_parse_too_large() {
         "head_too_large"
     } else if error.is_parse() {
         "malformed"
-    } else if serving.conn.phase() == ConnectionPhase::Head || serving.requests() == 0 {
+    } else if session.conn.phase() == ConnectionPhase::Head || session.requests() == 0 {
         "reset"
     } else {
         return;
     };
-    refuse(serving, reason, Some(error.to_string()));
+    refuse(session, reason, Some(error.to_string()));
 }
 
-fn note_verdict(serving: &ClientSession) {
-    if serving.conn.verdict() == SweepVerdict::SlowHead {
-        refuse(serving, "slow_head", None);
+fn record_verdict(session: &ClientSession) {
+    if session.conn.verdict() == SweepVerdict::SlowHead {
+        refuse(session, "slow_head", None);
     }
 }
 
-fn refuse(serving: &ClientSession, reason: &'static str, detail: Option<String>) {
-    let conn = &serving.conn;
-    let bytes = (conn.received.load(Relaxed), conn.sent.load(Relaxed));
-    let mut recorder = serving.worker.recorder.borrow_mut();
-    recorder.refused(&conn.listener, conn.client_text(), reason, bytes, detail);
+fn refuse(session: &ClientSession, reason: &'static str, detail: Option<String>) {
+    let conn = &session.conn;
+    let (received, sent) = (conn.received.load(Relaxed), conn.sent.load(Relaxed));
+    let client = conn.client_text();
+    let refusal = ConnectionRefusal { client, reason, received, sent, detail };
+    session.worker.recorder.borrow_mut().record_refusal(&conn.listener, refusal);
 }
 
-/// Streams of HTTP/2 are tasks of the same thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalExecutor;
-
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
-    fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
-    }
-}
-
-async fn serve_h2(serving: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
+async fn serve_h2(session: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
     let mut builder = http2::Builder::new(LocalExecutor);
     builder
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
-    let for_service = Rc::clone(&serving);
+    let for_service = Rc::clone(&session);
     let service = service_fn(move |request| handle(&for_service, request));
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
-    let conn = Arc::clone(&serving.conn);
-    let mut is_known = false;
-    let mut is_going = false;
+    let conn = Arc::clone(&session.conn);
+    let mut has_waker = false;
+    let mut is_shutting_down = false;
     let result = std::future::poll_fn(|cx| {
-        if !std::mem::replace(&mut is_known, true) {
+        if !std::mem::replace(&mut has_waker, true) {
             conn.set_waker(cx.waker());
         }
         match conn.verdict() {
-            SweepVerdict::Close if !is_going => {
-                is_going = true;
+            SweepVerdict::Close if !is_shutting_down => {
+                is_shutting_down = true;
                 connection.as_mut().graceful_shutdown();
             }
             SweepVerdict::SlowHead | SweepVerdict::SlowClient => return Poll::Ready(None),
@@ -320,7 +327,7 @@ async fn serve_h2(serving: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
     })
     .await;
     match result {
-        Some(result) => note_end(&serving, result.err()),
-        None => note_verdict(&serving),
+        Some(result) => record_error(&session, result.err()),
+        None => record_verdict(&session),
     }
 }

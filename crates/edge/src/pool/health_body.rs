@@ -1,29 +1,29 @@
-//! What an application says of itself when it is asked for its health: a digest of all its own checks.
+//! The body of a health response: JSON that summarizes an application's own checks.
 //!
 //! ```json
 //! {"ok": false, "checks": [{"name": "stock feed", "ok": false, "value": 3, "threshold": 50, "age": 12}]}
 //! ```
 //!
-//! `ok` (or `status`, as draft-inadarei-api-health-check and Spring's Actuator have it) decides; without it, each of the checks
-//! does. What is no such object says nothing: the status of the answer is all there is.
+//! `ok` (or `status`, as in draft-inadarei-api-health-check and Spring's Actuator) decides; without
+//! it, the single checks do. Any other body is ignored, and only the HTTP status counts.
 
 use serde_json::{Map, Value};
 
-/// Whether a digest says that all is well; if not, what it says.
-pub(crate) fn judge(body: &[u8]) -> Result<(), String> {
-    let Ok(Value::Object(digest)) = serde_json::from_slice(body) else { return Ok(()) };
-    let checks = digest.get("checks").and_then(Value::as_array);
-    let bad = checks.into_iter().flatten().filter_map(Value::as_object);
-    let bad: Vec<String> =
-        bad.filter(|check| is_well(check) == Some(false)).map(describe).collect();
-    if is_well(&digest).unwrap_or(bad.is_empty()) {
+/// Evaluates a body; the error names the failed checks.
+pub(crate) fn check(body: &[u8]) -> Result<(), String> {
+    let Ok(Value::Object(summary)) = serde_json::from_slice(body) else { return Ok(()) };
+    let checks = summary.get("checks").and_then(Value::as_array);
+    let checks = checks.into_iter().flatten().filter_map(Value::as_object);
+    let failed: Vec<String> =
+        checks.filter(|check| is_healthy(check) == Some(false)).map(describe).collect();
+    if is_healthy(&summary).unwrap_or(failed.is_empty()) {
         return Ok(());
     }
-    let named = if bad.is_empty() { String::new() } else { format!(": {}", bad.join(", ")) };
-    Err(format!("its digest says that it is not well{named}"))
+    let named = if failed.is_empty() { String::new() } else { format!(": {}", failed.join(", ")) };
+    Err(format!("its health response reports a failure{named}"))
 }
 
-fn is_well(object: &Map<String, Value>) -> Option<bool> {
+fn is_healthy(object: &Map<String, Value>) -> Option<bool> {
     if let Some(ok) = object.get("ok").and_then(Value::as_bool) {
         return Some(ok);
     }
@@ -33,7 +33,7 @@ fn is_well(object: &Map<String, Value>) -> Option<bool> {
 
 /// `stock feed (3, threshold 50)`
 fn describe(check: &Map<String, Value>) -> String {
-    let name = check.get("name").and_then(Value::as_str).unwrap_or("a check without a name");
+    let name = check.get("name").and_then(Value::as_str).unwrap_or("an unnamed check");
     match (check.get("value"), check.get("threshold")) {
         (Some(value), Some(threshold)) => format!("{name} ({value}, threshold {threshold})"),
         (Some(value), None) => format!("{name} ({value})"),
@@ -45,11 +45,15 @@ fn describe(check: &Map<String, Value>) -> String {
 mod tests {
     use expect_test::expect;
 
-    use super::judge;
+    use super::check;
+
+    fn failure(body: &str) -> String {
+        check(body.as_bytes()).unwrap_err()
+    }
 
     #[test]
-    fn a_digest_decides_and_anything_else_says_nothing() {
-        for well in [
+    fn a_summary_decides_and_any_other_body_is_ignored() {
+        for healthy in [
             "",
             "OK",
             "[1]",
@@ -60,22 +64,20 @@ mod tests {
             r#"{"status": "warn"}"#,
             r#"{"checks": [{"name": "disk", "ok": true}, 7]}"#,
         ] {
-            assert_eq!(judge(well.as_bytes()), Ok(()), "{well}");
+            assert_eq!(check(healthy.as_bytes()), Ok(()), "{healthy}");
         }
-        let why = |digest: &str| judge(digest.as_bytes()).unwrap_err();
-        expect!["its digest says that it is not well"].assert_eq(&why(r#"{"status": "DOWN"}"#));
+        expect!["its health response reports a failure"]
+            .assert_eq(&failure(r#"{"status": "DOWN"}"#));
         let feed = r#"{"checks": [{"name": "feed", "ok": false, "value": 3, "threshold": 50},
             {"status": "fail"}, {"name": "disk", "ok": true}]}"#;
-        expect![
-            "its digest says that it is not well: feed (3, threshold 50), a check without a name"
-        ]
-        .assert_eq(&why(feed));
+        expect!["its health response reports a failure: feed (3, threshold 50), an unnamed check"]
+            .assert_eq(&failure(feed));
     }
 
     #[test]
     fn no_bytes_make_it_panic() {
         arbtest::arbtest(|u| {
-            let _verdict = judge(u.arbitrary::<&[u8]>()?);
+            let _outcome = check(u.arbitrary::<&[u8]>()?);
             Ok(())
         });
     }

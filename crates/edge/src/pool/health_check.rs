@@ -1,5 +1,5 @@
-//! Asking each backend whether it is well. A whole HTTP request tells more than a connection, since a process that hangs
-//! still accepts those.
+//! Health checks: a whole HTTP request to each backend, because a hung process still accepts
+//! connections.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,26 +12,27 @@ use http::{HeaderValue, Method, Request};
 use http_body::Body;
 use hyper::body::Incoming;
 
+use crate::live::LiveConfig;
 use crate::pool::Pool;
 use crate::pool::backend::Backend;
 use crate::pool::health_body;
-use crate::proxy::body::RequestBody;
 use crate::proxy::headers;
+use crate::proxy::request_body::RequestBody;
 use crate::settings::{CheckKind, CheckSettings};
-use crate::time::now_ns;
+use crate::time::MonoTime;
 use crate::upstream::Upstream;
-use crate::worker::{LiveConfig, Worker};
+use crate::worker::Worker;
 
-/// Most of an answer that is looked at.
-const DIGEST_BYTES_MAX: usize = 64 << 10;
-/// How soon a configuration that has begun to ask for checks is followed.
-const NO_CHECK: Duration = Duration::from_millis(500);
+/// Longer bodies are not evaluated.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// How soon a configuration change that turns checks on takes effect.
+const CONFIG_POLL: Duration = Duration::from_millis(500);
 
-/// Checks all backends for ever, as the configuration of the moment says.
-pub(crate) async fn check_always(worker: Rc<Worker>) {
+/// Checks all backends forever, as the current configuration says.
+pub(crate) async fn check_loop(worker: Rc<Worker>) {
     loop {
         let live = worker.live();
-        let pause = live.settings.check.as_ref().map_or(NO_CHECK, |check| check.every);
+        let pause = live.settings.check.as_ref().map_or(CONFIG_POLL, |check| check.every);
         if let Some(check) = &live.settings.check {
             for (pool, backend) in live.backends() {
                 let (live, pool) = (Rc::clone(&live), Arc::clone(pool));
@@ -50,10 +51,10 @@ async fn check_one(
     backend: Arc<Backend>,
     check: CheckSettings,
 ) {
-    let asked = ask(&live, &pool, &backend, &check.kind);
-    let asked = tokio::time::timeout(check.within, asked).await;
-    let result = asked.unwrap_or_else(|_| Err("no answer in time".into()));
-    if backend.checked(now_ns(), result.is_ok(), check.rise, check.fall) {
+    let request = request(&live, &pool, &backend, &check.kind);
+    let result = tokio::time::timeout(check.within, request).await;
+    let result = result.unwrap_or_else(|_| Err("no response in time".into()));
+    if backend.record_check(MonoTime::now(), result.is_ok(), &check) {
         match result {
             Ok(()) => tracing::info!("backend `{}` passes its checks again", backend.name),
             Err(why) => tracing::warn!("backend `{}` fails its checks: {why}", backend.name),
@@ -61,7 +62,7 @@ async fn check_one(
     }
 }
 
-async fn ask(
+async fn request(
     live: &LiveConfig,
     pool: &Pool,
     backend: &Arc<Backend>,
@@ -78,7 +79,7 @@ async fn ask(
     request.headers_mut().insert(HOST, host);
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("weir-edge-check"));
     let (mut parts, body) = request.into_parts();
-    headers::address(&mut parts, backend.protocol);
+    headers::set_target(&mut parts, backend.protocol);
     let mut sending = std::pin::pin!(upstream.send(Request::from_parts(parts, body)));
     let response = std::future::poll_fn(|cx| {
         let is_over = upstream.drive(cx);
@@ -93,22 +94,22 @@ async fn ask(
     .await?;
     let status = response.status().as_u16();
     if status >= 400 {
-        return Err(format!("it answers {status}"));
+        return Err(format!("it responds with status {status}"));
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.contains("json")) {
         return Ok(());
     }
     match read(&mut upstream, response.into_body()).await? {
-        Some(body) => health_body::judge(&body),
+        Some(body) => health_body::check(&body),
         None => Ok(()),
     }
 }
 
-/// The whole body, if it is no longer than a digest may be.
+/// Reads the whole body; `None` if it is longer than [`BODY_BYTES_MAX`].
 async fn read(upstream: &mut Upstream, mut body: Incoming) -> Result<Option<Vec<u8>>, String> {
     let mut bytes = Vec::new();
-    while bytes.len() <= DIGEST_BYTES_MAX {
+    while bytes.len() <= BODY_BYTES_MAX {
         let frame = std::future::poll_fn(|cx| {
             let is_over = upstream.drive(cx);
             match Pin::new(&mut body).poll_frame(cx) {

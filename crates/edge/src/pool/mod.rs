@@ -1,14 +1,28 @@
-//! The backends together: which one gets a request, which are believed to be ill, what may be tried again.
+//! The backends of a pool: which one gets a request, which are unhealthy, what may be retried.
 //!
-//! Two choices at random spread as well as looking at all and need no agreement between threads (Mitzenmacher, *The Power
-//! of Two Choices*). Ties go to whose turn it is, so equal backends get equal shares; latency counts only when it differs
-//! much, so noise moves no traffic. When more look ill than `panic_percent`, the fault is more likely here: all are used.
+//! Choosing the better of two random backends balances as well as comparing all of them and needs
+//! no agreement between threads (Mitzenmacher, *The Power of Two Choices*). Ties go to the backend
+//! with the lowest virtual time, so equal backends get equal shares; latency counts only if it
+//! differs a lot, so noise moves no traffic. When more than `panic_percent` look unhealthy, the
+//! fault is more likely here, and all backends are used.
+//!
+//! Virtual time, by example: two backends of weights 1 and 2. Each request advances its backend by
+//! 1/weight and goes to the lower one:
+//!
+//! ```text
+//!   request    1    2    3    4    5    6
+//!   backend    A    B    B    A    B    B        (A has weight 1, B weight 2; the first wins ties)
+//!   time A     1    1    1    2    2    2
+//!   time B     0   0.5   1    1   1.5   2
+//! ```
 
 pub(crate) mod backend;
 pub(crate) mod health_body;
 pub(crate) mod health_check;
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -16,13 +30,21 @@ use tokio::sync::Notify;
 
 use crate::pool::backend::{Backend, HealthState};
 use crate::settings::{Balance, Settings, UpstreamSettings};
-use crate::time::now_ns;
+use crate::time::{MonoTime, Nanos};
 use crate::tls::backend_tls::BackendTls;
 
-/// Retries that are allowed at once before the share of `retry_percent` counts, in hundredths.
+/// Retries allowed at once before `retry_percent` limits them, in hundredths.
 const RETRIES_SAVED: i64 = 100 * 100;
+/// A backend's silence counts as a stall if the others sent this many responses meanwhile.
+const OTHER_RESPONSES_MIN: u64 = 8;
 
-/// All backends of one configuration. A new configuration makes a new pool that shares the backends that stay.
+/// Random bits for one choice.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct RandomBits(pub(crate) u64);
+
+/// All backends of one pool. A new configuration makes a new pool, which shares the backends that
+/// stay.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) name: String,
@@ -33,54 +55,55 @@ pub(crate) struct Pool {
     balance: Balance,
     /// The zone whose backends are preferred.
     zone: Option<String>,
-    /// Whether enough of them are up.
+    /// Whether enough backends of the zone are up to carry its requests.
     is_zone_whole: AtomicBool,
-    /// The furthest that any backend's turns have come.
-    front: AtomicU64,
+    /// Highest virtual time of any backend.
+    frontier: AtomicU64,
     is_panicking: AtomicBool,
-    /// Whether one of them waits for a request that tries it.
+    /// Whether an ejected backend awaits its trial request.
     has_trial: AtomicBool,
-    /// Retries that are left, in hundredths.
-    budget: AtomicI64,
+    /// Retries left, in hundredths.
+    retry_budget: AtomicI64,
     queued: AtomicU32,
-    room: Notify,
-    answers: AtomicU64,
+    slot_freed: Notify,
+    responses: AtomicU64,
 }
 
-/// Why no backend was found.
+/// Why no backend was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoBackend {
-    /// None that may be asked is left.
+    /// No usable backend is left.
     None,
-    /// All have as many requests as they may.
+    /// All usable backends have `in_flight` requests.
     Full,
 }
 
 impl Pool {
-    /// The pool called `name`; backends of `before` that stay go on with all that is known of them.
+    /// The pool called `name`; backends that stay keep what pools of `before` know about them.
     pub(crate) fn new(
         name: &str,
         settings: &Settings,
         tls: Option<Arc<BackendTls>>,
         before: Option<&[Arc<Self>]>,
     ) -> Self {
-        let now = now_ns();
-        let known = || before.unwrap_or_default().iter().flat_map(|pool| &pool.backends);
-        let fronts = before.unwrap_or_default().iter().map(|pool| pool.front.load(Relaxed));
-        let front = fronts.max().unwrap_or(0);
+        let now = MonoTime::now();
+        let old_pools = before.unwrap_or_default();
+        let frontiers = old_pools.iter().map(|pool| pool.frontier.load(Relaxed));
+        let frontier = frontiers.max().unwrap_or(0);
         let own = settings.backends.iter().filter(|one| one.pool == name);
         let backends = own.map(|one| {
-            if let Some(old) = known().find(|old| old.is(one)).cloned() {
+            let mut known = old_pools.iter().flat_map(|pool| &pool.backends);
+            if let Some(old) = known.find(|old| old.matches(one)).cloned() {
                 old.weight.store(one.weight, Relaxed);
                 if settings.check.is_none() {
-                    old.forget_checks();
+                    old.clear_checks();
                 }
                 return old;
             }
             let new = Backend::new(one);
             if before.is_some() {
                 new.recover(now);
-                new.catch_up(front);
+                new.catch_up(frontier);
             }
             Arc::new(new)
         });
@@ -96,173 +119,92 @@ impl Pool {
             balance: settings.balance,
             zone: settings.zone.clone(),
             is_zone_whole: AtomicBool::new(true),
-            front: AtomicU64::new(front),
+            frontier: AtomicU64::new(frontier),
             is_panicking: AtomicBool::new(false),
             has_trial: AtomicBool::new(false),
-            budget: AtomicI64::new(RETRIES_SAVED),
+            retry_budget: AtomicI64::new(RETRIES_SAVED),
             queued: AtomicU32::new(0),
-            room: Notify::new(),
-            answers: AtomicU64::new(0),
+            slot_freed: Notify::new(),
+            responses: AtomicU64::new(0),
         }
     }
 
-    /// Chooses a backend and takes a place there; `random` decides between equals. `tried` are not chosen again unless nothing else is left.
+    /// Chooses a backend and takes a slot there; `random` breaks ties.
+    ///
+    /// Backends in `tried` are not chosen again.
     pub(crate) fn choose(
         self: &Arc<Self>,
-        now: u64,
-        random: u64,
-        client: std::net::IpAddr,
+        now: MonoTime,
+        random: RandomBits,
+        client: IpAddr,
         tried: &[Arc<Backend>],
     ) -> Result<BackendSlot, NoBackend> {
         if let Some(on_trial) = self.trial(now, client, tried) {
-            return Ok(self.place(now, on_trial));
+            return Ok(self.take_slot(now, on_trial));
         }
-        let fits = |backend: &Backend| {
-            let is_tried = tried.iter().any(|other| std::ptr::eq(other.as_ref(), backend));
-            if is_tried {
-                return Err(NoBackend::None);
-            }
-            let state = backend.state(now, &self.settings);
-            let is_usable = state.is_up() || state != HealthState::Draining && self.is_panicking();
-            if !is_usable {
-                return Err(NoBackend::None);
-            }
-            let limit = self.settings.in_flight;
-            if limit > 0 && backend.in_flight() as usize >= limit {
-                return Err(NoBackend::Full);
-            }
-            Ok(())
-        };
-        let near = self.zone.as_deref().filter(|_| self.is_zone_whole.load(Relaxed));
-        let chosen = match near {
-            None => self.choose_among(now, random, client, &fits),
-            Some(zone) => {
-                let fits_near = |backend: &Backend| {
-                    if backend.zone == zone { fits(backend) } else { Err(NoBackend::None) }
-                };
-                let near = self.choose_among(now, random, client, &fits_near);
-                // Full, ill or tried: another zone is better than no answer.
-                near.or_else(|_| self.choose_among(now, random, client, &fits))
-            }
+        let choice = BackendChoice { pool: self, now, random, client, tried };
+        let zone = self.zone.as_deref().filter(|_| self.is_zone_whole.load(Relaxed));
+        let chosen = match zone {
+            None => choice.among(None),
+            // If all are full, unhealthy or tried, another zone is better than no response.
+            Some(zone) => choice.among(Some(zone)).or_else(|_| choice.among(None)),
         }?;
-        Ok(self.place(now, chosen))
+        Ok(self.take_slot(now, chosen))
     }
 
-    fn place(self: &Arc<Self>, now: u64, chosen: &Arc<Backend>) -> BackendSlot {
-        chosen.take(chosen.effective_weight(now, &self.settings), &self.front);
-        self.earn();
+    fn take_slot(self: &Arc<Self>, now: MonoTime, chosen: &Arc<Backend>) -> BackendSlot {
+        chosen.begin_request(chosen.effective_weight(now, &self.settings), &self.frontier);
+        self.credit_retry();
         BackendSlot { backend: Arc::clone(chosen), pool: Arc::clone(self) }
     }
 
-    /// A backend whose time out is over, for one request that tries it. With `hash` only a client who belongs there goes.
+    /// An ejected backend whose time is over, for one request that tries it.
+    ///
+    /// With `hash`, only a client that belongs to the backend is sent there.
     fn trial(
         &self,
-        now: u64,
-        client: std::net::IpAddr,
+        now: MonoTime,
+        client: IpAddr,
         tried: &[Arc<Backend>],
     ) -> Option<&Arc<Backend>> {
         if !self.has_trial.load(Relaxed) || !tried.is_empty() {
             return None;
         }
-        let is_own = |one: &Backend| {
-            let better = |other: &&Arc<Backend>| draw(other, client) < draw(one, client);
-            self.balance != Balance::Hash
-                || !self
-                    .backends
-                    .iter()
-                    .filter(better)
-                    .any(|other| other.state(now, &self.settings).is_up())
-        };
         let mut due = self.backends.iter().filter(|one| one.is_trial_due(now, &self.settings));
-        due.find(|one| is_own(one) && one.begin_trial(now))
+        due.find(|one| self.may_try(one, now, client) && one.begin_trial(now))
     }
 
-    fn choose_among<F>(
-        &self,
-        now: u64,
-        random: u64,
-        client: std::net::IpAddr,
-        fits: &F,
-    ) -> Result<&Arc<Backend>, NoBackend>
-    where
-        F: Fn(&Backend) -> Result<(), NoBackend>,
-    {
-        match self.balance {
-            Balance::TwoChoices => self.choose_of_two(now, random, fits),
-            Balance::LeastConnections => self.least(fits, |one| self.rank(one, now)),
-            Balance::RoundRobin => self.least(fits, |one| (0, one.turn())),
-            Balance::Hash => self.least(fits, |one| (draw(one, client), 0)),
+    fn may_try(&self, backend: &Backend, now: MonoTime, client: IpAddr) -> bool {
+        if self.balance != Balance::Hash {
+            return true;
         }
+        let score = rendezvous_score(backend, client);
+        let mut better =
+            self.backends.iter().filter(|other| rendezvous_score(other, client) < score);
+        !better.any(|other| other.state(now, &self.settings).is_up())
     }
 
-    fn rank(&self, backend: &Backend, now: u64) -> (u64, u64) {
-        (backend.load(backend.effective_weight(now, &self.settings)), backend.turn())
-    }
-
-    fn choose_of_two<F>(&self, now: u64, random: u64, fits: &F) -> Result<&Arc<Backend>, NoBackend>
-    where
-        F: Fn(&Backend) -> Result<(), NoBackend>,
-    {
-        let count = self.backends.len();
-        if count > 2 {
-            let (high, low) = ((random >> 32) as usize, (random & 0xffff_ffff) as usize);
-            let first = high % count;
-            let second = (first + 1 + low % (count - 1)) % count;
-            let (first, second) = (&self.backends[first], &self.backends[second]);
-            if fits(first).is_ok() && fits(second).is_ok() {
-                let is_second = self.rank(second, now) < self.rank(first, now);
-                return Ok(if is_second { second } else { first });
-            }
-        }
-        self.least(fits, |one| self.rank(one, now))
-    }
-
-    fn least<F, K: Ord>(
-        &self,
-        fits: &F,
-        key: impl Fn(&Backend) -> K,
-    ) -> Result<&Arc<Backend>, NoBackend>
-    where
-        F: Fn(&Backend) -> Result<(), NoBackend>,
-    {
-        let mut why = NoBackend::None;
-        let mut best: Option<(K, &Arc<Backend>)> = None;
-        for backend in &self.backends {
-            match fits(backend) {
-                Ok(()) => {
-                    let key = key(backend);
-                    if best.as_ref().is_none_or(|(least, _)| key < *least) {
-                        best = Some((key, backend));
-                    }
-                }
-                Err(NoBackend::Full) => why = NoBackend::Full,
-                Err(NoBackend::None) => {}
-            }
-        }
-        best.map(|(_, backend)| backend).ok_or(why)
-    }
-
-    /// A request adds its share to the retries that are allowed.
-    fn earn(&self) {
+    /// Adds a request's share to the retry budget.
+    fn credit_retry(&self) {
         let share = i64::from(self.settings.retry_percent);
-        if self.budget.load(Relaxed) < RETRIES_SAVED {
-            self.budget.fetch_add(share, Relaxed);
+        if self.retry_budget.load(Relaxed) < RETRIES_SAVED {
+            self.retry_budget.fetch_add(share, Relaxed);
         }
     }
 
-    /// Whether one more retry is allowed; takes it.
-    pub(crate) fn may_retry(&self) -> bool {
+    /// Takes one retry from the budget; false if none is left.
+    pub(crate) fn take_retry(&self) -> bool {
         if self.settings.retry_percent == 0 {
             return false;
         }
-        let is_left = self.budget.fetch_sub(100, Relaxed) >= 100;
+        let is_left = self.retry_budget.fetch_sub(100, Relaxed) >= 100;
         if !is_left {
-            self.budget.fetch_add(100, Relaxed);
+            self.retry_budget.fetch_add(100, Relaxed);
         }
         is_left
     }
 
-    /// Waits until a request ended somewhere; an error when too many wait already.
+    /// Enters the queue; fails if it is full.
     pub(crate) fn join_queue(self: &Arc<Self>) -> Result<QueueEntry, NoBackend> {
         if self.queued.fetch_add(1, Relaxed) as usize >= self.settings.queue {
             self.queued.fetch_sub(1, Relaxed);
@@ -275,95 +217,202 @@ impl Pool {
         self.queued.load(Relaxed)
     }
 
-    /// Whether so many look ill that none is believed to be.
+    /// Whether so many backends look unhealthy that health is ignored.
     pub(crate) fn is_panicking(&self) -> bool {
         self.is_panicking.load(Relaxed)
     }
 
-    /// An answer came from any backend.
-    pub(crate) fn answered(&self) {
-        self.answers.fetch_add(1, Relaxed);
+    /// Counts a response of any backend.
+    pub(crate) fn note_response(&self) {
+        self.responses.fetch_add(1, Relaxed);
     }
 
-    /// Looks at all backends: usual latency, stalls, panic. Called by one thread, about every 50 ms.
-    pub(crate) fn look(&self, now: u64, looked: &mut AnswerHistory) {
-        self.backends.iter().for_each(|one| one.forget_latency(now));
-        let mut latencies: Vec<u64> = self.backends.iter().map(|one| one.latency_ns()).collect();
-        latencies.retain(|latency| *latency > 0);
+    /// Updates usual latency, stalls and panic; called by one thread, about every 50 ms.
+    pub(crate) fn update_health(&self, now: MonoTime, history: &mut ResponseHistory) {
+        self.backends.iter().for_each(|one| one.expire_latency(now));
+        let mut latencies: Vec<Nanos> = self.backends.iter().map(|one| one.latency()).collect();
+        latencies.retain(|latency| *latency > Nanos::ZERO);
         latencies.sort_unstable();
-        let usual = latencies.get(latencies.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-        let answers = self.answers.load(Relaxed);
-        let is_other_answering = answers.saturating_sub(looked.answers_before(now)) >= 8;
+        let middle = latencies.len().saturating_sub(1) / 2;
+        let usual = latencies.get(middle).copied().unwrap_or_default();
+        let responses = self.responses.load(Relaxed);
+        let others = responses.saturating_sub(history.count_before(now));
         for backend in &self.backends {
-            backend.set_factor(usual);
+            backend.compare_latency(usual);
             if backend.is_slow() || backend.state(now, &self.settings) != HealthState::Up {
-                backend.catch_up(self.front.load(Relaxed));
+                backend.catch_up(self.frontier.load(Relaxed));
             }
-            // Only beside others that answer is silence the backend's own.
-            if is_other_answering && self.backends.len() > 1 {
-                backend.look_for_stall(now, &self.settings);
+            // Silence is the backend's own fault only if others respond at the same time.
+            if others >= OTHER_RESPONSES_MIN && self.backends.len() > 1 {
+                backend.detect_stall(now, &self.settings);
             }
         }
         let has_trial = self.backends.iter().any(|one| one.is_trial_due(now, &self.settings));
         self.has_trial.store(has_trial, Relaxed);
-        looked.note(now, answers);
-        let used = self.backends.iter().filter(|one| one.weight.load(Relaxed) > 0);
-        let (all, ill) = used.fold((0, 0), |(all, ill), one| {
-            (all + 1, ill + u32::from(!one.state(now, &self.settings).is_up()))
-        });
-        let is_panic = ill * 100 > all * self.settings.panic_percent;
+        history.push(now, responses);
+        let count = self.count_health(now, |_| true);
+        let is_panic = (count.all - count.up) * 100 > count.all * self.settings.panic_percent;
         if self.is_panicking.swap(is_panic, Relaxed) != is_panic {
-            tell_of_panic(is_panic, ill, all);
+            count.log_panic(is_panic);
         }
-        self.look_at_zone(now);
+        self.update_zone(now);
     }
 
-    /// While half of the zone's backends are up, or more, they can carry its requests; with fewer, all zones share them.
-    fn look_at_zone(&self, now: u64) {
+    /// Counts the backends that fit and have a weight.
+    fn count_health(&self, now: MonoTime, fits: impl Fn(&Backend) -> bool) -> HealthCount {
+        let mut count = HealthCount { all: 0, up: 0 };
+        for backend in &self.backends {
+            if fits(backend) && backend.weight.load(Relaxed) > 0 {
+                count.all += 1;
+                count.up += u32::from(backend.state(now, &self.settings).is_up());
+            }
+        }
+        count
+    }
+
+    /// Keeps requests in the zone while at least half of its backends are up.
+    fn update_zone(&self, now: MonoTime) {
         let Some(zone) = &self.zone else { return };
-        let near = self.backends.iter().filter(|one| one.zone == *zone);
-        let near = near.filter(|one| one.weight.load(Relaxed) > 0);
-        let (all, up) = near.fold((0, 0), |(all, up), one| {
-            (all + 1, up + u32::from(one.state(now, &self.settings).is_up()))
-        });
+        let HealthCount { all, up } = self.count_health(now, |one| one.zone == *zone);
         let is_whole = all > 0 && up * 2 >= all;
         if self.is_zone_whole.swap(is_whole, Relaxed) == is_whole {
             return;
         }
         if is_whole {
-            tracing::info!("the backends of zone `{zone}` get its requests again");
+            tracing::info!(
+                "zone `{zone}`: enough backends are up, requests stay in the zone again"
+            );
         } else {
             tracing::warn!(
-                "{up} of {all} backends of zone `{zone}` are up: all zones get requests"
+                "zone `{zone}`: only {up} of {all} backends are up, requests go to all zones"
             );
         }
     }
 }
 
-fn tell_of_panic(is_panic: bool, ill: u32, all: u32) {
-    if is_panic {
-        tracing::warn!(
-            "{ill} of {all} backends look ill: none is believed to be, all get requests"
-        );
-    } else {
-        tracing::info!("{ill} of {all} backends look ill, and get no requests");
+/// One choice of a backend.
+struct BackendChoice<'a> {
+    pool: &'a Pool,
+    now: MonoTime,
+    random: RandomBits,
+    client: IpAddr,
+    tried: &'a [Arc<Backend>],
+}
+
+impl<'a> BackendChoice<'a> {
+    /// Chooses among the backends of a zone, or of all zones.
+    fn among(&self, zone: Option<&str>) -> Result<&'a Arc<Backend>, NoBackend> {
+        match self.pool.balance {
+            Balance::TwoChoices => self.better_of_two(zone),
+            Balance::LeastConnections => self.least(zone, |one| self.rank(one)),
+            Balance::RoundRobin => self.least(zone, |one| (0, one.virtual_time())),
+            Balance::Hash => self.least(zone, |one| (rendezvous_score(one, self.client), 0)),
+        }
+    }
+
+    /// Whether a backend can take the request.
+    fn check(&self, backend: &Backend, zone: Option<&str>) -> Result<(), NoBackend> {
+        if zone.is_some_and(|zone| backend.zone != zone) {
+            return Err(NoBackend::None);
+        }
+        if self.tried.iter().any(|other| std::ptr::eq(other.as_ref(), backend)) {
+            return Err(NoBackend::None);
+        }
+        let settings = &self.pool.settings;
+        let state = backend.state(self.now, settings);
+        let is_usable = state.is_up() || state != HealthState::Draining && self.pool.is_panicking();
+        if !is_usable {
+            return Err(NoBackend::None);
+        }
+        if settings.in_flight > 0 && backend.in_flight() as usize >= settings.in_flight {
+            return Err(NoBackend::Full);
+        }
+        Ok(())
+    }
+
+    fn rank(&self, backend: &Backend) -> (u64, u64) {
+        let weight = backend.effective_weight(self.now, &self.pool.settings);
+        (backend.load(weight), backend.virtual_time())
+    }
+
+    fn better_of_two(&self, zone: Option<&str>) -> Result<&'a Arc<Backend>, NoBackend> {
+        let backends = &self.pool.backends;
+        let count = backends.len();
+        if count > 2 {
+            let random = self.random.0;
+            let (high, low) = ((random >> 32) as usize, (random & 0xffff_ffff) as usize);
+            let first = high % count;
+            let second = (first + 1 + low % (count - 1)) % count;
+            let (first, second) = (&backends[first], &backends[second]);
+            if self.check(first, zone).is_ok() && self.check(second, zone).is_ok() {
+                let is_second = self.rank(second) < self.rank(first);
+                return Ok(if is_second { second } else { first });
+            }
+        }
+        self.least(zone, |one| self.rank(one))
+    }
+
+    /// The backend with the least key among all that can take the request.
+    fn least<K: Ord>(
+        &self,
+        zone: Option<&str>,
+        key: impl Fn(&Backend) -> K,
+    ) -> Result<&'a Arc<Backend>, NoBackend> {
+        let mut why = NoBackend::None;
+        let mut best: Option<(K, &Arc<Backend>)> = None;
+        for backend in &self.pool.backends {
+            match self.check(backend, zone) {
+                Ok(()) => {
+                    let key = key(backend);
+                    if best.as_ref().is_none_or(|(least, _)| key < *least) {
+                        best = Some((key, backend));
+                    }
+                }
+                Err(NoBackend::Full) => why = NoBackend::Full,
+                Err(NoBackend::None) => {}
+            }
+        }
+        best.map(|(_, backend)| backend).ok_or(why)
     }
 }
 
-/// Rendezvous hashing: each backend draws a number for the client, the least wins; without it, the next one does.
-fn draw(backend: &Backend, client: std::net::IpAddr) -> u64 {
-    // Mixed once more: the order of such hashes follows their last bytes otherwise (splitmix64).
+/// How many backends there are, and how many of them are up.
+struct HealthCount {
+    all: u32,
+    up: u32,
+}
+
+impl HealthCount {
+    fn log_panic(&self, is_panic: bool) {
+        let (down, all) = (self.all - self.up, self.all);
+        if is_panic {
+            tracing::warn!(
+                "panic mode: {down} of {all} backends look unhealthy, health is ignored and all get requests"
+            );
+        } else {
+            tracing::info!(
+                "panic mode ended: {down} of {all} backends are unhealthy and get no requests"
+            );
+        }
+    }
+}
+
+/// Rendezvous hashing: every backend gets a score per client, and the lowest score wins. Without
+/// that backend, only its own clients move.
+fn rendezvous_score(backend: &Backend, client: IpAddr) -> u64 {
+    // FxHash alone would order backends by their last bytes, so mix again (splitmix64).
     let mut mixed = rustc_hash::FxBuildHasher.hash_one((backend.address, client));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^= mixed >> 31;
-    // Of exponential draws the least is a backend's with the chance of its weight; bits of positive floats are ordered.
-    #[expect(clippy::cast_precision_loss, reason = "a draw needs 53 bits")]
+    // The least of several exponential variables is backend i's with probability weight(i) / sum.
+    // The bit patterns of positive floats are ordered like their values.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are enough for a score")]
     let even = ((mixed >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
     (-even.ln() / f64::from(backend.weight.load(Relaxed).max(1))).to_bits()
 }
 
-/// A request under way at a backend; dropping it ends that.
+/// A request in progress at a backend; dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct BackendSlot {
     pub(crate) backend: Arc<Backend>,
@@ -372,20 +421,20 @@ pub(crate) struct BackendSlot {
 
 impl Drop for BackendSlot {
     fn drop(&mut self) {
-        self.backend.give_back();
+        self.backend.end_request();
         if self.pool.queued() > 0 {
-            self.pool.room.notify_one();
+            self.pool.slot_freed.notify_one();
         }
     }
 }
 
-/// A request in the queue; dropping it leaves.
+/// A request in the queue; dropping it leaves the queue.
 pub(crate) struct QueueEntry(Arc<Pool>);
 
 impl QueueEntry {
-    /// Until a place became free somewhere; it may be gone by the time it is asked for.
-    pub(crate) async fn room(&self) {
-        self.0.room.notified().await;
+    /// Waits until a slot was freed; another request may take it first.
+    pub(crate) async fn notified(&self) {
+        self.0.slot_freed.notified().await;
     }
 }
 
@@ -395,20 +444,21 @@ impl Drop for QueueEntry {
     }
 }
 
-/// How many answers there were half a second ago.
+/// The response counts of the last half second.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerHistory(std::collections::VecDeque<(u64, u64)>);
+pub(crate) struct ResponseHistory(VecDeque<(MonoTime, u64)>);
 
-impl AnswerHistory {
-    fn answers_before(&mut self, now: u64) -> u64 {
-        while self.0.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) > 500_000_000) {
+impl ResponseHistory {
+    /// The count half a second ago.
+    fn count_before(&mut self, now: MonoTime) -> u64 {
+        while self.0.get(1).is_some_and(|(at, _)| now.since(*at) > Nanos::from_millis(500)) {
             self.0.pop_front();
         }
-        self.0.front().map_or(0, |(_, answers)| *answers)
+        self.0.front().map_or(0, |(_, count)| *count)
     }
 
-    fn note(&mut self, now: u64, answers: u64) {
-        self.0.push_back((now, answers));
+    fn push(&mut self, now: MonoTime, count: u64) {
+        self.0.push_back((now, count));
     }
 }
 

@@ -1,8 +1,8 @@
-//! What of a request's head may be passed on: hop-by-hop fields go (RFC 9110 §7.6.1), forwarded fields come, and what
-//! two servers could read in two ways is refused (RFC 9112 §11.2).
+//! Header fields of forwarded requests: hop-by-hop fields are removed (RFC 9110 §7.6.1), forwarded
+//! fields added, and ambiguous requests rejected (RFC 9112 §11.2).
 //!
-//! The other half of safe framing is that nothing is passed on as it came: hyper reads the message, drops a
-//! `Content-Length` beside `Transfer-Encoding`, refuses lengths that disagree, and frames anew what it sends.
+//! The other half of safe framing is hyper's: it parses each message, drops a `Content-Length`
+//! beside `Transfer-Encoding`, rejects conflicting lengths, and frames the message itself.
 
 use http::header::{
     CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
@@ -20,18 +20,19 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Fields that backends believe; spelled with `_` they would be the same to CGI and WSGI (both become `HTTP_X_…`).
-const BELIEVED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, REQUEST_ID];
-/// Longest request id that is taken from a client.
+/// Fields that backends trust. CGI and WSGI read the spelling with `_` as the same field
+/// (`HTTP_X_…`).
+const TRUSTED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, REQUEST_ID];
+/// Longest request id accepted from a client.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// Why a request cannot be passed on.
+/// The response text for a request that cannot be forwarded.
 pub(crate) type RejectReason = &'static str;
 
-/// Refuses what is not one request to one server.
+/// Rejects requests that two servers could read in two ways.
 pub(crate) fn check(parts: &request::Parts) -> Result<(), RejectReason> {
     if parts.method == Method::CONNECT {
-        return Err("CONNECT is for forward proxies");
+        return Err("CONNECT is not supported");
     }
     let mut hosts = parts.headers.get_all(HOST).iter();
     let host = hosts.next();
@@ -39,23 +40,23 @@ pub(crate) fn check(parts: &request::Parts) -> Result<(), RejectReason> {
         return Err("more than one Host");
     }
     match (host, parts.version) {
-        (Some(host), _) if !is_authority(host.as_bytes()) => return Err("Host is not a name"),
-        (None, Version::HTTP_11) => return Err("no Host"),
-        (None, Version::HTTP_2) if parts.uri.host().is_none() => return Err("no :authority"),
+        (Some(host), _) if !is_authority(host.as_bytes()) => return Err("invalid Host"),
+        (None, Version::HTTP_11) => return Err("missing Host"),
+        (None, Version::HTTP_2) if parts.uri.host().is_none() => return Err("missing :authority"),
         _ => {}
     }
     if let (Some(authority), Some(host)) = (parts.uri.authority(), host)
         && !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes())
     {
-        return Err("Host and the target disagree");
+        return Err("Host does not match the target");
     }
     if parts.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
-        return Err("not http");
+        return Err("unsupported scheme");
     }
     check_transfer_encoding(parts)
 }
 
-/// One `chunked` and nothing else: other codings, or two of them, are read in different ways.
+/// Allows a single `chunked` only: servers disagree about other codings and combinations.
 fn check_transfer_encoding(parts: &request::Parts) -> Result<(), RejectReason> {
     let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
     let Some(first) = codings.next() else { return Ok(()) };
@@ -65,7 +66,7 @@ fn check_transfer_encoding(parts: &request::Parts) -> Result<(), RejectReason> {
     Ok(())
 }
 
-/// A host with or without port; nothing that could be a path, a user or a list.
+/// Whether this is a host with an optional port, and not a path, a user or a list.
 fn is_authority(bytes: &[u8]) -> bool {
     !bytes.is_empty()
         && bytes.len() <= 255
@@ -74,7 +75,7 @@ fn is_authority(bytes: &[u8]) -> bool {
         })
 }
 
-/// Makes the head into what the backend gets. `wants_upgrade` keeps the fields that ask for it.
+/// Rewrites a head for the backend; keeps the upgrade fields if `wants_upgrade`.
 pub(crate) fn prepare(
     parts: &mut request::Parts,
     conn: &ClientState,
@@ -113,7 +114,7 @@ pub(crate) fn prepare(
     }
 }
 
-/// The client's address after those that the request names already, on however many lines.
+/// Appends the client's address to those in the request, joining several lines into one.
 fn forwarded_for(headers: &HeaderMap, conn: &ClientState) -> HeaderValue {
     if !headers.contains_key(&FORWARDED_FOR) {
         return conn.client_value().clone();
@@ -121,10 +122,10 @@ fn forwarded_for(headers: &HeaderMap, conn: &ClientState) -> HeaderValue {
     let before = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let mut list = before.fold(String::new(), |list, value| list + value + ", ");
     list.push_str(conn.client_text());
-    HeaderValue::try_from(list).expect("values of headers, and an address")
+    HeaderValue::try_from(list).expect("header values and an address form a header value")
 }
 
-/// The host of a target in absolute form, or of HTTP/2, where there is no field `Host`.
+/// The host of an absolute or HTTP/2 target, if there is no `Host` field.
 fn own_host(parts: &request::Parts) -> Option<HeaderValue> {
     if parts.headers.contains_key(HOST) {
         return None;
@@ -132,8 +133,8 @@ fn own_host(parts: &request::Parts) -> Option<HeaderValue> {
     HeaderValue::try_from(parts.uri.authority()?.as_str()).ok()
 }
 
-/// Says to whom the request goes in the way of the protocol: by `Host`, or by the target (RFC 9113 §8.3.1).
-pub(crate) fn address(parts: &mut request::Parts, protocol: Protocol) {
+/// Moves the host where the protocol expects it: `Host`, or the target (RFC 9113 §8.3.1).
+pub(crate) fn set_target(parts: &mut request::Parts, protocol: Protocol) {
     if !protocol.is_h2() {
         return;
     }
@@ -148,7 +149,7 @@ pub(crate) fn address(parts: &mut request::Parts, protocol: Protocol) {
     if target.path_and_query.is_none() {
         target.path_and_query = Some(PathAndQuery::from_static("/"));
     }
-    // A host that cannot be in a target was refused before it came here.
+    // `check` has rejected hosts that cannot be in a target.
     parts.uri = Uri::from_parts(target).unwrap_or_default();
 }
 
@@ -157,8 +158,10 @@ fn origin_form(uri: &Uri) -> Uri {
     target.map_or_else(|| Uri::from_static("/"), Uri::from)
 }
 
-/// Removes what is for this connection only, and what `Connection` names. Whether a name has a `_` that could make it
-/// another's lookalike: most heads have none of all that, and one look at the names is enough.
+/// Removes hop-by-hop fields and the fields that `Connection` names; returns whether a name with
+/// `_` may imitate a trusted field.
+///
+/// Most heads contain none of these, and one pass over the names finds out.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
     let (mut has_connection, mut has_hop, mut has_lookalike) = (false, false, false);
     for name in headers.keys() {
@@ -182,12 +185,12 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(',').map(str::trim))
-            // What it says of the connection itself, which is most of it, names no field that is left.
+            // The usual options are not field names.
             .filter(|name| !name.eq_ignore_ascii_case("keep-alive"))
             .filter(|name| !name.eq_ignore_ascii_case("close"))
             .filter_map(|name| HeaderName::try_from(name).ok())
-            // A client may not take away what the edge and the backend rely on.
-            .filter(|name| *name != HOST && !BELIEVED.contains(name))
+            // A client must not remove fields that the edge or the backend relies on.
+            .filter(|name| *name != HOST && !TRUSTED.contains(name))
             .collect();
         for name in named {
             headers.remove(name);
@@ -211,10 +214,6 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
 }
 
 fn drop_lookalikes(headers: &mut HeaderMap) {
-    let is_lookalike = |name: &HeaderName| {
-        name.as_str().contains('_')
-            && BELIEVED.iter().any(|one| one.as_str() == name.as_str().replace('_', "-"))
-    };
     let found: Vec<HeaderName> =
         headers.keys().filter(|name| is_lookalike(name)).cloned().collect();
     for name in found {
@@ -222,7 +221,12 @@ fn drop_lookalikes(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the request asks to become another protocol.
+fn is_lookalike(name: &HeaderName) -> bool {
+    name.as_str().contains('_')
+        && TRUSTED.iter().any(|one| one.as_str() == name.as_str().replace('_', "-"))
+}
+
+/// Whether the request asks for a protocol upgrade.
 pub(crate) fn wants_upgrade(parts: &request::Parts) -> bool {
     parts.version == Version::HTTP_11
         && parts.headers.contains_key(UPGRADE)
@@ -233,7 +237,7 @@ pub(crate) fn wants_upgrade(parts: &request::Parts) -> bool {
         })
 }
 
-/// The client's own id, when it is one that logs can hold.
+/// The client's request id, if it is printable and short enough for logs.
 pub(crate) fn given_request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(&REQUEST_ID).filter(|id| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
@@ -241,8 +245,8 @@ pub(crate) fn given_request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     })
 }
 
-/// Tells a page the id of its own request (Server Timing, W3C), so that its beacons can name it.
-pub(crate) fn tell_id(headers: &mut HeaderMap, id: Option<&HeaderValue>) {
+/// Adds the request id to a page (Server Timing, W3C), so that its beacons can refer to it.
+pub(crate) fn add_server_timing(headers: &mut HeaderMap, id: Option<&HeaderValue>) {
     let is_page =
         headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
     if let Some(id) = id.filter(|_| is_page).and_then(|id| id.to_str().ok())
@@ -253,7 +257,7 @@ pub(crate) fn tell_id(headers: &mut HeaderMap, id: Option<&HeaderValue>) {
     }
 }
 
-/// Seconds of `Keep-Alive: timeout=5`, by which a backend says when it closes.
+/// The seconds of `Keep-Alive: timeout=5`, the idle timeout that a backend announces.
 pub(crate) fn keep_alive_timeout(value: &HeaderValue) -> Option<u64> {
     let parameters = value.to_str().ok()?.split(',');
     parameters.filter_map(|one| one.trim().strip_prefix("timeout=")).find_map(|n| n.parse().ok())
@@ -262,8 +266,8 @@ pub(crate) fn keep_alive_timeout(value: &HeaderValue) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::state::Listener;
-    use crate::settings::ListenerSettings;
+    use crate::client::listener::Listener;
+    use crate::settings::listener::ListenerSettings;
     use http::Request;
     use std::sync::Arc;
 
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_one_connection_is_not_passed_on() {
+    fn hop_by_hop_fields_are_removed() {
         let headers = [
             ("host", "a"),
             ("connection", "close, X-Secret, X-Forwarded-For, Host"),
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_passed_on() {
+    fn an_upgrade_is_forwarded() {
         let headers = [("host", "a"), ("connection", "Upgrade"), ("upgrade", "websocket")];
         let text = prepared(&headers, true);
         assert!(text.contains("connection: upgrade\n") && text.contains("upgrade: websocket"));
@@ -356,22 +360,24 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_their_id_and_nothing_else_is() {
-        let told = |kind: &'static str, id: &'static str| {
+    fn only_pages_get_the_request_id() {
+        for (kind, id, expected) in [
+            ("text/html; charset=utf-8", "x1", Some("weir;desc=\"x1\"")),
+            ("image/png", "x1", None),
+            ("text/html", "a\"b", None),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-            tell_id(&mut headers, Some(&HeaderValue::from_static(id)));
-            headers.get("server-timing").map(|value| value.to_str().unwrap().to_owned())
-        };
-        assert_eq!(told("text/html; charset=utf-8", "x1").as_deref(), Some("weir;desc=\"x1\""));
-        assert_eq!(told("image/png", "x1"), None);
-        assert_eq!(told("text/html", "a\"b"), None);
+            add_server_timing(&mut headers, Some(&HeaderValue::from_static(id)));
+            let timing = headers.get("server-timing").map(|value| value.to_str().unwrap());
+            assert_eq!(timing, expected);
+        }
     }
 
     #[test]
-    fn a_backend_says_when_it_closes() {
-        let of = |text| keep_alive_timeout(&HeaderValue::from_static(text));
-        assert_eq!(of("timeout=5, max=100"), Some(5));
-        assert_eq!(of("max=100"), None);
+    fn a_backend_announces_its_idle_timeout() {
+        for (text, expected) in [("timeout=5, max=100", Some(5)), ("max=100", None)] {
+            assert_eq!(keep_alive_timeout(&HeaderValue::from_static(text)), expected);
+        }
     }
 }

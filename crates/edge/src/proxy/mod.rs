@@ -1,12 +1,22 @@
-//! One request to a backend and its answer back: choose, connect or reuse, send, and try elsewhere when that is safe.
+//! Proxies one request: choose a backend, connect or reuse, send, and retry elsewhere if that is
+//! safe.
 //!
-//! Safe means that the backend cannot have begun: nothing was sent, or the method may be repeated (RFC 9110 §9.2.2) and
-//! there is no body. Retries beyond the budget are not made: a fleet that fails must not be asked twice as much.
+//! A retry is safe if the backend cannot have begun: nothing was sent, or the method is idempotent
+//! (RFC 9110 §9.2.2) and there is no body. Retries have a budget: a fleet that fails must not
+//! receive twice the load.
+//!
+//! ```text
+//!   find_slot ──► attempt ──► response head ──► relay (body) ──► row
+//!       ▲            └─ AttemptError: may move, budget left? ─ no ─► own response ──► row
+//!       └───────────────────── yes ───────┘
+//! ```
 
-pub(crate) mod body;
 pub(crate) mod head_copy;
 pub(crate) mod headers;
+pub(crate) mod own_response;
 pub(crate) mod relay;
+pub(crate) mod request_body;
+pub(crate) mod response_body;
 pub(crate) mod tunnel;
 
 use std::pin::pin;
@@ -15,153 +25,156 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderValue, Request, Response, StatusCode, request};
+use http::{Request, Response, StatusCode, request};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use crate::client::proxy_header;
 use crate::client::session::{ClientSession, OpenRecord};
+use crate::live::LiveConfig;
 use crate::pool::backend::{Backend, WaitGuard};
 use crate::pool::{BackendSlot, NoBackend, Pool};
-use crate::proxy::body::{BodyOutcome, RequestBody, ResponseBody};
 use crate::proxy::head_copy::HeadCopy;
+use crate::proxy::own_response::own_response;
 use crate::proxy::relay::{ActiveResponse, ResponseRelay};
+use crate::proxy::request_body::{BodyOutcome, RequestBody};
+use crate::proxy::response_body::ResponseBody;
 use crate::record::{RequestFailure, UpstreamRecord};
 use crate::settings::ProxyHeader;
 use crate::settings::destination::Protocol;
-use crate::time::now_ns;
+use crate::time::{MonoTime, Nanos};
 use crate::upstream::Upstream;
 use crate::upstream::response_deadlines::{DeadlineKey, WaitOutcome};
-use crate::worker::{LiveConfig, Worker};
+use crate::worker::Worker;
 
-/// Most backends that one request is tried at.
+/// Backends that one request is tried at, at most.
 const TRIES_MAX: u32 = 3;
+/// How often a queued request checks for a free slot without a notification.
+const QUEUE_POLL: Duration = Duration::from_millis(100);
 
-/// How often a request in the queue looks for a place by itself.
-const QUEUE_LOOK: Duration = Duration::from_millis(100);
-
-/// A request until it has an answer.
+/// A request until its response head has arrived.
 pub(crate) struct Exchange {
-    serving: Rc<ClientSession>,
+    session: Rc<ClientSession>,
     pool: Arc<Pool>,
     live: Rc<LiveConfig>,
     record: OpenRecord,
-    /// Taken when it is sent; it comes back when that could not be done.
+    /// Taken when the request is sent; returned when sending fails.
     parts: Option<request::Parts>,
-    /// For a request that may be sent again, from its first try on.
+    /// A copy of the head if the request may be repeated, made at the first attempt.
     copy: Option<HeadCopy>,
     body: Option<RequestBody>,
-    fate: Rc<BodyOutcome>,
+    body_outcome: Rc<BodyOutcome>,
     may_repeat: bool,
     on_upgrade: Option<OnUpgrade>,
     tried: Vec<Arc<Backend>>,
 }
 
-/// Why a try gave no answer.
+/// Why an attempt produced no response head.
 struct AttemptError {
     failure: RequestFailure,
-    /// Whether another backend may be asked.
+    /// Whether another backend may be tried.
     may_move: bool,
 }
 
 impl Exchange {
-    /// A request to pass on.
     pub(crate) fn new(
-        serving: Rc<ClientSession>,
+        session: Rc<ClientSession>,
         pool: Arc<Pool>,
         mut record: OpenRecord,
         request: Request<Incoming>,
     ) -> Self {
-        let live = serving.worker.live();
+        let live = session.worker.live();
         let (mut parts, body) = request.into_parts();
         let wants_upgrade = headers::wants_upgrade(&parts);
         let on_upgrade = if wants_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
         let id = headers::given_request_id(&parts.headers).cloned();
-        let id = id.unwrap_or_else(|| serving.worker.new_request_id());
-        headers::prepare(&mut parts, &serving.conn, on_upgrade.is_some(), &id);
+        let id = id.unwrap_or_else(|| session.worker.new_request_id());
+        headers::prepare(&mut parts, &session.conn, on_upgrade.is_some(), &id);
         record.request_id = Some(id);
-        let fate = Rc::<BodyOutcome>::default();
+        let body_outcome = Rc::<BodyOutcome>::default();
         let has_body = !body.is_end_stream();
         let may_repeat = !has_body && parts.method.is_idempotent() && on_upgrade.is_none();
         let body = if has_body {
             let left = live.settings.limits.body_bytes;
-            let (fate, serving) = (Rc::clone(&fate), Rc::clone(&serving));
-            RequestBody::Stream { body, left, fate, serving }
+            let (outcome, conn) = (Rc::clone(&body_outcome), Arc::clone(&session.conn));
+            RequestBody::Stream { body, left, outcome, conn }
         } else {
             RequestBody::Empty
         };
         let (parts, body) = (Some(parts), Some(body));
         Self {
-            serving,
+            session,
             pool,
             live,
             record,
             parts,
             copy: None,
             body,
-            fate,
+            body_outcome,
             may_repeat,
             on_upgrade,
             tried: Vec::new(),
         }
     }
 
-    /// The answer is the backend's, or says why there is none.
+    /// Returns the backend's response, or the edge's own if there is none.
     pub(crate) async fn run(&mut self) -> Response<ResponseBody> {
-        // What came before this took no time to speak of: one look at the clock serves both.
+        // Preparing the request takes next to no time: reuse the clock reading of its head.
         let mut now = self.record.head;
         loop {
-            let (place, found) = match self.find_place(now).await {
+            let (slot, found) = match self.find_slot(now).await {
                 Ok(found) => found,
                 Err(failure) => return self.give_up(failure),
             };
-            let backend = Arc::clone(&place.backend);
-            let miss = match self.attempt(place, found).await {
-                Ok(sent) => return self.relay(sent),
-                Err(miss) => miss,
+            let backend = Arc::clone(&slot.backend);
+            let error = match self.attempt(slot, found).await {
+                Ok(head) => return self.relay(head),
+                Err(error) => error,
             };
-            now = now_ns();
+            now = MonoTime::now();
             let tries = self.record.upstream.as_ref().map_or(0, |upstream| upstream.tries);
             let is_whole = self.parts.is_some() || self.copy.is_some();
-            if !miss.may_move || !is_whole || tries >= TRIES_MAX || !self.pool.may_retry() {
-                return self.give_up(miss.failure);
+            if !error.may_move || !is_whole || tries >= TRIES_MAX || !self.pool.take_retry() {
+                return self.give_up(error.failure);
             }
             backend.totals.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.tried.push(backend);
         }
     }
 
-    /// A place at a backend, and when it was found; waits in the queue while all are full.
-    async fn find_place(&mut self, began: u64) -> Result<(BackendSlot, u64), RequestFailure> {
+    /// Finds a slot at a backend, queueing while all are full; returns it with the current time.
+    async fn find_slot(
+        &mut self,
+        started: MonoTime,
+    ) -> Result<(BackendSlot, MonoTime), RequestFailure> {
         let pool = Arc::clone(&self.pool);
-        let (mut queued, mut now) = (None, began);
+        let (mut queued, mut now) = (None, started);
         loop {
-            let (random, client) = (self.serving.worker.random(), self.serving.conn.client.ip());
+            let (random, client) = (self.session.worker.random(), self.session.conn.client.ip());
             match pool.choose(now, random, client, &self.tried) {
-                Ok(place) => {
+                Ok(slot) => {
                     if queued.is_some() {
-                        self.record.queue_ns += now - began;
+                        self.record.queue += now.since(started);
                     }
-                    return Ok((place, now));
+                    return Ok((slot, now));
                 }
-                // The only backend there is may be asked again: its connection was old, perhaps.
+                // The only backend may be tried again: perhaps its connection was stale.
                 Err(NoBackend::None) if !self.tried.is_empty() => self.tried.clear(),
                 Err(NoBackend::None) => return Err(RequestFailure::NoBackend),
                 Err(NoBackend::Full) => {
                     if queued.is_none() {
-                        queued = Some(pool.join_queue().map_err(|_| RequestFailure::QueueFull)?);
+                        let entry = pool.join_queue().map_err(|_| RequestFailure::QueueFull)?;
+                        queued = Some(entry);
                     }
                     let Some(queue) = &queued else { continue };
-                    let left =
-                        pool.settings.queue_wait.saturating_sub(Duration::from_nanos(now - began));
-                    // Looked at again in between: a place of the configuration before this one tells nobody here.
-                    let _ = tokio::time::timeout(left.min(QUEUE_LOOK), queue.room()).await;
-                    now = now_ns();
+                    let waited = Duration::from(now.since(started));
+                    let left = pool.settings.queue_wait.saturating_sub(waited);
+                    // Poll as well: slots of the previous configuration's pool notify nothing here.
+                    let _ = tokio::time::timeout(left.min(QUEUE_POLL), queue.notified()).await;
+                    now = MonoTime::now();
                     if left.is_zero() {
-                        self.record.queue_ns += now - began;
+                        self.record.queue += now.since(started);
                         return Err(RequestFailure::QueueTimeout);
                     }
                 }
@@ -169,125 +182,137 @@ impl Exchange {
         }
     }
 
-    /// One try at one backend.
     async fn attempt(
         &mut self,
-        place: BackendSlot,
-        now: u64,
+        slot: BackendSlot,
+        now: MonoTime,
     ) -> Result<ResponseHead, AttemptError> {
-        let backend = &place.backend;
+        let backend = &slot.backend;
         self.begin_try(backend, now);
-        let may_rest = self.pool.settings.proxy_header == ProxyHeader::Off;
-        let rested = || self.serving.worker.rested(backend, now, &self.pool.settings);
-        let reused = if may_rest { rested() } else { None };
+        let is_reusable = self.pool.settings.proxy_header == ProxyHeader::Off;
+        let reused = if is_reusable {
+            self.session.worker.take_idle(backend, now, &self.pool.settings)
+        } else {
+            None
+        };
         let is_reused = reused.is_some();
         let mut upstream = match reused {
             Some(upstream) => upstream,
-            None if backend.protocol.is_h2() && may_rest => self.join(backend, now).await?,
+            None if backend.protocol.is_h2() && is_reusable => {
+                self.connect_shared(backend, now).await?
+            }
             None => self.connect(backend, now).await?,
         };
         upstream.requests += 1;
         let may_move = self.may_repeat;
-        let wait = self.serving.worker.waits.add(backend.address, now, may_move);
+        let deadline = self.session.worker.deadlines.add(backend.address, now, may_move);
         let waiting = WaitGuard::new(backend, now);
-        let result = send(&mut upstream, self.message(backend.protocol), &wait).await;
+        let result = send(&mut upstream, self.message(backend.protocol), &deadline).await;
         drop(waiting);
-        let now = now_ns();
+        let now = MonoTime::now();
         match result {
             Ok(response) => {
-                backend.answered(now, now.saturating_sub(self.try_started()));
-                self.pool.answered();
-                wait.touch(now);
-                Ok(ResponseHead { response, upstream, place, wait, now })
+                backend.record_response(now, now.since(self.try_started()));
+                self.pool.note_response();
+                deadline.extend(now);
+                Ok(ResponseHead { response, upstream, slot, deadline, now })
             }
-            Err(lost) => Err(self.judge(lost, backend, is_reused)),
+            Err(error) => Err(self.assess(error, backend, is_reused)),
         }
     }
 
-    /// Notes the try in the record.
-    fn begin_try(&mut self, backend: &Arc<Backend>, now: u64) {
+    /// Notes the attempt in the record.
+    fn begin_try(&mut self, backend: &Arc<Backend>, now: MonoTime) {
         let before = self.record.upstream.take();
+        let before = before.as_ref();
         self.record.upstream = Some(UpstreamRecord {
             backend: Arc::clone(backend),
-            tries: before.as_ref().map_or(0, |one| one.tries) + 1,
+            tries: before.map_or(0, |one| one.tries) + 1,
             status: None,
             started: now,
-            connect_ns: before.as_ref().map_or(0, |one| one.connect_ns),
-            header_ns: None,
-            response_ns: None,
-            before_ns: before.as_ref().map_or(0, |one| one.before_ns + now - one.started),
+            connect: before.map_or(Nanos::ZERO, |one| one.connect),
+            header: None,
+            response: None,
+            before: before.map_or(Nanos::ZERO, |one| one.before + now.since(one.started)),
         });
     }
 
-    fn try_started(&self) -> u64 {
-        self.record.upstream.as_ref().map_or(0, |upstream| upstream.started)
+    fn try_started(&self) -> MonoTime {
+        self.record.upstream.as_ref().map_or(MonoTime::NEVER, |upstream| upstream.started)
     }
 
-    /// A place on a connection that others share. One of those that need it makes it.
-    async fn join(
+    /// A stream on a shared connection. One of the requests that need it opens it.
+    async fn connect_shared(
         &mut self,
         backend: &Arc<Backend>,
-        began: u64,
+        started: MonoTime,
     ) -> Result<Box<Upstream>, AttemptError> {
-        let worker = Rc::clone(&self.serving.worker);
-        while let Some(awaited) = worker.awaited(backend.address) {
-            awaited.made.notified().await;
-            let now = now_ns();
-            if let Some(upstream) = worker.rested(backend, now, &self.pool.settings) {
-                if let Some(record) = &mut self.record.upstream {
-                    record.connect_ns += now - began;
-                }
+        let worker = Rc::clone(&self.session.worker);
+        while let Some(pending) = worker.pending_connect(backend.address) {
+            pending.done.notified().await;
+            let now = MonoTime::now();
+            if let Some(upstream) = worker.take_idle(backend, now, &self.pool.settings) {
+                self.add_connect_time(now.since(started));
                 return Ok(upstream);
             }
-            // Where one could not be made the others try at once, not one after the other.
-            if !awaited.is_good.get() {
+            // If it could not be opened, all others try at once rather than one after the other.
+            if !pending.has_succeeded.get() {
                 return self.connect(backend, now).await.inspect(|made| worker.share(made));
             }
         }
-        let _making = ConnectGuard(&worker, backend);
-        let upstream = self.connect(backend, began).await?;
+        let _guard = ConnectGuard(&worker, backend);
+        let upstream = self.connect(backend, started).await?;
         worker.share(&upstream);
         Ok(upstream)
+    }
+
+    fn add_connect_time(&mut self, span: Nanos) {
+        if let Some(upstream) = &mut self.record.upstream {
+            upstream.connect += span;
+        }
     }
 
     async fn connect(
         &mut self,
         backend: &Arc<Backend>,
-        began: u64,
+        started: MonoTime,
     ) -> Result<Box<Upstream>, AttemptError> {
         let settings = &self.pool.settings;
-        let conn = &self.serving.conn;
+        let conn = &self.session.conn;
         let preface =
             proxy_header::write(settings.proxy_header, conn.client, conn.listener.address);
         let limits = &self.live.settings.limits;
         let result = Upstream::connect(backend, &self.pool, limits, preface).await;
-        let now = now_ns();
-        if let Some(upstream) = &mut self.record.upstream {
-            upstream.connect_ns += now - began;
-        }
+        let now = MonoTime::now();
+        self.add_connect_time(now.since(started));
         result.map_err(|(failure, text)| {
-            if backend.failed(now, settings) {
-                tracing::warn!("backend `{}` is out: {text}", backend.name);
+            if backend.record_failure(now, &self.pool.settings) {
+                tracing::warn!("backend `{}` ejected: {text}", backend.name);
             }
             AttemptError { failure, may_move: true }
         })
     }
 
-    /// The request to send.
+    /// Takes the request to send.
     fn message(&mut self, protocol: Protocol) -> Request<RequestBody> {
         let parts = self.parts.take().or_else(|| self.copy.as_ref().map(HeadCopy::parts));
-        let mut parts = parts.expect("a request is sent again when it came back or was copied");
+        let mut parts = parts.expect("a request is repeated only if it was returned or copied");
         if self.may_repeat && self.copy.is_none() {
             self.copy = Some(HeadCopy::of(&parts));
         }
         let body = self.body.take().unwrap_or(RequestBody::Empty);
-        headers::address(&mut parts, protocol);
+        headers::set_target(&mut parts, protocol);
         Request::from_parts(parts, body)
     }
 
-    /// What a try that gave no answer means for the backend and for the request.
-    fn judge(&mut self, lost: SendError, backend: &Arc<Backend>, is_reused: bool) -> AttemptError {
-        let SendError { mut failure, message } = lost;
+    /// Decides what a failed attempt means for the backend and for the request.
+    fn assess(
+        &mut self,
+        error: SendError,
+        backend: &Arc<Backend>,
+        is_reused: bool,
+    ) -> AttemptError {
+        let SendError { mut failure, message } = error;
         let is_unsent = message.is_some();
         if let Some(message) = message
             && self.copy.is_none()
@@ -295,66 +320,58 @@ impl Exchange {
             let (parts, body) = message.into_parts();
             (self.parts, self.body) = (Some(parts), Some(body));
         }
-        if let Some(own) = self.fate.failure.get() {
+        if let Some(own) = self.body_outcome.failure.get() {
             return AttemptError { failure: own, may_move: false };
         }
-        // An old connection that ends says nothing about the backend; nor does a stall twice.
+        // A stale connection says nothing about the backend, and a stall was already counted.
         let is_stale = is_reused && failure == RequestFailure::EmptyAnswer;
+        let is_counted = failure == RequestFailure::BackendStalled;
         let settings = &self.pool.settings;
-        if !is_stale
-            && failure != RequestFailure::BackendStalled
-            && backend.failed(now_ns(), settings)
-        {
-            tracing::warn!("backend `{}` is out: {}", backend.name, failure.as_str());
+        if !is_stale && !is_counted && backend.record_failure(MonoTime::now(), settings) {
+            tracing::warn!("backend `{}` ejected: {}", backend.name, failure.as_str());
         }
         if is_unsent {
             failure = RequestFailure::EmptyAnswer;
         }
-        let is_over =
+        let is_final =
             matches!(failure, RequestFailure::ResponseTimeout | RequestFailure::InvalidAnswer);
-        AttemptError { failure, may_move: is_unsent || self.may_repeat && !is_over }
+        AttemptError { failure, may_move: is_unsent || self.may_repeat && !is_final }
     }
 
-    /// The edge's own answer.
+    /// Responds with the edge's own text.
     fn give_up(&mut self, failure: RequestFailure) -> Response<ResponseBody> {
         self.record.failure = Some(failure);
-        own_answer(self.record.take(), status_of(failure), failure.as_str())
+        own_response(self.record.take(), status_of(failure), failure.as_str())
     }
 
-    /// The backend's answer.
-    fn relay(&mut self, sent: ResponseHead) -> Response<ResponseBody> {
-        let ResponseHead { response, upstream, place, wait, now } = sent;
+    /// Responds with the backend's response.
+    fn relay(&mut self, head: ResponseHead) -> Response<ResponseBody> {
+        let ResponseHead { response, upstream, slot, deadline, now } = head;
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
         if let Some(upstream) = &mut self.record.upstream {
             upstream.status = Some(status.as_u16());
-            upstream.header_ns = Some(now.saturating_sub(upstream.started));
+            upstream.header = Some(now.since(upstream.started));
         }
         self.record.status = status.as_u16();
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            let (record, serving) = (self.record.take(), Rc::clone(&self.serving));
-            return tunnel::switch(
-                parts,
-                *upstream,
-                place,
-                record,
-                serving,
-                self.on_upgrade.take(),
-            );
+            let (record, session) = (self.record.take(), Rc::clone(&self.session));
+            let on_upgrade = self.on_upgrade.take();
+            return tunnel::switch(parts, *upstream, slot, record, session, on_upgrade);
         }
         let timeout = parts.headers.get(headers::KEEP_ALIVE).and_then(headers::keep_alive_timeout);
         if let Some(seconds) = timeout {
-            place.backend.learn_idle(seconds.saturating_mul(1_000_000_000));
+            slot.backend.learn_idle_timeout(Nanos::from_secs(seconds));
         }
         headers::strip_hop_by_hop(&mut parts.headers);
         if self.live.settings.beacon.is_some() {
-            headers::tell_id(&mut parts.headers, self.record.request_id.as_ref());
+            headers::add_server_timing(&mut parts.headers, self.record.request_id.as_ref());
         }
-        let may_rest = self.pool.settings.proxy_header == ProxyHeader::Off;
+        let is_reusable = self.pool.settings.proxy_header == ProxyHeader::Off;
         let record = self.record.take();
-        let under_way = ActiveResponse { upstream, place, wait, record, may_rest };
-        let serving = Rc::clone(&self.serving);
-        let mut relay = ResponseRelay { body, under_way: Some(under_way), serving, error: None };
+        let active = ActiveResponse { upstream, slot, deadline, record, is_reusable };
+        let session = Rc::clone(&self.session);
+        let mut relay = ResponseRelay { body, active: Some(active), session, error: None };
         if relay.is_end_stream() {
             relay.complete();
             return Response::from_parts(parts, ResponseBody::Own(None));
@@ -363,42 +380,41 @@ impl Exchange {
     }
 }
 
-/// Making a connection that others wait for; dropping it ends that.
+/// Marks a connect that other requests wait for as finished when dropped.
 struct ConnectGuard<'a>(&'a Worker, &'a Backend);
 
 impl Drop for ConnectGuard<'_> {
     fn drop(&mut self) {
-        self.0.made(self.1.address);
+        self.0.finish_connect(self.1.address);
     }
 }
 
-/// An answer's head, and all that its body needs.
+/// A response head with everything that its body needs.
 struct ResponseHead {
     response: Response<Incoming>,
     upstream: Box<Upstream>,
-    place: BackendSlot,
-    wait: DeadlineKey,
-    now: u64,
+    slot: BackendSlot,
+    deadline: DeadlineKey,
+    now: MonoTime,
 }
 
-/// Why there is no answer's head; the request when it was not sent.
+/// Why sending produced no response head, with the request if it was not sent.
 struct SendError {
     failure: RequestFailure,
     message: Option<Request<RequestBody>>,
 }
 
-/// Sends a request and moves its bytes until the head of the answer is there.
+/// Sends a request and drives the connection until the response head has arrived.
 async fn send(
     upstream: &mut Upstream,
     request: Request<RequestBody>,
-    wait: &DeadlineKey,
+    deadline: &DeadlineKey,
 ) -> Result<Response<Incoming>, SendError> {
     let mut sending = pin!(upstream.send(request));
     std::future::poll_fn(|cx| {
         let is_over = upstream.drive(cx);
-        let lost = |failure| Poll::Ready(Err(SendError { failure, message: None }));
-        match sending.as_mut().poll(cx) {
-            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
+        let failure = match sending.as_mut().poll(cx) {
+            Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),
             Poll::Ready(Err(mut error)) => {
                 let message = error.take_message();
                 let is_invalid = error.error().is_parse() || error.error().is_parse_too_large();
@@ -407,15 +423,16 @@ async fn send(
                 } else {
                     RequestFailure::EmptyAnswer
                 };
-                Poll::Ready(Err(SendError { failure, message }))
+                return Poll::Ready(Err(SendError { failure, message }));
             }
-            Poll::Pending if is_over => lost(RequestFailure::EmptyAnswer),
-            Poll::Pending => match wait.poll(cx) {
-                WaitOutcome::Waiting => Poll::Pending,
-                WaitOutcome::TimedOut => lost(RequestFailure::ResponseTimeout),
-                WaitOutcome::Stalled => lost(RequestFailure::BackendStalled),
+            Poll::Pending if is_over => RequestFailure::EmptyAnswer,
+            Poll::Pending => match deadline.poll(cx) {
+                WaitOutcome::Waiting => return Poll::Pending,
+                WaitOutcome::TimedOut => RequestFailure::ResponseTimeout,
+                WaitOutcome::Stalled => RequestFailure::BackendStalled,
             },
-        }
+        };
+        Poll::Ready(Err(SendError { failure, message: None }))
     })
     .await
 }
@@ -432,30 +449,4 @@ fn status_of(failure: RequestFailure) -> StatusCode {
         RequestFailure::BadRequest | RequestFailure::ClientClosed => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     }
-}
-
-/// A short text for a person, and the record's end.
-pub(crate) fn own_answer(
-    record: OpenRecord,
-    status: StatusCode,
-    why: &str,
-) -> Response<ResponseBody> {
-    text_answer(record, status, format!("{} {why}\n", status.as_u16()).into())
-}
-
-/// A text as it is, and the record's end.
-pub(crate) fn text_answer(
-    mut record: OpenRecord,
-    status: StatusCode,
-    text: Bytes,
-) -> Response<ResponseBody> {
-    record.status = status.as_u16();
-    record.body_bytes = text.len() as u64;
-    let mut response = Response::new(ResponseBody::Own(Some(text.clone())));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
-    record.finish();
-    response
 }

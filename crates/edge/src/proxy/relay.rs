@@ -1,7 +1,7 @@
-//! A backend's answer on its way to the client: polled by the client's connection, it polls the backend's.
+//! Relays a backend's response: polling the client's connection also polls the backend's.
 //!
-//! When its last byte has come the backend's connection rests and the place there is free; when it is dropped before,
-//! the client has gone.
+//! After the last byte, the backend's connection returns to the idle pool and its slot is freed.
+//! Dropping the relay earlier means that the client has gone.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,32 +12,30 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::client::session::{ClientSession, OpenRecord};
-use crate::client::state::coarse_ns;
 use crate::pool::BackendSlot;
 use crate::record::RequestFailure;
-use crate::time::now_ns;
+use crate::time::{MonoTime, coarse_now};
 use crate::upstream::Upstream;
 use crate::upstream::response_deadlines::DeadlineKey;
 
-/// An answer under way, with all that ends when it does.
 pub(crate) struct ResponseRelay {
     pub(crate) body: Incoming,
-    /// `None` once the answer is whole, or will never be.
-    pub(crate) under_way: Option<ActiveResponse>,
-    pub(crate) serving: Rc<ClientSession>,
-    /// What ends the client's connection, once it has what came before.
+    /// `None` once the response is complete or has failed.
+    pub(crate) active: Option<ActiveResponse>,
+    pub(crate) session: Rc<ClientSession>,
+    /// Ends the client's connection once everything before it has been written.
     pub(crate) error: Option<hyper::Error>,
 }
 
-/// What an answer holds until it is whole.
+/// What a response holds until it is complete.
 pub(crate) struct ActiveResponse {
     pub(crate) upstream: Box<Upstream>,
-    pub(crate) place: BackendSlot,
-    /// Looks after the pause between two pieces.
-    pub(crate) wait: DeadlineKey,
+    pub(crate) slot: BackendSlot,
+    /// Limits the pause between two pieces of the body.
+    pub(crate) deadline: DeadlineKey,
     pub(crate) record: OpenRecord,
-    /// Whether the backend's connection may carry another request.
-    pub(crate) may_rest: bool,
+    /// Whether the backend's connection may be pooled for another request.
+    pub(crate) is_reusable: bool,
 }
 
 impl ResponseRelay {
@@ -50,18 +48,20 @@ impl ResponseRelay {
         }
         let mut poll = Pin::new(&mut self.body).poll_frame(cx);
         if poll.is_pending()
-            && let Some(under_way) = &mut self.under_way
+            && let Some(active) = &mut self.active
         {
-            under_way.upstream.drive(cx);
+            active.upstream.drive(cx);
             poll = Pin::new(&mut self.body).poll_frame(cx);
         }
         match poll {
-            Poll::Pending => return self.wait_for_more(cx),
-            Poll::Ready(Some(Err(error))) => return self.cut(error, RequestFailure::AnswerCut, cx),
+            Poll::Pending => return self.check_deadline(cx),
+            Poll::Ready(Some(Err(error))) => {
+                return self.cut(error, RequestFailure::AnswerCut, cx);
+            }
             Poll::Ready(Some(Ok(ref frame))) => {
-                if let Some(under_way) = &mut self.under_way {
-                    under_way.wait.touch(coarse_ns());
-                    under_way.record.body_bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+                if let Some(active) = &mut self.active {
+                    active.deadline.extend(coarse_now());
+                    active.record.body_bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
                 }
                 if self.body.is_end_stream() {
                     self.complete();
@@ -72,12 +72,12 @@ impl ResponseRelay {
         poll
     }
 
-    /// A backend that pauses too long is given up: its connection ends, and with it this body.
-    fn wait_for_more(
+    /// Gives up on a backend that pauses for too long; dropping its connection ends the body.
+    fn check_deadline(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if self.under_way.as_ref().is_some_and(|under_way| under_way.wait.is_over(cx)) {
+        if self.active.as_ref().is_some_and(|active| active.deadline.has_timed_out(cx)) {
             self.fail(RequestFailure::ResponseTimeout);
             return Pin::new(&mut self.body).poll_frame(cx);
         }
@@ -92,23 +92,23 @@ impl ResponseRelay {
         self.body.size_hint()
     }
 
-    /// The answer is whole: the connection rests.
+    /// Finishes a complete response and pools the backend's connection.
     pub(crate) fn complete(&mut self) {
-        let Some(under_way) = self.under_way.take() else { return };
-        let ActiveResponse { upstream, place, mut record, may_rest, .. } = under_way;
-        let now = now_ns();
+        let Some(active) = self.active.take() else { return };
+        let ActiveResponse { upstream, slot, mut record, is_reusable, .. } = active;
+        let now = MonoTime::now();
         if let Some(upstream) = &mut record.upstream {
-            upstream.response_ns = Some(now.saturating_sub(upstream.started));
+            upstream.response = Some(now.since(upstream.started));
         }
-        drop(place);
-        // Whether it can be used is seen when it shall be; that it cannot, mostly now.
-        if may_rest && !upstream.is_over() {
-            self.serving.worker.rest(upstream, now);
+        drop(slot);
+        // A closed connection usually shows now; the full check is made when it is taken again.
+        if is_reusable && !upstream.is_over() {
+            self.session.worker.put_idle(upstream, now);
         }
         record.finish();
     }
 
-    /// hyper ends a connection at an error without writing what it holds: it is given one turn to do so.
+    /// Delays the error by one poll, because hyper discards its write buffer when it sees an error.
     fn cut(
         &mut self,
         error: hyper::Error,
@@ -122,9 +122,10 @@ impl ResponseRelay {
     }
 
     fn fail(&mut self, failure: RequestFailure) {
-        let Some(under_way) = self.under_way.take() else { return };
-        let ActiveResponse { place, mut record, .. } = under_way;
-        place.backend.failed(now_ns(), &self.serving.worker.live().settings.upstream);
+        let Some(active) = self.active.take() else { return };
+        let ActiveResponse { slot, mut record, .. } = active;
+        let live = self.session.worker.live();
+        slot.backend.record_failure(MonoTime::now(), &live.settings.upstream);
         record.failure.get_or_insert(failure);
         record.finish_now();
     }

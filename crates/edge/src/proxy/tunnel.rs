@@ -1,4 +1,5 @@
-//! WebSocket and other protocols that begin as HTTP/1.1 (RFC 9110 §7.8): after 101 the bytes pass as they are.
+//! Tunnels for WebSocket and other protocols that start as HTTP/1.1 (RFC 9110 §7.8): after a 101
+//! response, bytes pass in both directions unchanged.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,29 +17,33 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::client::session::{ClientSession, OpenRecord};
 use crate::client::state::ConnectionPhase;
 use crate::pool::BackendSlot;
-use crate::proxy::body::ResponseBody;
-use crate::proxy::own_answer;
+use crate::proxy::own_response::own_response;
+use crate::proxy::response_body::ResponseBody;
 use crate::record::RequestFailure;
-use crate::time::{nanos, now_ns};
+use crate::time::{MonoTime, Nanos};
 use crate::upstream::Upstream;
 
-/// When one side has closed, the other is waited for that long after its last byte.
+/// After one side has closed, the other may go on until it pauses for this long.
 const LINGER: Duration = Duration::from_secs(5);
-/// Bytes on their way in one direction.
+/// Buffer of one direction, in bytes.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Answers 101 and starts the tunnel; the record ends with it.
+/// Responds with 101 and starts the tunnel; the record ends with it.
 pub(crate) fn switch(
     mut parts: response::Parts,
     upstream: Upstream,
-    place: BackendSlot,
+    slot: BackendSlot,
     mut record: OpenRecord,
-    serving: Rc<ClientSession>,
+    session: Rc<ClientSession>,
     on_upgrade: Option<OnUpgrade>,
 ) -> Response<ResponseBody> {
     let Some(on_upgrade) = on_upgrade else {
         record.failure = Some(RequestFailure::InvalidAnswer);
-        return own_answer(record, StatusCode::BAD_GATEWAY, "the backend switched unasked");
+        return own_response(
+            record,
+            StatusCode::BAD_GATEWAY,
+            "the backend switched protocols unasked",
+        );
     };
     let protocol = parts.headers.get(UPGRADE).cloned();
     crate::proxy::headers::strip_hop_by_hop(&mut parts.headers);
@@ -46,19 +51,19 @@ pub(crate) fn switch(
     if let Some(protocol) = protocol {
         parts.headers.insert(UPGRADE, protocol);
     }
-    serving.conn.set_phase(ConnectionPhase::Tunnel);
-    let idle = serving.worker.live().settings.limits.tunnel_idle;
+    session.conn.set_phase(ConnectionPhase::Tunnel);
+    let idle = session.worker.live().settings.limits.tunnel_idle;
     tokio::task::spawn_local(async move {
         let end = pass(on_upgrade, upstream, idle).await;
         if let Some(upstream) = &mut record.upstream {
-            upstream.response_ns = Some(now_ns().saturating_sub(upstream.started));
+            upstream.response = Some(MonoTime::now().since(upstream.started));
         }
         if end.is_err() {
             record.failure = Some(RequestFailure::AnswerCut);
         }
-        drop(place);
+        drop(slot);
         record.finish_now();
-        drop(serving);
+        drop(session);
     });
     Response::from_parts(parts, ResponseBody::Own(None))
 }
@@ -73,7 +78,7 @@ async fn pass(on_upgrade: OnUpgrade, upstream: Upstream, idle: Duration) -> io::
     client.flush().await?;
     let (client_read, client_write) = tokio::io::split(&mut client);
     let (backend_read, backend_write) = tokio::io::split(&mut backend);
-    let moved = Cell::new(now_ns());
+    let moved = Cell::new(MonoTime::now());
     let mut up = pin!(copy(client_read, backend_write, idle, &moved));
     let mut down = pin!(copy(backend_read, client_write, idle, &moved));
     tokio::select! {
@@ -88,38 +93,38 @@ async fn pass(on_upgrade: OnUpgrade, upstream: Upstream, idle: Duration) -> io::
     }
 }
 
-/// One side has said all: the other may go on while bytes move.
+/// Waits for the other side after one has closed, as long as bytes move.
 async fn linger(
     mut other: Pin<&mut impl Future<Output = io::Result<()>>>,
-    moved: &Cell<u64>,
+    moved: &Cell<MonoTime>,
 ) -> io::Result<()> {
     loop {
         if let Ok(ended) = tokio::time::timeout(LINGER, &mut other).await {
             return ended;
         }
-        if now_ns().saturating_sub(moved.get()) >= nanos(LINGER) {
+        if MonoTime::now().since(moved.get()) >= Nanos::from(LINGER) {
             return Ok(());
         }
     }
 }
 
-/// One direction, until it ends, or nothing comes in either for `idle`.
+/// Copies one direction until it ends, or until both have been silent for `idle`.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     idle: Duration,
-    moved: &Cell<u64>,
+    moved: &Cell<MonoTime>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let Ok(read) = tokio::time::timeout(idle, from.read(&mut buffer)).await else {
-            if now_ns().saturating_sub(moved.get()) >= nanos(idle) {
+            if MonoTime::now().since(moved.get()) >= Nanos::from(idle) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             continue;
         };
         let count = read?;
-        moved.set(now_ns());
+        moved.set(MonoTime::now());
         if count == 0 {
             return to.shutdown().await;
         }

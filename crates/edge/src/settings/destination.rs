@@ -1,4 +1,4 @@
-//! Where requests may go, as users write it: backends with pool, protocol and weight, and routes that choose a pool.
+//! Destinations of requests as users write them: backends, and routes that choose a pool.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,21 +8,21 @@ use crate::error::EdgeError;
 /// A backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendSettings {
-    /// The pool that it belongs to; empty for the one that takes what no route names.
+    /// The pool; empty for the default pool, which takes requests that match no route.
     pub pool: String,
-    /// As it was written, without pool, protocol and weight.
+    /// `HOST:PORT` as written.
     pub name: String,
-    /// Where it listens.
+    /// The resolved address.
     pub address: SocketAddr,
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Its share beside the others; 0 drains it.
+    /// Share of requests relative to the other backends; 0 drains the backend.
     pub weight: u32,
-    /// The zone that it is in; empty when that is not said.
+    /// The zone; empty if not given.
     pub zone: String,
 }
 
-/// What is spoken with a backend.
+/// The protocol of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -39,7 +39,7 @@ pub enum Protocol {
 impl Protocol {
     const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::AuthorityClient, Self::H2];
 
-    /// As it is written before `://`.
+    /// The scheme before `://`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http1 => "http",
@@ -49,57 +49,61 @@ impl Protocol {
         }
     }
 
-    /// Whether bytes are encrypted.
+    /// Whether the protocol uses TLS.
     pub fn is_tls(self) -> bool {
         matches!(self, Self::AuthorityClient | Self::H2)
     }
 
-    /// Whether it is HTTP/2.
+    /// Whether the protocol is HTTP/2.
     pub fn is_h2(self) -> bool {
         matches!(self, Self::H2c | Self::H2)
     }
 }
 
 impl BackendSettings {
-    /// Reads `[POOL=][PROTOCOL://]HOST:PORT[*WEIGHT][@ZONE]`.
+    /// Parses `[POOL=][PROTOCOL://]HOST:PORT[*WEIGHT][@ZONE]`.
     ///
     /// # Errors
-    /// When it is not an address and a port, the name is not known, the weight is not from 0 to 1000, or the protocol is
-    /// none of `http`, `https`, `h2`, `h2c`.
+    /// If it is not an address and a port, the name does not resolve, the weight is not from 0 to
+    /// 1000, or the protocol is none of `http`, `https`, `h2`, `h2c`.
     pub fn parse(text: &str) -> Result<Self, EdgeError> {
-        let failed = |why: &str, hint: &str| {
+        Self::try_parse(text).map_err(|(why, hint)| {
             EdgeError::new(format!("cannot use the backend `{text}`: {why}")).hint(hint)
-        };
+        })
+    }
+
+    /// The error is a reason and a hint.
+    fn try_parse(text: &str) -> Result<Self, (String, &'static str)> {
         let (pool, rest) = text.split_once('=').unwrap_or(("", text));
         let (protocol, rest) = match rest.trim().split_once("://") {
             None => (Protocol::Http1, rest),
             Some((name, rest)) => {
                 let known = Protocol::ALL.into_iter().find(|one| one.as_str() == name);
-                let hint = "http, https, h2 (HTTP/2 over TLS) or h2c (HTTP/2 without)";
-                (known.ok_or_else(|| failed("its protocol is not known", hint))?, rest)
+                let hint = "use http, https, h2 (HTTP/2 over TLS) or h2c (HTTP/2 without)";
+                (known.ok_or_else(|| ("unknown protocol".to_owned(), hint))?, rest)
             }
         };
         let (rest, zone) = rest.rsplit_once('@').unwrap_or((rest, ""));
         let zone = zone.trim().to_owned();
         if zone.is_empty() && text.contains('@') {
-            return Err(failed("its zone has no name", "write it as 10.0.0.5:8080@eu-1a"));
+            return Err(("the zone has no name".into(), "write it as 10.0.0.5:8080@eu-1a"));
         }
         let (name, weight) = match rest.split_once('*') {
             Some((name, weight)) => (name.trim(), weight.trim().parse().ok()),
             None => (rest.trim(), Some(1)),
         };
         let weight = weight.filter(|weight| *weight <= 1000).ok_or_else(|| {
-            failed("its weight is not from 0 to 1000", "write it as 10.0.0.5:8080*3")
+            ("the weight is not from 0 to 1000".to_owned(), "write it as 10.0.0.5:8080*3")
         })?;
         let address = resolve(name).map_err(|why| {
-            let is_written_well = why != NO_ADDRESS;
-            failed(&why, if is_written_well { DOES_IT_RESOLVE } else { WRITTEN })
+            let hint = if why == NO_ADDRESS { SYNTAX } else { CHECK_NAME };
+            (why, hint)
         })?;
         let pool = pool.trim().to_owned();
         Ok(Self { pool, name: name.to_owned(), address, protocol, weight, zone })
     }
 
-    /// The host of its name: what its certificate is for.
+    /// The host of the name, which the backend's certificate must have.
     pub fn host(&self) -> &str {
         let host = self.name.rsplit_once(':').map_or(self.name.as_str(), |(host, _)| host);
         host.trim_start_matches('[').trim_end_matches(']')
@@ -120,8 +124,8 @@ impl fmt::Display for BackendSettings {
 }
 
 const NO_ADDRESS: &str = "not an address and a port";
-const DOES_IT_RESOLVE: &str = "does the name resolve here: `getent hosts NAME`?";
-const WRITTEN: &str =
+const CHECK_NAME: &str = "check that the name resolves on this host: `getent hosts NAME`";
+const SYNTAX: &str =
     "write it as 10.0.0.5:8080, app.example.net:8080, [2001:db8::5]:8080 or https://app:8443";
 
 /// The first address of `HOST:PORT`.
@@ -133,28 +137,29 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr, String> {
     addresses.next().ok_or_else(|| "the name has no address".into())
 }
 
-/// Requests for a host, or a path, or both, and the pool that takes them.
+/// A route: requests for a host, a path, or both go to a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSettings {
-    /// In small letters without port; `*.example.net` is every name below it; empty for all hosts.
+    /// The host in lower case, without port; `*.example.net` matches all subdomains; empty for all
+    /// hosts.
     pub host: String,
-    /// What the path begins with. It ends with a `/`, or the path is the same or goes on with one.
+    /// The path prefix. Unless it ends with `/`, it matches whole path segments only.
     pub path: String,
-    /// The pool.
+    /// The pool that takes the requests.
     pub pool: String,
 }
 
 impl RouteSettings {
-    /// Reads `HOST=POOL`, `/PATH=POOL` or `HOST/PATH=POOL`.
+    /// Parses `HOST=POOL`, `/PATH=POOL` or `HOST/PATH=POOL`.
     ///
     /// # Errors
-    /// When there is no pool, or nothing before it.
+    /// If the pool, or the part before it, is missing.
     pub fn parse(text: &str) -> Result<Self, EdgeError> {
         let parts = text.split_once('=').map(|(from, pool)| (from.trim(), pool.trim()));
         let (from, pool) =
             parts.filter(|(from, pool)| !from.is_empty() && !pool.is_empty()).ok_or_else(|| {
                 EdgeError::new(format!(
-                    "cannot use the route `{text}`: not a host or a path and a pool"
+                    "cannot use the route `{text}`: it needs a host or path, and a pool"
                 ))
                 .hint("write it as api.example.net=api, /static/=files or *.example.net/img/=files")
             })?;
@@ -164,12 +169,12 @@ impl RouteSettings {
         Ok(Self { host, path: path.to_owned(), pool: pool.to_owned() })
     }
 
-    /// Whether a request goes this way. `host` may have a port.
-    pub fn fits(&self, host: &str, path: &str) -> bool {
-        self.fits_host(host) && self.fits_path(path)
+    /// Whether a request matches. `host` may include a port.
+    pub fn matches(&self, host: Option<&str>, path: &str) -> bool {
+        self.matches_host(host.unwrap_or("")) && self.matches_path(path)
     }
 
-    fn fits_host(&self, host: &str) -> bool {
+    fn matches_host(&self, host: &str) -> bool {
         if self.host.is_empty() {
             return true;
         }
@@ -186,7 +191,7 @@ impl RouteSettings {
         }
     }
 
-    fn fits_path(&self, path: &str) -> bool {
+    fn matches_path(&self, path: &str) -> bool {
         path.strip_prefix(self.path.as_str()).is_some_and(|rest| {
             self.path.ends_with('/') || rest.is_empty() || rest.starts_with('/')
         })
@@ -227,18 +232,21 @@ mod tests {
         }
     }
 
+    fn fits(route: &str, request: (&str, &str)) -> bool {
+        RouteSettings::parse(route).unwrap().matches(Some(request.0), request.1)
+    }
+
     #[test]
-    fn routes_fit_hosts_and_whole_parts_of_paths() {
-        let fits = |route: &str, host, path| RouteSettings::parse(route).unwrap().fits(host, path);
-        assert!(fits("api.example.net=a", "API.example.net:80", "/x"));
-        assert!(!fits("api.example.net=a", "example.net", "/x"));
-        assert!(fits("*.example.net=a", "x.y.example.net", "/"));
-        assert!(!fits("*.example.net=a", "example.net", "/"));
-        assert!(!fits("*.example.net=a", ".example.net", "/"));
-        assert!(fits("/img=a", "any", "/img") && fits("/img=a", "any", "/img/1"));
-        assert!(!fits("/img=a", "any", "/imgs"));
-        assert!(fits("/img/=a", "any", "/img/1") && !fits("/img/=a", "any", "/img"));
-        assert!(fits("h/v1=a", "h", "/v1/x") && !fits("h/v1=a", "g", "/v1/x"));
+    fn routes_match_hosts_and_whole_path_segments() {
+        assert!(fits("api.example.net=a", ("API.example.net:80", "/x")));
+        assert!(!fits("api.example.net=a", ("example.net", "/x")));
+        assert!(fits("*.example.net=a", ("x.y.example.net", "/")));
+        assert!(!fits("*.example.net=a", ("example.net", "/")));
+        assert!(!fits("*.example.net=a", (".example.net", "/")));
+        assert!(fits("/img=a", ("any", "/img")) && fits("/img=a", ("any", "/img/1")));
+        assert!(!fits("/img=a", ("any", "/imgs")));
+        assert!(fits("/img/=a", ("any", "/img/1")) && !fits("/img/=a", ("any", "/img")));
+        assert!(fits("h/v1=a", ("h", "/v1/x")) && !fits("h/v1=a", ("g", "/v1/x")));
         for wrong in ["", "x", "=a", "/x="] {
             assert!(RouteSettings::parse(wrong).is_err(), "{wrong}");
         }
@@ -249,10 +257,10 @@ mod tests {
         arbtest::arbtest(|u| {
             let (text, host) = (u.arbitrary::<&str>()?, u.arbitrary::<&str>()?);
             if let Ok(route) = RouteSettings::parse(text) {
-                route.fits(host, u.arbitrary::<&str>()?);
+                route.matches(Some(host), u.arbitrary::<&str>()?);
                 assert_eq!(RouteSettings::parse(&route.to_string()).unwrap(), route);
             }
-            // No name is looked up: what has no digit at its end is no port.
+            // Without a digit at the end there is no port, so no name is resolved.
             let _ = BackendSettings::parse(text.trim_end_matches(|c: char| c.is_ascii_digit()));
             Ok(())
         });

@@ -1,9 +1,10 @@
-//! What an edge is told: where it listens, where requests go, and a limit for everything.
+//! Settings of an edge: where it listens, where requests go, and a limit for everything.
 //!
-//! Settings are values: a running edge is given new ones and changes to them. [`Settings::differences`] says what would
-//! change before it does.
+//! Settings are plain values: a running edge receives new ones and applies the changes.
+//! [`Settings::differences`] lists the changes beforehand.
 
 pub(crate) mod destination;
+pub(crate) mod listener;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,150 +14,138 @@ use std::time::Duration;
 
 use crate::acme::settings::AcmeSettings;
 use crate::error::EdgeError;
-use crate::settings::destination::{BackendSettings, RouteSettings, resolve};
+use crate::settings::destination::{BackendSettings, RouteSettings};
+use crate::settings::listener::ListenerSettings;
 
-/// Everything that an edge is told.
+/// All settings of an edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The name of this host in every row.
+    /// Name of this host in every row.
     pub host: String,
-    /// Threads, each with listeners, connections and pools of its own; 0 for one a processor.
+    /// Number of threads; 0 for one per CPU.
     pub threads: usize,
-    /// Where clients connect.
+    /// Addresses that clients connect to.
     pub listeners: Vec<ListenerSettings>,
-    /// Certificates for listeners with TLS; the first is for names that no other has.
+    /// Certificates of TLS listeners; the first serves names that no other has.
     pub certificates: Vec<CertificateFiles>,
-    /// Certificates that are obtained and renewed; `None`: none are.
+    /// Certificates obtained by ACME, if any.
     pub acme: Option<AcmeSettings>,
-    /// Where requests go; may be empty when there is a beacon.
+    /// Destinations of requests; may be empty if there is a beacon.
     pub backends: Vec<BackendSettings>,
-    /// Which pool a request is for: the first that fits; what fits none is for the backends without a pool.
+    /// Routes to pools: the first match wins; other requests go to the default pool.
     pub routes: Vec<RouteSettings>,
     /// For backends with TLS.
     pub backend_tls: BackendTlsSettings,
-    /// How a backend is chosen.
+    /// Load-balancing algorithm.
     pub balance: Balance,
-    /// The zone that this edge is in: its backends are preferred. `None`: all zones alike.
+    /// The zone of this edge, whose backends are preferred; `None` treats all zones alike.
     pub zone: Option<String>,
-    /// Limits of clients' connections and requests.
+    /// Limits of client connections and requests.
     pub limits: Limits,
     /// Limits of connections to backends.
     pub upstream: UpstreamSettings,
-    /// What [`UpstreamSettings::idle`] is for single pools, by name.
+    /// Overrides [`UpstreamSettings::idle`] for single pools, by name.
     pub pool_idle: Vec<(String, Duration)>,
-    /// The check that asks each backend; `None`: only what happens to requests tells.
+    /// Active health checks; `None` relies on the outcome of requests alone.
     pub check: Option<CheckSettings>,
     /// The path that takes beacons.
     pub beacon: Option<String>,
-    /// One request of so many gets a row, chosen by its id; 1 for all.
+    /// Sampling: one request in this many gets a row, chosen by its id; 1 for all.
     pub record_one_of: u32,
-}
-
-/// An address that clients connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenerSettings {
-    /// The address; port 0 takes a free one.
-    pub address: SocketAddr,
-    /// Whether it speaks TLS.
-    pub is_tls: bool,
-    /// Whether clients speak HTTP/2 from the first byte, without TLS.
-    pub is_h2c: bool,
-    /// Whether each connection begins with a PROXY protocol header, version 1 or 2.
-    pub has_proxy_header: bool,
-    /// Length asked for each accept queue.
-    pub backlog: u32,
 }
 
 /// A certificate chain and its key, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate first, then those that signed it.
+    /// The certificate first, then its chain.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key.
     pub key: PathBuf,
 }
 
-/// How TLS to backends is checked.
+/// TLS to backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendTlsSettings {
-    /// Certificates (PEM) of the authorities that backends' certificates come from.
+    /// CA certificates (PEM) that the backends' certificates must chain to.
     pub authorities: PathBuf,
-    /// The edge's own, shown to backends that ask for one.
+    /// The edge's own certificate, for backends that request one (mutual TLS).
     pub certificate: Option<CertificateFiles>,
 }
 
-/// How a backend is chosen.
+/// Load-balancing algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// Of two at random the one with fewer requests under way, weighed by latency where that differs much.
+    /// Of two random backends, the one with fewer requests in progress, weighted by latency if that
+    /// differs a lot.
     TwoChoices,
-    /// The one with the fewest requests under way.
+    /// The backend with the fewest requests in progress.
     LeastConnections,
-    /// In turn, smoothly by weight.
+    /// Smooth weighted round robin.
     RoundRobin,
-    /// By the client's address, so that it comes back to the same backend while that is up.
+    /// By client address: a client stays with its backend while that is up.
     Hash,
 }
 
-/// Limits of what clients may do.
+/// Limits of client connections and requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Open connections of all clients.
     pub connections: usize,
     /// Open connections of one address.
     pub address_connections: usize,
-    /// Requests on one connection before it is closed.
+    /// Requests per connection before it is closed.
     pub connection_requests: u32,
-    /// Bytes of a request's head.
+    /// Size of a request head, in bytes.
     pub head_bytes: usize,
     /// Header fields of a request.
     pub headers: usize,
-    /// Bytes of a request's body.
+    /// Size of a request body, in bytes.
     pub body_bytes: u64,
-    /// For the TLS handshake, or the PROXY header.
+    /// Time for the TLS handshake, or for the PROXY header.
     pub handshake: Duration,
-    /// For the whole head of a request, from its first byte.
+    /// Time for a whole request head, from its first byte.
     pub head: Duration,
-    /// An idle connection is closed after that; the keep-alive of clients.
+    /// Keep-alive timeout of client connections.
     pub idle: Duration,
-    /// The same for single listeners, by the address that they are asked to have.
+    /// Overrides `idle` for single listeners, by configured address.
     pub listener_idle: Vec<(SocketAddr, Duration)>,
-    /// Longest pause of a client that sends a body, or takes an answer.
+    /// Longest pause of a client while it sends a body or receives a response.
     pub client_pause: Duration,
-    /// How long a client that closed its side while its request is under way is thought to wait for the answer.
+    /// How long to wait for a client that closed its side during a request.
     pub half_closed: Duration,
-    /// Longest pause of a connection that became a tunnel (WebSocket).
+    /// Idle timeout of a tunnel (WebSocket).
     pub tunnel_idle: Duration,
 }
 
-/// What connections to backends may do.
+/// Limits of connections to backends, and when a backend counts as unhealthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// For the TCP handshake.
+    /// Time to connect, including TLS.
     pub connect: Duration,
-    /// Until the first byte of the answer, and longest pause within it.
+    /// Time to the first byte of a response, and longest pause within it.
     pub answer: Duration,
-    /// An idle connection is closed after that, unless the backend says or shows that it closes earlier.
+    /// Idle timeout of pooled connections; shorter if the backend is known to close earlier.
     pub idle: Duration,
-    /// Requests under way at one backend; more wait. 0 sets no limit.
+    /// Concurrent requests per backend; more wait in the queue. 0 sets no limit.
     pub in_flight: usize,
-    /// Requests that may wait for a backend with room.
+    /// Queue length: requests that may wait for a free slot.
     pub queue: usize,
-    /// How long they may wait.
+    /// Longest wait in the queue.
     pub queue_wait: Duration,
     /// Retries as a share of requests, in percent.
     pub retry_percent: u32,
-    /// Failures in a row that put a backend out.
+    /// Consecutive failures that eject a backend.
     pub failures: u32,
-    /// How long it is out the first time; doubled each time up to 32 times that.
+    /// Duration of the first ejection, doubled each time up to a factor of 32.
     pub ejection: Duration,
-    /// No answer at all for that long, though requests wait, puts it out; more for backends that are slow by nature.
+    /// A backend that sends nothing for this long while requests wait has stalled and is ejected;
+    /// slow backends get more time.
     pub stall: Duration,
-    /// A backend that comes back gets its full share only after that.
+    /// Time until a recovered backend gets its full share.
     pub slow_start: Duration,
-    /// When more of the backends than that look ill, none is believed to be, in percent.
+    /// If more than this percentage of backends look unhealthy, health is ignored (panic mode).
     pub panic_percent: u32,
-    /// The PROXY protocol header that begins each connection to a backend; such connections carry one request.
+    /// PROXY header sent on each connection to a backend; such connections carry one request.
     pub proxy_header: ProxyHeader,
 }
 
@@ -171,43 +160,45 @@ pub enum ProxyHeader {
     V2,
 }
 
-/// What tells whether a backend is well, besides what happens to requests.
+/// Active health checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSettings {
-    /// What is done.
+    /// What a check does.
     pub kind: CheckKind,
-    /// Pause between checks.
+    /// Interval between checks.
     pub every: Duration,
-    /// How long an answer may take.
+    /// Timeout of a check.
     pub within: Duration,
-    /// Good ones in a row until it is well again.
+    /// Consecutive successes until a backend is healthy again.
     pub rise: u32,
-    /// Bad ones in a row until it is ill.
+    /// Consecutive failures until a backend is unhealthy.
     pub fall: u32,
 }
 
 /// What a check does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckKind {
-    /// Connects, with TLS where the backend has it; nothing is asked.
+    /// Connects, including TLS if configured, and sends no request.
     Connect,
-    /// Asks for a path. Every status below 400 is well, unless the answer is a digest that says otherwise (docs/edge.md).
+    /// Requests a path. A status below 400 is healthy, unless a JSON body reports a failure
+    /// (docs/edge.md).
     Ask(String),
 }
 
 impl CheckKind {
-    /// Reads `connect` or a path.
+    /// Parses `connect` or a path.
     ///
     /// # Errors
-    /// When it is neither.
+    /// If it is neither.
     pub fn parse(text: &str) -> Result<Self, EdgeError> {
         if text == "connect" {
             Ok(Self::Connect)
         } else if text.starts_with('/') {
             Ok(Self::Ask(text.to_owned()))
         } else {
-            let what = format!("cannot use the check `{text}`: neither a path nor `connect`");
-            Err(EdgeError::new(what).hint("write it as /health, or connect to ask for nothing"))
+            let what = format!("invalid check `{text}`: neither a path nor `connect`");
+            Err(EdgeError::new(what)
+                .hint("use a path such as /health, or `connect` to only connect"))
         }
     }
 }
@@ -281,20 +272,6 @@ impl Default for UpstreamSettings {
     }
 }
 
-impl ListenerSettings {
-    /// A listener without PROXY header at `ADDRESS:PORT`.
-    ///
-    /// # Errors
-    /// When it is not an address and a port.
-    pub fn parse(text: &str, is_tls: bool, backlog: u32) -> Result<Self, EdgeError> {
-        let address = resolve(text).map_err(|why| {
-            EdgeError::new(format!("cannot listen on `{text}`: {why}"))
-                .hint("write it as 0.0.0.0:80 or [::]:80")
-        })?;
-        Ok(Self { address, is_tls, is_h2c: false, has_proxy_header: false, backlog })
-    }
-}
-
 impl FromStr for Balance {
     type Err = EdgeError;
 
@@ -304,8 +281,8 @@ impl FromStr for Balance {
             "least_connections" => Ok(Self::LeastConnections),
             "round_robin" => Ok(Self::RoundRobin),
             "hash" => Ok(Self::Hash),
-            _ => Err(EdgeError::new(format!("cannot balance by `{text}`: not known"))
-                .hint("two_choices, least_connections, round_robin or hash")),
+            _ => Err(EdgeError::new(format!("unknown balance `{text}`"))
+                .hint("use two_choices, least_connections, round_robin or hash")),
         }
     }
 }
@@ -322,7 +299,7 @@ impl fmt::Display for Balance {
 }
 
 impl Limits {
-    /// After how long an idle connection of the listener that was asked to be at `address` is closed.
+    /// The idle timeout of the listener configured at `address`.
     pub fn idle_of(&self, address: SocketAddr) -> Duration {
         let own = self.listener_idle.iter().find(|(one, _)| *one == address);
         own.map_or(self.idle, |(_, idle)| *idle)
@@ -337,8 +314,8 @@ impl FromStr for ProxyHeader {
             "off" => Ok(Self::Off),
             "v1" => Ok(Self::V1),
             "v2" => Ok(Self::V2),
-            _ => Err(EdgeError::new(format!("cannot send the PROXY header `{text}`: not known"))
-                .hint("off, v1 or v2")),
+            _ => Err(EdgeError::new(format!("unknown PROXY header version `{text}`"))
+                .hint("use off, v1 or v2")),
         }
     }
 }
@@ -354,23 +331,23 @@ impl fmt::Display for ProxyHeader {
 }
 
 impl Settings {
-    /// Refuses settings that cannot work together.
+    /// Rejects settings that cannot work together.
     ///
     /// # Errors
-    /// Says which, and what to set.
+    /// Names the setting and what to set instead.
     pub fn check(&self) -> Result<(), EdgeError> {
         if self.listeners.is_empty() {
-            return Err(EdgeError::new("cannot start the edge: it has nowhere to listen")
-                .hint("--listen 0.0.0.0:80, or `edge.listen`"));
+            return Err(EdgeError::new("cannot start the edge: it has no listener")
+                .hint("set --listen 0.0.0.0:80, or `edge.listen`"));
         }
         if self.backends.is_empty() && self.beacon.is_none() {
             return Err(EdgeError::new("cannot start the edge: it has no backend and no beacon")
-                .hint("--backend 10.0.0.5:8080, or --beacon /ping"));
+                .hint("set --backend 10.0.0.5:8080, or --beacon /ping"));
         }
         let has_certificates = !self.certificates.is_empty() || self.acme.is_some();
         if self.listeners.iter().any(|listener| listener.is_tls) && !has_certificates {
             return Err(EdgeError::new("cannot listen with TLS: there is no certificate").hint(
-                "`edge.tls_certificate_files` and `edge.tls_key_files`, or `edge.acme_names`",
+                "set `edge.tls_certificate_files` and `edge.tls_key_files`, or `edge.acme_names`",
             ));
         }
         if let Some(acme) = &self.acme {
@@ -380,45 +357,56 @@ impl Settings {
         addresses.sort_unstable();
         if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(EdgeError::new(format!("cannot use the backend `{}` twice", twice[0]))
-                .hint("give it a weight instead: 10.0.0.5:8080*2"));
+                .hint("set a weight instead: 10.0.0.5:8080*2"));
         }
-        let has_backend = |pool: &str| self.backends.iter().any(|backend| backend.pool == pool);
-        if let Some(route) = self.routes.iter().find(|route| !has_backend(&route.pool)) {
+        self.check_pools()?;
+        if let Some(path) = &self.beacon
+            && !path.starts_with('/')
+        {
+            return Err(EdgeError::new(format!("cannot take beacons at `{path}`: not a path"))
+                .hint("it must begin with a slash: /ping"));
+        }
+        Ok(())
+    }
+
+    fn has_backend(&self, pool: &str) -> bool {
+        self.backends.iter().any(|backend| backend.pool == pool)
+    }
+
+    /// Rejects pools without backends or routes, and zones without backends.
+    fn check_pools(&self) -> Result<(), EdgeError> {
+        if let Some(route) = self.routes.iter().find(|route| !self.has_backend(&route.pool)) {
             return Err(EdgeError::new(format!(
-                "cannot use the route `{route}`: no backend is in the pool `{}`",
+                "cannot use the route `{route}`: pool `{}` has no backend",
                 route.pool
             ))
-            .hint(format!("`edge.backends = [\"{}=10.0.0.5:8080\"]`", route.pool)));
+            .hint(format!("set `edge.backends = [\"{}=10.0.0.5:8080\"]`", route.pool)));
         }
-        if let Some((pool, _)) = self.pool_idle.iter().find(|(pool, _)| !has_backend(pool)) {
+        if let Some((pool, _)) = self.pool_idle.iter().find(|(pool, _)| !self.has_backend(pool)) {
             return Err(EdgeError::new(format!(
-                "cannot set the keep-alive of the pool `{pool}`: no backend is in it"
+                "cannot set the keep-alive of the pool `{pool}`: it has no backend"
             ))
-            .hint("`edge.pool_idle_seconds` names pools of `edge.backends`; the one without a name is `=4`"));
+            .hint(
+                "`edge.pool_idle_seconds` takes pools of `edge.backends`; for the default pool, write `=4`",
+            ));
         }
-        let is_named = |pool: &str| self.routes.iter().any(|route| route.pool == pool);
-        let idle = self.backends.iter().find(|one| !one.pool.is_empty() && !is_named(&one.pool));
-        if let Some(backend) = idle {
+        let mut in_pools = self.backends.iter().filter(|one| !one.pool.is_empty());
+        let unused = in_pools.find(|one| !self.routes.iter().any(|route| route.pool == one.pool));
+        if let Some(backend) = unused {
             let pool = &backend.pool;
             return Err(EdgeError::new(format!(
-                "cannot use the backend `{}`: no route is for its pool `{pool}`",
+                "cannot use the backend `{}`: no route leads to its pool `{pool}`",
                 backend.address
             ))
-            .hint(format!("`edge.routes = [\"/{pool}/={pool}\"]`")));
+            .hint(format!("set `edge.routes = [\"/{pool}/={pool}\"]`")));
         }
         if let Some(zone) = &self.zone
             && !self.backends.iter().any(|backend| backend.zone == *zone)
         {
             return Err(EdgeError::new(format!(
-                "cannot prefer the zone `{zone}`: no backend is in it"
+                "cannot prefer the zone `{zone}`: it has no backend"
             ))
-            .hint(format!("`edge.backends = [\"10.0.0.5:8080@{zone}\"]`")));
-        }
-        if let Some(path) = &self.beacon
-            && !path.starts_with('/')
-        {
-            return Err(EdgeError::new(format!("cannot take beacons at `{path}`: not a path"))
-                .hint("it begins with a slash: /ping"));
+            .hint(format!("set `edge.backends = [\"10.0.0.5:8080@{zone}\"]`")));
         }
         Ok(())
     }
@@ -429,9 +417,16 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
+    fn backend(text: &str) -> BackendSettings {
+        BackendSettings::parse(text).unwrap()
+    }
+
+    fn message(settings: &Settings) -> String {
+        settings.check().unwrap_err().to_string()
+    }
+
     #[test]
-    fn a_difference_says_what_goes_and_what_comes() {
-        let backend = |text: &str| BackendSettings::parse(text).unwrap();
+    fn a_difference_shows_old_and_new_values() {
         let listener = ListenerSettings::parse("127.0.0.1:80", false, 16).unwrap();
         let old = Settings {
             listeners: vec![listener],
@@ -471,17 +466,16 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused_with_what_to_do() {
-        let message = |settings: &Settings| settings.check().unwrap_err().to_string();
+    fn settings_that_cannot_work_are_refused_with_a_hint() {
         expect![[r"
-            cannot start the edge: it has nowhere to listen
-            hint: --listen 0.0.0.0:80, or `edge.listen`"]]
+            cannot start the edge: it has no listener
+            hint: set --listen 0.0.0.0:80, or `edge.listen`"]]
         .assert_eq(&message(&Settings::default()));
         let listener = ListenerSettings::parse("127.0.0.1:80", true, 16).unwrap();
         let mut settings = Settings { listeners: vec![listener], ..Settings::default() };
         expect![[r"
             cannot start the edge: it has no backend and no beacon
-            hint: --backend 10.0.0.5:8080, or --beacon /ping"]]
+            hint: set --backend 10.0.0.5:8080, or --beacon /ping"]]
         .assert_eq(&message(&settings));
         settings.beacon = Some("ping".into());
         assert!(message(&settings).contains("no certificate"));

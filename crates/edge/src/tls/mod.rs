@@ -1,10 +1,12 @@
-//! TLS of listeners: certificates by name (SNI), read again when their files change, sessions resumed by tickets.
-//! One that was obtained by the edge is preferred to a file's for the same name, which serves until there is one.
+//! TLS of listeners: certificates by name (SNI), reloaded when their files change; sessions are
+//! resumed by tickets.
 //!
-//! A certificate that cannot be read at the start is an error; one that cannot be read later leaves the old one in place
-//! and says so. Connections that are open keep what they have.
+//! A certificate from ACME takes precedence over a file's for the same name; the file's serves
+//! until then. An unreadable certificate is an error at startup; later, the old one stays in use
+//! and the error is logged. Open connections keep their certificate.
 
 pub(crate) mod backend_tls;
+pub(crate) mod crypto;
 pub(crate) mod session_tickets;
 
 use std::fmt;
@@ -14,7 +16,6 @@ use std::time::SystemTime;
 
 use rustls::ServerConfig;
 use rustls::client::verify_server_name;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
@@ -27,16 +28,17 @@ use crate::acme::settings::AcmeSettings;
 use crate::error::EdgeError;
 use crate::settings::{CertificateFiles, Settings};
 use crate::tls::backend_tls::BackendTls;
+use crate::tls::crypto::provider;
 use crate::tls::session_tickets::TicketKeys;
 
-/// Certificates that follow their files.
+/// The listeners' certificates, which follow their files.
 pub(crate) struct CertificateStore {
     files: Vec<CertificateFiles>,
-    /// Those that are obtained: each file has certificate and key, and may not be there yet.
+    /// Files of ACME certificates, each with its key; they may not exist yet.
     obtained: Vec<PathBuf>,
     challenges: Arc<ChallengeStore>,
     keys: RwLock<CertificateKeys>,
-    /// When the files were last changed, as far as was seen.
+    /// Modification times of the files at the last load.
     changed: Mutex<Vec<Option<SystemTime>>>,
 }
 
@@ -46,19 +48,14 @@ impl fmt::Debug for CertificateStore {
     }
 }
 
-/// Those of files, and those that were obtained.
 #[derive(Default)]
 struct CertificateKeys {
     files: Vec<Arc<CertifiedKey>>,
     obtained: Vec<Arc<CertifiedKey>>,
 }
 
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
 impl CertificateStore {
-    /// Reads them all. What was obtained and cannot be read is obtained anew, so that is no error.
+    /// Reads all certificates. An unreadable ACME certificate is no error: it is requested again.
     pub(crate) fn load(
         settings: &Settings,
         challenges: &Arc<ChallengeStore>,
@@ -86,34 +83,31 @@ impl CertificateStore {
     }
 
     fn times(&self) -> Vec<Option<SystemTime>> {
-        let time =
-            |path: &Path| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-        let files = self.files.iter().flat_map(|one| [time(&one.certificate), time(&one.key)]);
-        files.chain(self.obtained.iter().map(|path| time(path))).collect()
+        let files = self.files.iter().flat_map(|one| [&one.certificate, &one.key]);
+        files.chain(&self.obtained).map(|path| modified(path)).collect()
     }
 
-    /// An acceptor of connections with these certificates.
+    /// An acceptor that presents these certificates.
     pub(crate) fn acceptor(
         self: &Arc<Self>,
         tickets: &Arc<TicketKeys>,
     ) -> Result<TlsAcceptor, EdgeError> {
-        let failed = |error: rustls::Error| EdgeError::new(format!("cannot use TLS: {error}"));
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(failed)?
+            .map_err(|error| EdgeError::new(format!("cannot use TLS: {error}")))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(self) as _);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         if !self.obtained.is_empty() {
             config.alpn_protocols.push(challenge::ALPN.to_vec());
         }
-        // Stateless, so that any thread resumes what another began.
+        // Stateless, so that any thread can resume a session that another began.
         config.ticketer = Arc::clone(tickets) as _;
         config.send_tls13_tickets = 1;
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Reads again what has changed; whether anything has.
+    /// Reloads changed files; returns whether certificates were replaced.
     pub(crate) fn reload_changed(&self) -> bool {
         let now = self.times();
         let before = std::mem::replace(
@@ -126,21 +120,23 @@ impl CertificateStore {
         match self.read() {
             Ok(keys) => {
                 *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
-                tracing::info!("certificates changed and are in use");
+                tracing::info!("certificate files changed: new certificates are in use");
                 true
             }
             Err(error) => {
-                tracing::error!("certificates changed, the old ones stay in use: {error}");
+                tracing::error!(
+                    "certificate files changed, but the old certificates stay in use: {error}"
+                );
                 false
             }
         }
     }
 }
 
-/// Reads the certificates of `settings` and forgets them.
+/// Checks that all certificates of `settings` can be used.
 ///
 /// # Errors
-/// When one cannot be read or used.
+/// If one cannot be read or used.
 pub fn check_certificates(settings: &Settings) -> Result<(), EdgeError> {
     if settings.backends.iter().any(|backend| backend.protocol.is_tls()) {
         BackendTls::load(&settings.backend_tls)?;
@@ -151,48 +147,54 @@ pub fn check_certificates(settings: &Settings) -> Result<(), EdgeError> {
     CertificateStore::load(settings, &Arc::default()).map(drop)
 }
 
-/// A certificate and its key in one file.
+/// Loads a certificate and its key from one file.
 pub(crate) fn load_both(path: &Path) -> Result<Arc<CertifiedKey>, EdgeError> {
     load(&CertificateFiles { certificate: path.to_owned(), key: path.to_owned() })
 }
 
 fn load(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, EdgeError> {
     let (certificate, key) = (files.certificate.display(), files.key.display());
-    let unread = |what: &str, path: &dyn fmt::Display, error: &dyn fmt::Display| {
-        EdgeError::new(format!("cannot read a {what} from `{path}`: {error}")).hint(
-            "the files are PEM: the certificate first, then those that signed it; the key apart",
-        )
-    };
     let chain = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unread("certificate", &certificate, &error))?;
+        .map_err(|error| cannot_read("certificate", &files.certificate, &error))?;
     if chain.is_empty() {
-        return Err(unread("certificate", &certificate, &"there is none in it"));
+        return Err(cannot_read("certificate", &files.certificate, &"the file contains none"));
     }
     let private = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| unread("private key", &key, &error))?;
+        .map_err(|error| cannot_read("private key", &files.key, &error))?;
     let key = CertifiedKey::from_der(chain, private, &provider()).map_err(|error| {
         EdgeError::new(format!("cannot use `{certificate}` with `{key}`: {error}"))
-            .hint("the key must be that of the first certificate")
+            .hint("the key must belong to the first certificate in the file")
     })?;
     Ok(Arc::new(key))
 }
 
+fn cannot_read(what: &str, path: &Path, error: &dyn fmt::Display) -> EdgeError {
+    EdgeError::new(format!("cannot read a {what} from `{}`: {error}", path.display())).hint(
+        "the files must be PEM: the certificate first, then its chain; the key in its own file",
+    )
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// Whether a certificate is valid for a name.
+fn fits(key: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let parsed = key.end_entity_cert().and_then(ParsedCertificate::try_from);
+    parsed.is_ok_and(|parsed| verify_server_name(&parsed, name).is_ok())
+}
+
 impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // An authority that wants a proof offers nothing else.
+        // An ACME authority that validates a challenge offers only this protocol.
         if hello.alpn().is_some_and(|mut offered| offered.any(|one| one == challenge::ALPN)) {
             return self.challenges.tls(hello.server_name()?);
         }
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
-        let fits = |key: &&Arc<CertifiedKey>| {
-            let certificate = key.end_entity_cert().ok()?;
-            let parsed = ParsedCertificate::try_from(certificate).ok()?;
-            verify_server_name(&parsed, name.as_ref()?).ok()
-        };
-        let all = || keys.obtained.iter().chain(&keys.files);
-        let first = || keys.files.first().or(keys.obtained.first());
-        all().find(|key| fits(key).is_some()).or_else(first).cloned()
+        let mut all = keys.obtained.iter().chain(&keys.files);
+        let found = name.and_then(|name| all.find(|key| fits(key, &name)));
+        found.or_else(|| keys.files.first().or(keys.obtained.first())).cloned()
     }
 }

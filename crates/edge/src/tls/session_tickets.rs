@@ -1,7 +1,9 @@
-//! Keys of session tickets (RFC 8446 §4.6.1): what lets a client come back without a handshake at whichever edge knows the key.
+//! Keys of session tickets (RFC 8446 §4.6.1): a client resumes its session at any edge that has
+//! the key.
 //!
-//! rustls' own keys cannot leave the process. These can, to the edge that takes this one's place, so that it does not begin
-//! with a full handshake for every client. Whoever has a key reads what was resumed with it: they are secrets, and change.
+//! rustls' own keys cannot leave the process. These can be handed to a replacing edge, so that it
+//! does not start with a full handshake for every client. A key decrypts the sessions resumed with
+//! it, so keys are secret and rotate.
 
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
@@ -12,23 +14,23 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::server::ProducesTickets;
 
 use crate::error::EdgeError;
-use crate::time::{nanos, now_ns};
+use crate::time::{MonoTime, Nanos};
 
 const NAME_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
-/// A key makes tickets for that long, and is known for as long again.
+/// A key encrypts tickets for this long and decrypts them for as long again.
 const ROTATE: Duration = Duration::from_hours(6);
-/// A ticket is good for that long at least.
+/// Every ticket is valid for at least this long.
 const LIFETIME_SECONDS: u32 = 6 * 3600;
 
-/// A key as it leaves one edge and enters another.
+/// A key as it is passed from one edge to another.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TicketKey {
-    /// Begins each ticket that was made with it.
+    /// The first bytes of each ticket encrypted with the key.
     pub name: [u8; NAME_BYTES],
     /// The key itself.
     pub secret: [u8; SECRET_BYTES],
-    /// How long ago it was made.
+    /// Time since the key was generated.
     pub age: Duration,
 }
 
@@ -40,23 +42,23 @@ impl fmt::Debug for TicketKey {
 
 struct TicketCipher {
     key: TicketKey,
-    made: u64,
+    created: MonoTime,
     aead: LessSafeKey,
 }
 
 impl TicketCipher {
     fn new(key: TicketKey) -> Self {
         let unbound = UnboundKey::new(&CHACHA20_POLY1305, &key.secret);
-        let aead = LessSafeKey::new(unbound.expect("the secret has the length of this key"));
-        Self { made: now_ns().saturating_sub(nanos(key.age)).max(1), aead, key }
+        let aead = LessSafeKey::new(unbound.expect("the secret has the key length of this cipher"));
+        Self { created: MonoTime::now().before(key.age.into()), aead, key }
     }
 
-    fn age(&self, now: u64) -> u64 {
-        now.saturating_sub(self.made)
+    fn age(&self, now: MonoTime) -> Nanos {
+        now.since(self.created)
     }
 }
 
-/// The keys of one edge, the newest first.
+/// The keys of one edge, newest first.
 pub(crate) struct TicketKeys(RwLock<Vec<TicketCipher>>);
 
 impl fmt::Debug for TicketKeys {
@@ -66,43 +68,41 @@ impl fmt::Debug for TicketKeys {
 }
 
 impl TicketKeys {
-    /// With one new key.
+    /// Generates the first key.
     pub(crate) fn new() -> Result<Self, EdgeError> {
         let key = new_key().ok_or_else(|| {
-            EdgeError::new("cannot use TLS: the system gives no random numbers")
+            EdgeError::new("cannot use TLS: the system provides no random numbers")
                 .hint("getrandom(2) must work here")
         })?;
         Ok(Self(RwLock::new(vec![TicketCipher::new(key)])))
     }
 
-    /// All that are known, the newest first.
+    /// All keys, newest first.
     pub(crate) fn export(&self) -> Vec<TicketKey> {
-        let (held, now) = (self.0.read().unwrap_or_else(PoisonError::into_inner), now_ns());
-        let aged = |one: &TicketCipher| TicketKey {
-            age: Duration::from_nanos(one.age(now)),
-            ..one.key.clone()
-        };
-        held.iter().map(aged).collect()
+        let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let now = MonoTime::now();
+        let aged = ciphers.iter().map(|one| (one.age(now), one.key.clone()));
+        aged.map(|(age, key)| TicketKey { age: age.into(), ..key }).collect()
     }
 
-    /// Takes keys of another edge: its newest makes the tickets from now on, the own ones are still known.
+    /// Adopts the keys of another edge: its newest encrypts from now on, own keys still decrypt.
     pub(crate) fn import(&self, keys: &[TicketKey]) {
-        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|own| keys.iter().all(|key| key.name != own.key.name));
+        let mut ciphers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        ciphers.retain(|own| keys.iter().all(|key| key.name != own.key.name));
         let new = keys.iter().filter(|key| key.age < ROTATE * 2).cloned().map(TicketCipher::new);
-        held.splice(0..0, new);
+        ciphers.splice(0..0, new);
     }
 
-    /// Makes a new key when the newest is old, and forgets the oldest; called now and then.
-    pub(crate) fn rotate(&self, now: u64) {
+    /// Generates a new key if the newest is old, and drops expired ones; called periodically.
+    pub(crate) fn rotate(&self, now: MonoTime) {
         let is_due = {
-            let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            held.first().is_none_or(|one| one.age(now) > nanos(ROTATE))
+            let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            ciphers.first().is_none_or(|one| one.age(now) > ROTATE.into())
         };
         let Some(key) = is_due.then(new_key).flatten() else { return };
-        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        held.insert(0, TicketCipher::new(key));
-        held.retain(|one| one.age(now) < 2 * nanos(ROTATE));
+        let mut ciphers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        ciphers.insert(0, TicketCipher::new(key));
+        ciphers.retain(|one| one.age(now) < (ROTATE * 2).into());
     }
 }
 
@@ -122,10 +122,10 @@ impl ProducesTickets for TicketKeys {
         LIFETIME_SECONDS
     }
 
-    /// Name of the key, nonce, then what is encrypted. Nonces are random, since more than one edge may use the key.
+    /// Key name, nonce, ciphertext. Nonces are random because several edges may use the key.
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let TicketCipher { key, aead, .. } = held.first()?;
+        let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let TicketCipher { key, aead, .. } = ciphers.first()?;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = plain.to_vec();
@@ -137,8 +137,8 @@ impl ProducesTickets for TicketKeys {
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
-        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let TicketCipher { key, aead, .. } = held.iter().find(|one| one.key.name == name)?;
+        let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let TicketCipher { key, aead, .. } = ciphers.iter().find(|one| one.key.name == name)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut sealed = sealed.to_vec();
         let plain = aead.open_in_place(nonce, Aad::from(&key.name), &mut sealed).ok()?;
@@ -179,13 +179,13 @@ mod tests {
     fn keys_change_and_the_one_before_is_still_known() {
         let keys = TicketKeys::new().unwrap();
         let (ticket, first) = (keys.encrypt(b"x").unwrap(), keys.export());
-        let hours = |hours: u64| now_ns() + hours * 3600 * 1_000_000_000;
-        keys.rotate(hours(1));
+        let start = MonoTime::now();
+        keys.rotate(start + Nanos::from_secs(3600));
         assert_eq!(keys.export()[0].name, first[0].name);
-        keys.rotate(hours(7));
+        keys.rotate(start + Nanos::from_secs(7 * 3600));
         assert_ne!(keys.export()[0].name, first[0].name);
         assert!(keys.decrypt(&ticket).is_some());
-        keys.rotate(hours(14));
+        keys.rotate(start + Nanos::from_secs(14 * 3600));
         assert!(keys.decrypt(&ticket).is_none());
     }
 }

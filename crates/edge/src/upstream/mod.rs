@@ -1,8 +1,9 @@
-//! A connection to a backend. It is not a task of its own: whoever uses it polls it, and at rest nobody does.
+//! A connection to a backend. It has no task: the request that uses it polls it.
 //!
-//! That saves two wake-ups a request. Whether the backend has closed a connection at rest is found by polling it once,
-//! which costs no system call: the reactor knows already. A connection with HTTP/2 carries many requests at a time, so nobody
-//! could poll it for all: it is a task, and what is called an upstream here is one request's share of it.
+//! That saves two wake-ups per request. Polling an idle connection once shows whether the backend
+//! has closed it, without a system call, because the reactor already knows. An HTTP/2 connection
+//! carries several requests, none of which could poll it for all; it has a task, and an
+//! [`Upstream`] is one request's stream on it.
 
 pub(crate) mod idle;
 pub(crate) mod response_deadlines;
@@ -22,61 +23,60 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::client::state::write_pieces;
-use crate::client::task::LocalExecutor;
+use crate::client::stream::write_pieces;
+use crate::local_executor::LocalExecutor;
 use crate::pool::Pool;
 use crate::pool::backend::{Backend, ConnectionGuard};
-use crate::proxy::body::RequestBody;
+use crate::proxy::request_body::RequestBody;
 use crate::record::RequestFailure;
 use crate::settings::Limits;
-use crate::time::now_ns;
+use crate::time::{MonoTime, Nanos};
 
-/// Requests that one connection of HTTP/2 carries at a time, unless the backend allows fewer; for more there is another one.
+/// Concurrent requests on one HTTP/2 connection, unless the backend allows fewer.
 const STREAMS_MAX: usize = 100;
 
-/// A connection that can carry one request at a time, or a place on one that carries many.
+/// A connection that carries one request at a time, or a stream of one that carries many.
 pub(crate) struct Upstream {
     http: HttpSender,
     pub(crate) backend: Arc<Backend>,
     pub(crate) requests: u32,
-    pub(crate) idle_since: u64,
+    pub(crate) idle_since: MonoTime,
     is_over: bool,
     _connected: Option<ConnectionGuard>,
 }
 
 type UpstreamTransport = TokioIo<UpstreamIo>;
 
-/// What is spoken on it.
 #[expect(clippy::large_enum_variant, reason = "an upstream is boxed as a whole")]
 enum HttpSender {
     One(http1::SendRequest<RequestBody>, http1::Connection<UpstreamTransport, RequestBody>),
     Two(http2::SendRequest<RequestBody>, StreamGuard),
 }
 
-/// A connection with HTTP/2. It ends when nobody holds it any more.
+/// An HTTP/2 connection; it closes when the last reference is dropped.
 pub(crate) struct SharedConnection {
     sender: http2::SendRequest<RequestBody>,
     pub(crate) backend: Arc<Backend>,
     streams: Cell<usize>,
-    /// How many the backend allows, as far as it has said.
+    /// Streams that the backend allows at the moment.
     allowed: Rc<Cell<usize>>,
     /// When its last stream ended.
-    idle_since: Cell<u64>,
+    idle_since: Cell<MonoTime>,
     _connected: ConnectionGuard,
 }
 
-/// One stream of it; dropping it ends that.
+/// Counts one stream of a shared connection until dropped.
 struct StreamGuard(Rc<SharedConnection>);
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.streams.set(self.0.streams.get() - 1);
-        self.0.idle_since.set(now_ns());
+        self.0.idle_since.set(MonoTime::now());
     }
 }
 
 impl SharedConnection {
-    /// A place for one more request, if there is one.
+    /// A stream for one more request, if the connection has room.
     pub(crate) fn upstream(self: &Rc<Self>) -> Option<Box<Upstream>> {
         let streams = self.streams.get();
         if self.sender.is_closed() || streams >= self.allowed.get().min(STREAMS_MAX) {
@@ -87,7 +87,7 @@ impl SharedConnection {
             http: HttpSender::Two(self.sender.clone(), StreamGuard(Rc::clone(self))),
             backend: Arc::clone(&self.backend),
             requests: 0,
-            idle_since: 0,
+            idle_since: MonoTime::NEVER,
             is_over: false,
             _connected: None,
         }))
@@ -97,17 +97,17 @@ impl SharedConnection {
         self.sender.is_closed()
     }
 
-    /// For how long it has carried nothing; `None` while it carries something.
-    pub(crate) fn idle_ns(&self, now: u64) -> Option<u64> {
-        (self.streams.get() == 0).then(|| now.saturating_sub(self.idle_since.get()))
+    /// How long the connection has been idle; `None` while it carries a request.
+    pub(crate) fn idle_time(&self, now: MonoTime) -> Option<Nanos> {
+        (self.streams.get() == 0).then(|| now.since(self.idle_since.get()))
     }
 }
 
-/// What a backend said, or the request when it was not sent.
+/// The response head; or the error, with the request if it was not sent.
 pub(crate) type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
 impl Upstream {
-    /// Connects; `preface` is sent first.
+    /// Connects and sends `preface` before anything else.
     pub(crate) async fn connect(
         backend: &Arc<Backend>,
         pool: &Pool,
@@ -116,28 +116,30 @@ impl Upstream {
     ) -> Result<Box<Self>, (RequestFailure, String)> {
         let opening = tokio::time::timeout(pool.settings.connect, open(backend, pool, preface));
         let stream = opening.await.unwrap_or_else(|_| {
-            Err((RequestFailure::ConnectTimeout, "no answer to the handshake".into()))
+            Err((RequestFailure::ConnectTimeout, "the TCP or TLS handshake timed out".into()))
         })?;
         let io = TokioIo::new(UpstreamIo { stream, backend: Arc::clone(backend) });
         if backend.protocol.is_h2() {
             let shared = Rc::new(share(backend, io).await.map_err(refused)?);
-            return shared.upstream().ok_or_else(|| refused("the backend allows no stream"));
+            return shared
+                .upstream()
+                .ok_or_else(|| refused("the backend allows no HTTP/2 streams"));
         }
         let mut builder = http1::Builder::new();
-        // No allowance for what servers should not send: an answer that two clients read differently is refused.
+        // hyper stays strict: a response that two clients would read differently is rejected.
         builder.max_buf_size(limits.head_bytes.max(64 << 10));
         let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
         Ok(Box::new(Self {
             http: HttpSender::One(sender, connection),
             backend: Arc::clone(backend),
             requests: 0,
-            idle_since: now_ns(),
+            idle_since: MonoTime::now(),
             is_over: false,
             _connected: Some(ConnectionGuard::new(backend)),
         }))
     }
 
-    /// The connection that others may use beside.
+    /// The connection behind this stream, if other requests can use it too.
     pub(crate) fn shared(&self) -> Option<&Rc<SharedConnection>> {
         match &self.http {
             HttpSender::One(..) => None,
@@ -145,7 +147,7 @@ impl Upstream {
         }
     }
 
-    /// Sends a request; whoever waits for the answer has to [`Upstream::drive`].
+    /// Sends a request; the caller must [`Upstream::drive`] the connection while it waits.
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
@@ -158,12 +160,12 @@ impl Upstream {
             match sending {
                 (Some(one), _) => one.await,
                 (_, Some(two)) => two.await,
-                (None, None) => unreachable!("one of them is sent"),
+                (None, None) => unreachable!("one of the two is sent"),
             }
         }
     }
 
-    /// Moves bytes; true when the connection is over. Those of HTTP/2 are moved by its own task.
+    /// Moves bytes; true when the connection is over. HTTP/2 connections are driven by their task.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
         if let HttpSender::One(_, connection) = &mut self.http
             && !self.is_over
@@ -173,12 +175,12 @@ impl Upstream {
         self.is_over
     }
 
-    /// Whether it was seen to be over.
+    /// Whether [`Upstream::drive`] has found the connection closed.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether another request can be sent: nothing is under way, and the backend has not closed it.
+    /// Whether another request can be sent: none is in progress and the backend has not closed.
     pub(crate) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         if self.drive(&mut cx) {
@@ -191,7 +193,8 @@ impl Upstream {
         matches!(ready, Poll::Ready(Ok(())))
     }
 
-    /// The stream below, and what was read too far, after the backend has switched to another protocol; HTTP/2 does not.
+    /// The byte stream and what hyper has read beyond the response head, after a protocol switch.
+    /// `None` for HTTP/2, which does not switch.
     pub(crate) fn into_stream(self) -> Option<(UpstreamIo, bytes::Bytes)> {
         let HttpSender::One(_, connection) = self.http else { return None };
         let parts = connection.into_parts();
@@ -199,19 +202,19 @@ impl Upstream {
     }
 }
 
-/// Begins HTTP/2, and the task that moves its bytes.
+/// Starts HTTP/2 and the task that drives the connection.
 async fn share(
     backend: &Arc<Backend>,
     io: UpstreamTransport,
 ) -> Result<SharedConnection, hyper::Error> {
     let (sender, connection) = http2::Builder::new(LocalExecutor).handshake(io).await?;
     let allowed = Rc::new(Cell::new(connection.current_max_send_streams()));
-    let told = Rc::clone(&allowed);
+    let reported = Rc::clone(&allowed);
     let mut connection = Box::pin(connection);
     tokio::task::spawn_local(std::future::poll_fn(move |cx| {
         let poll = connection.as_mut().poll(cx);
-        told.set(connection.current_max_send_streams());
-        // Why it ended is told to the requests that it carried.
+        reported.set(connection.current_max_send_streams());
+        // The requests on the connection receive the error themselves.
         poll.map(|_| ())
     }));
     Ok(SharedConnection {
@@ -219,7 +222,7 @@ async fn share(
         backend: Arc::clone(backend),
         streams: Cell::new(0),
         allowed,
-        idle_since: Cell::new(now_ns()),
+        idle_since: Cell::new(MonoTime::now()),
         _connected: ConnectionGuard::new(backend),
     })
 }
@@ -228,7 +231,7 @@ fn refused(error: impl std::fmt::Display) -> (RequestFailure, String) {
     (RequestFailure::ConnectRefused, error.to_string())
 }
 
-/// TCP, what comes first, and TLS.
+/// Opens TCP, sends the preface, and completes the TLS handshake.
 async fn open(
     backend: &Backend,
     pool: &Pool,
@@ -242,10 +245,10 @@ async fn open(
     if !backend.protocol.is_tls() {
         return Ok(UpstreamStream::Plain(stream));
     }
-    let tls = pool.tls.as_ref().expect("a pool is made with TLS when a backend speaks it");
+    let tls = pool.tls.as_ref().expect("a pool has TLS if one of its backends uses it");
     let secured = tls.connect(backend.protocol, &backend.host, stream).await;
-    let failed = |error: std::io::Error| (RequestFailure::ConnectTls, error.to_string());
-    Ok(UpstreamStream::Tls(Box::new(secured.map_err(failed)?)))
+    let secured = secured.map_err(|error| (RequestFailure::ConnectTls, error.to_string()))?;
+    Ok(UpstreamStream::Tls(Box::new(secured)))
 }
 
 enum UpstreamStream {
@@ -253,7 +256,7 @@ enum UpstreamStream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// The stream with the backend's count of bytes.
+/// A byte stream that adds to the backend's totals.
 pub(crate) struct UpstreamIo {
     stream: UpstreamStream,
     backend: Arc<Backend>,
