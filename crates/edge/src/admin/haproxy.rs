@@ -1,8 +1,8 @@
-//! An HAProxy that is there already, asked and driven over its runtime socket (HAProxy's management guide, §9.3 "Unix Socket
-//! commands"): what its servers do, and their weight and state.
+//! Control of an existing HAProxy over its runtime socket (HAProxy's management guide, §9.3 "Unix
+//! Socket commands"): the state and weight of its servers.
 //!
-//! Orders need `level admin`. HAProxy answers an order that it took with nothing, and one that it did not with a sentence;
-//! so the state is read again after each, and that is what is told.
+//! Changes need `level admin`. HAProxy responds to a successful command with nothing, and to a
+//! failed one with a sentence. The state is therefore read again after each command.
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -12,143 +12,147 @@ use std::time::Duration;
 
 use crate::error::EdgeError;
 
-/// For one command with its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer that is read: `show stat` has about 400 bytes a server.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// HAProxy's own limit of weights.
+/// Limit for one command and its response.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest response; `show stat` has about 400 bytes per server.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// The highest weight that HAProxy accepts.
 const WEIGHT_MAX: u32 = 256;
 
-/// A server of one of HAProxy's backends.
+/// A server in a backend of HAProxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HaproxyServer {
-    /// The backend that it is in.
+    /// The name of the backend.
     pub backend: String,
-    /// Its name there.
+    /// The name of the server.
     pub server: String,
-    /// Its address and port; `None` when HAProxy does not say (before 1.7, or a socket's level is too low).
+    /// Address and port; `None` before HAProxy 1.7 or if the socket's level is too low.
     pub address: Option<String>,
-    /// As HAProxy writes it: `UP`, `DOWN`, `MAINT`, `DRAIN`, `NOLB`, `no check`, or on its way, `UP 1/3`.
+    /// The state as HAProxy writes it: `UP`, `DOWN`, `MAINT`, `DRAIN`, `NOLB`, `no check`, or a
+    /// transition such as `UP 1/3`.
     pub state: String,
-    /// What its last check said; `None` without checks.
+    /// The result of the last health check; `None` without checks.
     pub check: Option<String>,
-    /// Its weight now.
+    /// The current weight.
     pub weight: u32,
-    /// Requests and connections under way.
+    /// Current sessions.
     pub sessions: u64,
-    /// Requests that wait for it.
+    /// Queued requests.
     pub queued: u64,
-    /// Sessions since HAProxy began.
+    /// Sessions since HAProxy started.
     pub sessions_total: u64,
-    /// Failures to connect and to answer since then.
+    /// Connect and response errors since HAProxy started.
     pub failures_total: u64,
 }
 
-/// What a server can be told.
+impl HaproxyServer {
+    /// `BACKEND/SERVER`
+    fn path(&self) -> String {
+        format!("{}/{}", self.backend, self.server)
+    }
+}
+
+/// A change of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HaproxyOrder {
-    /// A weight from 0 to 256; 0 gives it no new clients, those with a cookie still come.
+    /// A weight from 0 to 256; 0 stops new clients, but not those with a cookie.
     Weight(u32),
-    /// No new clients; checks go on.
+    /// Stop new clients; checks continue.
     Drain,
-    /// None at all, no checks either, until it is told otherwise.
+    /// Stop all traffic and checks.
     Maint,
-    /// Full service again.
+    /// Back to normal.
     Ready,
 }
 
-/// A server before and after an order.
+/// A server before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HaproxyChange {
-    /// Before.
+    /// State before the change.
     pub before: HaproxyServer,
-    /// After.
+    /// State after the change.
     pub after: HaproxyServer,
 }
 
 impl fmt::Display for HaproxyChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before, after } = self;
-        write!(
-            f,
-            "{}/{}: {} weight {}",
-            before.backend, before.server, before.state, before.weight
-        )?;
+        write!(f, "{}: {} weight {}", before.path(), before.state, before.weight)?;
         if before.state == after.state && before.weight == after.weight {
-            return f.write_str(", as it was");
+            return f.write_str(", unchanged");
         }
         write!(f, " -> {} weight {}", after.state, after.weight)
     }
 }
 
 impl HaproxyOrder {
-    fn command(self, backend: &str, server: &str) -> String {
+    fn command(self, server: &HaproxyServer) -> String {
+        let path = server.path();
         match self {
-            Self::Weight(weight) => format!("set server {backend}/{server} weight {weight}"),
-            Self::Drain => format!("set server {backend}/{server} state drain"),
-            Self::Maint => format!("set server {backend}/{server} state maint"),
-            Self::Ready => format!("set server {backend}/{server} state ready"),
+            Self::Weight(weight) => format!("set server {path} weight {weight}"),
+            Self::Drain => format!("set server {path} state drain"),
+            Self::Maint => format!("set server {path} state maint"),
+            Self::Ready => format!("set server {path} state ready"),
         }
     }
 }
 
-/// A runtime socket: a path, or `HOST:PORT`.
+/// The runtime socket of an HAProxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Haproxy {
     socket: String,
 }
 
 impl Haproxy {
-    /// The socket at a path (it has a slash), or at `HOST:PORT`.
+    /// The socket at a path, or at `HOST:PORT`.
     pub fn new(socket: &str) -> Self {
         Self { socket: socket.to_owned() }
     }
 
-    /// All servers, as configured.
+    /// All servers, in configuration order.
     ///
     /// # Errors
-    /// When the socket cannot be reached, or what answers there is no HAProxy.
+    /// If the socket cannot be reached or is not an HAProxy.
     pub fn servers(&self) -> Result<Vec<HaproxyServer>, EdgeError> {
-        // 4 is servers: neither frontends nor sums of backends.
-        parse(&self.ask("show stat -1 4 -1")?).ok_or_else(|| {
-            EdgeError::new(format!("cannot read what `{}` answers: it is no HAProxy", self.socket))
-                .hint("name the socket of `stats socket` in haproxy.cfg")
+        // Type 4 selects servers, without frontends and backend totals.
+        parse(&self.send("show stat -1 4 -1")?).ok_or_else(|| {
+            EdgeError::new(format!("cannot use `{}`: it is not an HAProxy socket", self.socket))
+                .hint("use the path of `stats socket` in haproxy.cfg")
         })
     }
 
-    /// Tells a server, named `BACKEND/SERVER`, what to do, and reads what became of it.
+    /// Changes the server `BACKEND/SERVER` and reads its new state.
     ///
     /// # Errors
-    /// When there is no such server, the socket's level is too low, or HAProxy refuses.
+    /// If there is no such server, the socket's level is too low, or HAProxy rejects the change.
     pub fn order(&self, name: &str, order: HaproxyOrder) -> Result<HaproxyChange, EdgeError> {
         let before = self.find(name)?;
         if let HaproxyOrder::Weight(weight) = order
             && weight > WEIGHT_MAX
         {
-            return Err(EdgeError::new(format!("cannot give `{name}` the weight {weight}"))
-                .hint("HAProxy's weights go from 0 to 256"));
+            return Err(EdgeError::new(format!("cannot set the weight of `{name}` to {weight}"))
+                .hint("HAProxy accepts weights from 0 to 256"));
         }
-        let told = self.ask(&order.command(&before.backend, &before.server))?;
-        if let Some(why) = told.lines().map(str::trim).find(|line| !line.is_empty()) {
-            return Err(self.refused(name, why));
+        let response = self.send(&order.command(&before))?;
+        if let Some(why) = response.lines().map(str::trim).find(|line| !line.is_empty()) {
+            return Err(self.rejected(&before, why));
         }
         Ok(HaproxyChange { after: self.find(name)?, before })
     }
 
-    /// The server `BACKEND/SERVER`.
+    /// Finds the server `BACKEND/SERVER`.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// If there is no such server.
     pub fn find(&self, name: &str) -> Result<HaproxyServer, EdgeError> {
         let servers = self.servers()?;
-        let names: Vec<String> =
-            servers.iter().map(|one| format!("{}/{}", one.backend, one.server)).collect();
-        // What is not among the names never becomes a part of a command.
+        let names: Vec<String> = servers.iter().map(HaproxyServer::path).collect();
+        // Only known names become part of a command, which prevents injection.
         names.iter().position(|one| one == name).map(|at| servers[at].clone()).ok_or_else(|| {
             let near = weir_tables::nearest(name, names.iter().map(String::as_str));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
-                None if names.is_empty() => "it has no servers at all".to_owned(),
+                None if names.is_empty() => "this HAProxy has no servers".to_owned(),
                 None => format!("write it as BACKEND/SERVER, such as `{}`", names[0]),
             };
             EdgeError::new(format!("cannot find the server `{name}` at `{}`", self.socket))
@@ -156,106 +160,122 @@ impl Haproxy {
         })
     }
 
-    fn refused(&self, name: &str, why: &str) -> EdgeError {
+    fn rejected(&self, server: &HaproxyServer, why: &str) -> EdgeError {
         let error = EdgeError::new(format!(
-            "cannot change `{name}` at `{}`: HAProxy says: {why}",
+            "cannot change `{}` at `{}`: HAProxy responds: {why}",
+            server.path(),
             self.socket
         ));
         if why.contains("Permission denied") {
             return error.hint(format!(
-                "the socket may only look: `stats socket {} level admin` in haproxy.cfg, then reload",
+                "the socket is read-only: set `stats socket {} level admin` in haproxy.cfg, then reload",
                 self.socket
             ));
         }
         if why.contains("static LB algorithm") {
             return error.hint(
-                "its `balance` takes weights only at the start, but for 0: use `drain`, or balance roundrobin or leastconn",
+                "its `balance` algorithm allows no other weight than 0 and the initial one: use `drain`, or balance roundrobin or leastconn",
             );
         }
-        error.hint("`weir haproxy show` tells how its servers are")
+        error.hint("`weir haproxy show` lists the servers and their state")
     }
 
-    /// Whether a socket is named by its path, and not as HOST:PORT.
+    /// Whether a socket is a path rather than `HOST:PORT`.
     pub fn is_path(socket: &str) -> bool {
         socket.contains('/') || !socket.contains(':')
     }
 
-    fn ask(&self, command: &str) -> Result<String, EdgeError> {
-        let answer = if Self::is_path(&self.socket) {
+    fn send(&self, command: &str) -> Result<String, EdgeError> {
+        let response = if Self::is_path(&self.socket) {
             UnixStream::connect(&self.socket).and_then(|stream| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                talk(stream, command)
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                stream.set_write_timeout(Some(TIMEOUT))?;
+                exchange(stream, command)
             })
         } else {
             connect(&self.socket).and_then(|stream| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                talk(stream, command)
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                stream.set_write_timeout(Some(TIMEOUT))?;
+                exchange(stream, command)
             })
         };
-        answer.map_err(|error| self.unreached(&error))
+        response.map_err(|error| self.unreachable(&error))
     }
 
-    fn unreached(&self, error: &std::io::Error) -> EdgeError {
+    fn unreachable(&self, error: &std::io::Error) -> EdgeError {
         let failure =
-            EdgeError::new(format!("cannot ask the HAProxy at `{}`: {error}", self.socket));
+            EdgeError::new(format!("cannot reach the HAProxy at `{}`: {error}", self.socket));
         failure.hint(match error.kind() {
             ErrorKind::NotFound => {
-                "it is the path of `stats socket` in haproxy.cfg; /run/haproxy/admin.sock in Debian"
+                "use the path of `stats socket` in haproxy.cfg; on Debian /run/haproxy/admin.sock"
             }
             ErrorKind::PermissionDenied => {
-                "be a user that may write to it: root, or its group (`stats socket … group …`)"
+                "run as root or as a member of the socket's group (`stats socket … group …`)"
             }
-            ErrorKind::ConnectionRefused => "nothing listens there: does HAProxy run?",
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => "it did not answer within 5 s",
-            _ => "name it as a path, or as HOST:PORT",
+            ErrorKind::ConnectionRefused => "nothing listens there: check that HAProxy is running",
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => "it did not respond within 5 s",
+            _ => "write it as a path, or as HOST:PORT",
         })
     }
 }
 
 fn connect(address: &str) -> std::io::Result<TcpStream> {
     let mut all = address.to_socket_addrs()?;
-    let first = all.next().ok_or_else(|| std::io::Error::other("no such host"))?;
-    TcpStream::connect_timeout(&first, PATIENCE)
+    let first = all.next().ok_or_else(|| std::io::Error::other("the name does not resolve"))?;
+    TcpStream::connect_timeout(&first, TIMEOUT)
 }
 
-fn talk(mut stream: impl Read + Write, command: &str) -> std::io::Result<String> {
+fn exchange(mut stream: impl Read + Write, command: &str) -> std::io::Result<String> {
     stream.write_all(format!("{command}\n").as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let mut response = Vec::new();
+    stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-/// The CSV of `show stat`, whose first line names the columns (management guide §9.1). No value of a server that is read here
-/// can hold a comma but the last check, which is quoted then.
+/// Parses the CSV of `show stat`, whose first line names the columns (management guide §9.1).
+///
+/// Only the last check can contain commas; it is quoted then.
 fn parse(text: &str) -> Option<Vec<HaproxyServer>> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next()?.strip_prefix("# ")?.split(',').collect();
-    let at = |name: &str| head.iter().position(|column| *column == name);
-    let (backend, server, state) = (at("pxname")?, at("svname")?, at("status")?);
-    let (weight, sessions) = (at("weight")?, at("scur")?);
+    if !["pxname", "svname", "status", "weight", "scur"].iter().all(|name| head.contains(name)) {
+        return None;
+    }
     let rows = lines.filter(|line| !line.is_empty()).map(|line| {
-        let cells = cells(line);
-        let cell = |at: Option<usize>| cells.get(at?).filter(|cell| !cell.is_empty()).cloned();
-        let number = |at: Option<usize>| cell(at).and_then(|cell| cell.parse().ok()).unwrap_or(0);
+        let row = CsvRow { head: &head, cells: cells(line) };
         Some(HaproxyServer {
-            backend: cell(Some(backend))?,
-            server: cell(Some(server))?,
-            address: cell(at("addr")),
-            state: cell(Some(state))?,
-            check: cell(at("last_chk")),
-            weight: u32::try_from(number(Some(weight))).unwrap_or(0),
-            sessions: number(Some(sessions)),
-            queued: number(at("qcur")),
-            sessions_total: number(at("stot")),
-            failures_total: number(at("econ")) + number(at("eresp")),
+            backend: row.text("pxname")?,
+            server: row.text("svname")?,
+            address: row.text("addr"),
+            state: row.text("status")?,
+            check: row.text("last_chk"),
+            weight: u32::try_from(row.number("weight")).unwrap_or(0),
+            sessions: row.number("scur"),
+            queued: row.number("qcur"),
+            sessions_total: row.number("stot"),
+            failures_total: row.number("econ") + row.number("eresp"),
         })
     });
     rows.collect()
 }
 
-/// One line of CSV; a cell in quotes may hold commas, and quotes twice (RFC 4180).
+struct CsvRow<'a> {
+    head: &'a [&'a str],
+    cells: Vec<String>,
+}
+
+impl CsvRow<'_> {
+    fn text(&self, column: &str) -> Option<String> {
+        let at = self.head.iter().position(|name| *name == column)?;
+        self.cells.get(at).filter(|cell| !cell.is_empty()).cloned()
+    }
+
+    fn number(&self, column: &str) -> u64 {
+        self.text(column).and_then(|cell| cell.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// Splits a line of CSV; a quoted cell may contain commas and doubled quotes (RFC 4180).
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut cell, mut is_quoted) = (Vec::new(), String::new(), false);
     let mut letters = line.chars().peekable();
@@ -279,11 +299,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_read_by_the_names_of_columns() {
+    fn servers_are_parsed_by_column_name() {
         let text = "# pxname,svname,qcur,scur,stot,econ,eresp,status,weight,last_chk,addr,\n\
             app,one,2,3,10,1,1,UP 1/3,7,\"L7OK, \"\"fine\"\"\",10.0.0.5:80,\n\
             app,two,,,,,,no check,1,,,\n";
-        let servers = parse(text).expect("it is HAProxy's");
+        let servers = parse(text).expect("valid CSV");
         assert_eq!(servers[0].state, "UP 1/3");
         assert_eq!(servers[0].check.as_deref(), Some("L7OK, \"fine\""));
         assert_eq!(servers[0].address.as_deref(), Some("10.0.0.5:80"));
@@ -296,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_port_is_a_path() {
+    fn a_socket_without_port_is_a_path() {
         let are_paths = ["/run/haproxy/admin.sock", "admin.sock", "127.0.0.1:9999", "[::1]:9999"]
             .map(Haproxy::is_path);
         assert_eq!(are_paths, [true, true, false, false]);
     }
 
     #[test]
-    fn any_text_is_read_or_refused() {
+    fn no_text_makes_the_parser_panic() {
         arbtest::arbtest(|u| {
             let _ =
                 parse(&format!("# pxname,svname,status,weight,scur\n{}", u.arbitrary::<String>()?));

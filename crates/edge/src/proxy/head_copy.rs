@@ -1,21 +1,20 @@
-//! A request's head in one piece of memory, for the case that it must be sent again.
+//! A copy of a request head in one allocation, in case the request must be repeated.
 //!
-//! Most copies are thrown away unread, so making one is what must be cheap: a clone of the map of fields counts a reference
-//! up and down for each name and value, which cost two thirds of recording the request.
+//! Most copies are never used, so making one must be cheap. Cloning the header map changes a
+//! reference count per name and value, which cost two thirds of what recording the request costs.
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version, request};
 
-/// Room for the names and values of most requests.
+/// Enough for the names and values of most requests.
 const USUAL_BYTES: usize = 1024;
 
-/// See the module.
 pub(crate) struct HeadCopy {
     method: Method,
     uri: Uri,
     version: Version,
     /// Names and values, one after the other.
     text: Vec<u8>,
-    /// Where a name ends, and its value.
+    /// For each field, the end of its name and the end of its value in `text`.
     ends: Vec<(usize, usize)>,
 }
 
@@ -33,7 +32,7 @@ impl HeadCopy {
         Self { method, uri, version: parts.version, text, ends }
     }
 
-    /// The head, but for its extensions.
+    /// The head without its extensions.
     pub(crate) fn parts(&self) -> request::Parts {
         let (mut parts, ()) = Request::new(()).into_parts();
         (parts.method, parts.uri) = (self.method.clone(), self.uri.clone());
@@ -42,7 +41,7 @@ impl HeadCopy {
         for &(name_end, end) in &self.ends {
             let name = HeaderName::from_bytes(&self.text[at..name_end]);
             let value = HeaderValue::from_bytes(&self.text[name_end..end]);
-            // They were both once, so they are again.
+            // Both were valid before, so this always succeeds.
             if let (Ok(name), Ok(value)) = (name, value) {
                 parts.headers.append(name, value);
             }
