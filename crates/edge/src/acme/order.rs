@@ -1,4 +1,4 @@
-//! One order (RFC 8555 §7.4): account, challenges, certificate; and errors that say what to do.
+//! One order (RFC 8555 §7.4): account, challenges, certificate; and errors with hints.
 
 use std::io;
 use std::path::Path;

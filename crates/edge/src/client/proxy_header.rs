@@ -20,7 +20,7 @@ pub(crate) enum ParsedHeader {
     Partial,
     /// A header of `length` bytes; without `client`, the peer is the client.
     Whole { length: usize, client: Option<SocketAddr> },
-    /// Not a PROXY header.
+    /// The bytes are no PROXY header.
     Invalid,
 }
 

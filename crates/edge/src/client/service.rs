@@ -1,7 +1,7 @@
 //! Handles a request: checks it, then takes it as a beacon or proxies it.
 //!
-//! Responses that need no waiting avoid a future of their own: hyper moves each future into place,
-//! and one that can wait for a backend is large.
+//! Responses that need no waiting bypass the boxed future: hyper moves each future into place, and
+//! one that can wait for a backend is large.
 
 use std::convert::Infallible;
 use std::future::Future;

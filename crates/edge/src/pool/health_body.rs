@@ -1,7 +1,7 @@
 //! The body of a health response: JSON that summarizes an application's own checks.
 //!
 //! ```json
-//! {"ok": false, "checks": [{"name": "stock feed", "ok": false, "value": 3, "threshold": 50, "age": 12}]}
+//! {"ok": false, "checks": [{"name": "stock feed", "ok": false, "value": 3, "threshold": 50}]}
 //! ```
 //!
 //! `ok` (or `status`, as in draft-inadarei-api-health-check and Spring's Actuator) decides; without

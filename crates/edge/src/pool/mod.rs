@@ -217,7 +217,7 @@ impl Pool {
         self.queued.load(Relaxed)
     }
 
-    /// Whether so many backends look unhealthy that health is ignored.
+    /// Whether health is ignored because too many backends look unhealthy.
     pub(crate) fn is_panicking(&self) -> bool {
         self.is_panicking.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A client's body on its way to a backend, under its size limit.
+//! Forwards a client's body to a backend and enforces its size limit.
 
 use std::cell::Cell;
 use std::io;

@@ -23,7 +23,7 @@ use crate::record::RequestFailure;
 use crate::time::{MonoTime, Nanos};
 use crate::upstream::Upstream;
 
-/// After one side has closed, the other may go on until it pauses for this long.
+/// After one side has closed, the other may continue until it pauses for this long.
 const LINGER: Duration = Duration::from_secs(5);
 /// Buffer of one direction, in bytes.
 const BUFFER_BYTES: usize = 16 << 10;

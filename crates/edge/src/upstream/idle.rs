@@ -1,7 +1,7 @@
 //! A thread's pool of idle connections to backends, under the keep-alive contract: the edge closes
 //! first.
 //!
-//! A backend that closes an idle connection while a request is on its way gives an empty response.
+//! If a backend closes an idle connection while a request is in transit, the response is empty.
 //! Connections are therefore pooled for less time than the backend keeps them: as configured, as
 //! the backend announces (`Keep-Alive: timeout=5`), or as it has shown by closing two connections
 //! at the same age at different times.
@@ -111,7 +111,7 @@ impl IdlePool {
         }
     }
 
-    /// Closes connections that were idle for too long and drops those that the backend closed.
+    /// Closes connections that were idle for too long and drops the ones that the backend closed.
     pub(crate) fn sweep(&mut self, now: MonoTime, live: &LiveConfig) {
         for (address, idle) in &mut self.by_backend {
             // A backend that is in no pool any more gets no requests.

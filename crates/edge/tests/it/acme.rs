@@ -1,4 +1,4 @@
-//! Certificates from Pebble, Let's Encrypt's test authority, which validates at the edge's listeners.
+//! Certificates from Pebble, Let's Encrypt's test authority, which validates at the listeners.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;

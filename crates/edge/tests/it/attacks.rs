@@ -98,7 +98,7 @@ fn what_is_ambiguous_is_refused_and_reaches_no_backend() {
 
 #[test]
 fn transfer_encoding_wins_over_length_and_only_one_is_passed_on() {
-    // CL.TE and TE.CL: hyper reads by chunks; what follows them is a separate request, not a part of the body.
+    // CL.TE and TE.CL: hyper reads by chunks; the bytes after them are a separate request.
     for order in [
         "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n",
