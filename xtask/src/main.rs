@@ -32,7 +32,7 @@ usage: cargo xtask COMMAND
   test [--long]               everything that CI runs, cheapest first; --long: for longer, and with Trino and Spark
   test --fast                 what needs no SQL engine: form, lints, and unit tests of the crates without it
   test --since REV            the crates that differ from a revision, and the crates that use them
-  bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/
+  bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/history/
   lab [--score] [ARGS…]       real faults in namespaces of their own, and what weir makes of them
   docs                        write the generated pages under docs/ again
   setup                       install what `test` and `bench` need, and nothing else

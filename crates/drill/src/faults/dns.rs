@@ -1,7 +1,8 @@
-//! Faults of name service, and the name server that has them: run as a hidden command of weir on an address of the host's loopback
-//! that is the scene's alone, since weir asks from the host itself.
+//! Faults of DNS, and the name server that has them: a hidden command of weir on a loopback address
+//! that only this testbed uses, since weir resolves names from the host itself.
 //!
-//! Source: RFC 1035 §4 (messages). Asked for an address of any name it answers the one in a file, read at each question.
+//! Source: RFC 1035 §4 (messages). The server answers every A query with the address in a file,
+//! which it reads at each query.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -11,38 +12,42 @@ use rustix::process::Signal;
 
 use crate::app::number;
 use crate::error::Result;
-use crate::fault::{Fault, of};
+use crate::fault::{Fault, parameter};
 use crate::pause;
-use crate::scene::{APP, Scene};
+use crate::testbed::{APP, TestBed};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
         name: "first name server silent",
         rules: &[&["dns.resolver_slow"]],
         parameters: &[
-            of("servers", 2, 3, "name servers"),
-            of("ended", 0, 1, "1 when it ended, so that its host refuses, 0 when it only stopped"),
+            parameter("servers", 2..=3, "name servers"),
+            parameter(
+                "ended",
+                0..=1,
+                "1 if it ended, so that its host refuses; 0 if it only stopped",
+            ),
         ],
         tools: &["unshare"],
-        set: |scene| {
-            let servers = scene.draw("servers");
-            name_servers(scene, servers)
+        set: |testbed| {
+            let servers = testbed.draw("servers");
+            name_servers(testbed, servers)
         },
-        inject: |scene| {
-            let is_ended = scene.draw("ended") == 1;
-            scene.signal("names", if is_ended { Signal::KILL } else { Signal::STOP })?;
+        inject: |testbed| {
+            let is_ended = testbed.draw("ended") == 1;
+            testbed.signal("names", if is_ended { Signal::KILL } else { Signal::STOP })?;
             Ok(None)
         },
     },
     Fault {
         name: "first name server slow",
         rules: &[&["dns.resolver_slow"]],
-        parameters: &[of("millis", 250, 1500, "milliseconds that each answer takes")],
+        parameters: &[parameter("millis", 250..=1500, "milliseconds that each response takes")],
         tools: &["unshare"],
-        set: |scene| name_servers(scene, 2),
-        inject: |scene| {
-            let millis = scene.draw("millis");
-            scene.put("names.delay", &millis.to_string())?;
+        set: |testbed| name_servers(testbed, 2),
+        inject: |testbed| {
+            let millis = testbed.draw("millis");
+            testbed.put("names.delay", millis)?;
             Ok(None)
         },
     },
@@ -50,85 +55,86 @@ pub(crate) const FAULTS: &[Fault] = &[
         name: "withdrawn name is still asked for",
         rules: &[&["dns.removed_still_hit"]],
         parameters: &[
-            of("ttl", 5, 30, "seconds that an answer may be kept"),
-            of("visitors", 3, 12, "visitors who keep the old address"),
+            parameter("ttl", 5..=30, "seconds that an answer may be cached"),
+            parameter("visitors", 3..=12, "visitors that keep using the old address"),
         ],
         tools: &["unshare", "nginx"],
-        set: |scene| {
-            let ttl = scene.draw("ttl");
-            scene.put("names.ttl", &ttl.to_string())?;
-            name_servers(scene, 1)?;
-            scene.app(256, &[])?;
-            scene.nginx(&format!(
+        set: |testbed| {
+            let ttl = testbed.draw("ttl");
+            testbed.put("names.ttl", ttl)?;
+            name_servers(testbed, 1)?;
+            testbed.app(256, &[])?;
+            testbed.nginx(&format!(
                 "server_name shop.example; location / {{ proxy_pass http://{APP}; }}"
             ))?;
-            // The name must have been seen to lead here; it is asked once a minute, and so is where it leads later.
-            scene.calm_seconds = 30;
-            scene.patience_seconds = 200;
-            let visitors = scene.draw("visitors");
-            scene.visitors(visitors, &[])
+            // weir resolves the name once a minute, and must have seen it point here before.
+            testbed.baseline_seconds = 30;
+            testbed.patience_seconds = 200;
+            let visitors = testbed.draw("visitors");
+            testbed.visitors(visitors, &[])
         },
-        inject: |scene| {
-            scene.put("names.address", "192.0.2.80")?;
+        inject: |testbed| {
+            testbed.put("names.address", "192.0.2.80")?;
             Ok(None)
         },
     },
 ];
 
-/// A name server of the scene's own that nobody is shown; where it is asked.
-pub(crate) fn name_server(scene: &mut Scene) -> Result<String> {
+/// Starts a name server that weir is not configured with and returns its address.
+pub(crate) fn name_server(testbed: &mut TestBed) -> Result<String> {
     let at = format!("{}:53", own_address(1));
-    let (address, ttl) = (scene.path("names.address"), scene.path("names.ttl"));
+    let (address, ttl) = (testbed.path("names.address"), testbed.path("names.ttl"));
     let args = ["drill", "names", "--at", &at, "--address", &address, "--ttl", &ttl];
-    scene.start_outside("names", &args)?;
+    testbed.start_outside("names", &args)?;
     Ok(at)
 }
 
-/// Name servers of the scene's own, which a weir beside it sees as the host's; only the first can be slow, or be stopped.
-pub(crate) fn name_servers(scene: &mut Scene, count: u64) -> Result<()> {
+/// Starts name servers that a weir beside the testbed sees as the host's. Only the first can be
+/// slow or stopped.
+pub(crate) fn name_servers(testbed: &mut TestBed, count: u64) -> Result<()> {
     let address = own_address(1);
-    scene.put("names.address", &address.to_string())?;
+    testbed.put("names.address", address)?;
     let mut text = String::new();
     for number in 1..=u8::try_from(count).unwrap_or(1) {
         let at = own_address(number);
-        let (address, ttl) = (scene.path("names.address"), scene.path("names.ttl"));
-        let (socket, delay) = (format!("{at}:53"), scene.path("names.delay"));
+        let (address, ttl) = (testbed.path("names.address"), testbed.path("names.ttl"));
+        let (socket, delay) = (format!("{at}:53"), testbed.path("names.delay"));
         let mut args = vec!["drill", "names", "--at", &socket, "--address", &address];
         args.extend(["--ttl", &ttl]);
         if number == 1 {
             args.extend(["--delay", &delay]);
         }
-        scene.start_outside(if number == 1 { "names" } else { "other names" }, &args)?;
+        testbed.start_outside(if number == 1 { "names" } else { "other names" }, &args)?;
         text += &format!("nameserver {at}\n");
     }
-    scene.put("resolv.conf", &text)?;
-    scene.show_instead("/etc/resolv.conf", "resolv.conf");
+    testbed.put("resolv.conf", &text)?;
+    testbed.override_resolv_conf();
     Ok(())
 }
 
-/// An address of the loopback that no other drill has, since it is made of this process' number.
+/// A loopback address that no other drill uses, since it contains this process's id.
 fn own_address(number: u8) -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 100 + number, high, low)
 }
 
-/// A name server.
-pub struct Names {
-    /// Where it is asked.
+/// Options of the name server.
+pub struct NameServerOptions {
+    /// Listening address.
     pub at: SocketAddr,
-    /// A file with the address that every name has.
+    /// File with the address of every name.
     pub address: PathBuf,
-    /// A file with the seconds that an answer may be kept.
+    /// File with the seconds that an answer may be cached.
     pub ttl: PathBuf,
-    /// A file with the milliseconds before an answer.
+    /// File with the milliseconds before an answer.
     pub delay: Option<PathBuf>,
 }
 
-/// Answers until it is killed.
+/// Answers queries until killed.
 ///
 /// # Errors
 /// When it cannot listen.
-pub fn names(args: &Names) -> Result<()> {
+pub fn serve_names(args: &NameServerOptions) -> Result<()> {
     let socket = UdpSocket::bind(args.at)?;
     let mut question = [0; 512];
     loop {
@@ -140,13 +146,14 @@ pub fn names(args: &Names) -> Result<()> {
         let address = text.trim().parse().unwrap_or(Ipv4Addr::LOCALHOST);
         let ttl = u32::try_from(number(&args.ttl)).unwrap_or_default();
         if let Some(answer) = answer(&question[..length], address, ttl) {
-            // Who does not wait any more does not matter.
+            // The client may have given up.
             let _gone = socket.send_to(&answer, from);
         }
     }
 }
 
-/// The answer to a question, which has one address when one of version 4 is asked for; none to what is no question.
+/// Builds the response to a query: one record for type A, none for other types. `None` if the
+/// message is not a query.
 fn answer(question: &[u8], address: Ipv4Addr, ttl: u32) -> Option<Vec<u8>> {
     const HEADER: usize = 12;
     let mut at = HEADER;
@@ -156,10 +163,10 @@ fn answer(question: &[u8], address: Ipv4Addr, ttl: u32) -> Option<Vec<u8>> {
     let (kind, end) = (question.get(at + 1..at + 3)?, at + 5);
     let is_address = kind == [0, 1];
     let mut answer = question.get(..end)?.to_vec();
-    // An answer, recursion desired and available, no error; one question, and no or one record.
+    // A response, recursion desired and available, no error; one question, at most one record.
     answer[2..HEADER].copy_from_slice(&[0x81, 0x80, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
     if is_address {
-        // The name of the question again, A, IN.
+        // A pointer to the question's name, then A, IN.
         answer.extend([0xc0, 12, 0, 1, 0, 1]);
         answer.extend(ttl.to_be_bytes());
         answer.extend([0, 4]);

@@ -1,13 +1,14 @@
-//! Where a scene lives, and how it is taken away: everything that it made is found by its name, so nothing needs to be remembered.
+//! Where a testbed lives, and how it is removed. Everything it made carries its name, so removal
+//! needs no other state.
 //!
 //! ```text
-//!   /var/lib/weir-drill/NAME/         its files; made before anything else, removed last
-//!   /var/lib/weir-drill/NAME/lock     locked as long as its program lives
-//!   /var/lib/weir-drill/NAME/undo     what it did elsewhere, written before it was done
-//!   /run/netns/NAMEs, NAMEc           its namespaces: every process in them is the scene's
+//!   /var/lib/weir-drill/NAME/         its files; created first, removed last
+//!   /var/lib/weir-drill/NAME/lock     locked while its program runs
+//!   /var/lib/weir-drill/NAME/undo     changes elsewhere, written before they are made
+//!   /run/netns/NAMEs, NAMEc           its namespaces: every process in them belongs to the testbed
 //!   /sys/fs/cgroup/…/NAMEs            its control groups
 //! ```
-//! Only root can write there, so no other user can plant names.
+//! Only root can write there, so other users cannot plant names.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -19,47 +20,47 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::command::{output, run};
 use crate::error::{DrillError, Result};
 use crate::pause;
-use crate::scene::{output, run};
 
-/// Where scenes live.
-pub const PLACES: &str = "/var/lib/weir-drill";
-/// What their names begin with.
+/// Parent directory of all testbeds.
+pub const TESTBEDS: &str = "/var/lib/weir-drill";
+/// Prefix of every testbed's name.
 const PREFIX: &str = "weir-drill-";
-/// Looks until all processes of a namespace are gone, 50 ms apart.
-const LOOKS: u32 = 100;
+/// Checks for the end of a namespace's processes, 50 ms apart.
+const CHECKS: u32 = 100;
 
-/// Scenes made so far, so that each has names of its own.
+/// Testbeds made so far by this process; part of their names.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// The directory of a scene, locked.
-pub(crate) struct Place {
+/// A testbed's locked directory.
+pub(crate) struct TestbedDirectory {
     pub(crate) name: String,
     pub(crate) dir: PathBuf,
     _lock: File,
 }
 
-impl Place {
-    /// A new one. Needs root.
+impl TestbedDirectory {
+    /// Creates and locks a new directory. Needs root.
     pub(crate) fn make() -> Result<Self> {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
-        let dir = Path::new(PLACES).join(&name);
-        // nginx's worker is another user and passes through.
-        let open = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        let made = fs::create_dir_all(PLACES)
-            .and_then(|()| fs::set_permissions(PLACES, open()))
+        let dir = Path::new(TESTBEDS).join(&name);
+        // nginx's worker runs as another user and must be able to traverse these directories.
+        let traversable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        let made = fs::create_dir_all(TESTBEDS)
+            .and_then(|()| fs::set_permissions(TESTBEDS, traversable.clone()))
             .and_then(|()| fs::create_dir(&dir))
-            .and_then(|()| fs::set_permissions(&dir, open()));
+            .and_then(|()| fs::set_permissions(&dir, traversable));
         made.map_err(DrillError::of(format!("cannot make `{}`", dir.display())))?;
         let lock =
-            lock(&dir)?.ok_or_else(|| DrillError::new("cannot lock a directory of its own"))?;
+            lock(&dir)?.ok_or_else(|| DrillError::new("cannot lock the testbed's directory"))?;
         Ok(Self { name, dir, _lock: lock })
     }
 
-    /// Notes what is outside of its namespaces and directory, so that it goes too.
-    pub(crate) fn note(&self, undo: &Undo) -> Result<()> {
+    /// Records a change outside of the testbed's namespaces and directory, to be undone with it.
+    pub(crate) fn note(&self, undo: &UndoStep) -> Result<()> {
         let path = self.dir.join(UNDO);
         let noted = OpenOptions::new().create(true).append(true).open(&path);
         noted
@@ -68,35 +69,35 @@ impl Place {
     }
 }
 
-/// Where it stands what is to be undone, a line each.
+/// File with one undo step per line.
 const UNDO: &str = "undo";
 
-/// A line of that file.
-pub(crate) struct Undo(String);
+/// A line of the undo file.
+pub(crate) struct UndoStep(String);
 
-impl Undo {
-    /// End a process, if it is still the same.
+impl UndoStep {
+    /// Ends a process, unless its number was reused.
     pub(crate) fn process(id: u32) -> Self {
-        Self(format!("process {id} {}", began(id).unwrap_or_default()))
+        Self(format!("process {id} {}", started(id).unwrap_or_default()))
     }
 
-    /// Remove a file.
+    /// Removes a file.
     pub(crate) fn file(path: &str) -> Self {
         Self(format!("file {path}"))
     }
 
-    /// Take the queue off an interface that had none of its own.
+    /// Removes the queueing discipline from an interface that had the default one.
     pub(crate) fn queue(device: &str) -> Self {
         Self(format!("queue {device}"))
     }
 }
 
-/// Whether the program of a scene is gone.
+/// Whether the program of a testbed has ended.
 pub(crate) fn is_free(dir: &Path) -> Result<bool> {
     Ok(lock(dir)?.is_some())
 }
 
-/// The lock of a scene's directory; none while its program lives.
+/// Locks a testbed's directory; `None` while its program runs.
 fn lock(dir: &Path) -> Result<Option<File>> {
     let path = dir.join("lock");
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
@@ -107,13 +108,14 @@ fn lock(dir: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Takes away what scenes left whose program was killed: their names. Scenes whose program lives stay.
+/// Removes the testbeds of killed programs and returns their names. Testbeds in use stay.
 ///
 /// # Errors
-/// When something that a scene made cannot be taken away; its directory stays, so that the next call tries again.
+/// When something that a testbed made cannot be removed; its directory stays, so that the next
+/// call tries again.
 pub fn clean() -> Result<Vec<String>> {
     let mut cleaned = Vec::new();
-    for entry in fs::read_dir(PLACES).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(TESTBEDS).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_dir && name.starts_with(PREFIX) && lock(&entry.path())?.is_some() {
@@ -124,7 +126,7 @@ pub fn clean() -> Result<Vec<String>> {
     Ok(cleaned)
 }
 
-/// Takes everything away that belongs to a scene.
+/// Removes everything that belongs to a testbed.
 pub(crate) fn remove(name: &str, dir: &Path) -> Result<()> {
     undo_noted(dir)?;
     let sides = ["s", "c"].map(|side| format!("{name}{side}"));
@@ -146,7 +148,7 @@ pub(crate) fn remove(name: &str, dir: &Path) -> Result<()> {
         )));
     }
     match fs::remove_dir_all(dir) {
-        // Somebody else who takes it away was quicker.
+        // Another process removed it first.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(DrillError::of(format!("cannot remove `{}`", dir.display()))),
     }
@@ -156,10 +158,10 @@ fn netns(name: &str) -> PathBuf {
     Path::new("/run/netns").join(name)
 }
 
-/// When a process began, in ticks since boot: with its number it is never another's.
-fn began(id: u32) -> Option<u64> {
+/// Start time of a process in ticks since boot: unique together with its number.
+fn started(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The second field is a name in parentheses that may have spaces in it.
+    // The second field is a name in parentheses that may contain spaces.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
@@ -179,7 +181,7 @@ fn undo(line: &str) -> Result<()> {
         Some(("process", rest)) => {
             let (id, ticks) = rest.split_once(' ').unwrap_or_default();
             if let (Ok(id), Ok(ticks)) = (id.parse(), ticks.parse::<u64>())
-                && began(id) == Some(ticks)
+                && started(id) == Some(ticks)
             {
                 signal(id, Signal::KILL);
             }
@@ -188,7 +190,7 @@ fn undo(line: &str) -> Result<()> {
         Some(("file", path)) if Path::new(path).exists() => {
             fs::remove_file(path).map_err(DrillError::of(format!("cannot remove `{path}`")))
         }
-        // Only what was put there: an interface may be gone, or its queue never have been set.
+        // The interface may be gone, or its queue never have been set.
         Some(("queue", device)) => {
             let queues = output("tc", &["qdisc", "show", "dev", device, "root"]);
             match queues.is_ok_and(|queues| queues.starts_with("qdisc tbf ")) {
@@ -204,7 +206,7 @@ fn undo(line: &str) -> Result<()> {
 fn end_inside(name: &str) -> Result<()> {
     let Ok(meta) = fs::metadata(netns(name)) else { return Ok(()) };
     let id = (meta.dev(), meta.ino());
-    for _ in 0..LOOKS {
+    for _ in 0..CHECKS {
         let inside = processes_in(id);
         if inside.is_empty() {
             return Ok(());
@@ -215,11 +217,13 @@ fn end_inside(name: &str) -> Result<()> {
         pause(Duration::from_millis(50));
     }
     Err(DrillError::new(format!("cannot end the processes of the namespace `{name}`")).hint(
-        format!("ip netns pids {name}; one that waits for a disk ends when the disk answers"),
+        format!(
+            "ip netns pids {name}; a process that waits for a disk ends when its I/O completes"
+        ),
     ))
 }
 
-/// Processes whose network namespace it is; those that ended already and wait to be reaped have none.
+/// Processes in a network namespace. Zombies are in none.
 fn processes_in(namespace: (u64, u64)) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -230,7 +234,7 @@ fn processes_in(namespace: (u64, u64)) -> Vec<u32> {
     .collect()
 }
 
-/// Mount points below a directory, the innermost first. Source: proc_pid_mountinfo(5).
+/// Mount points below a directory, innermost first. Source: proc_pid_mountinfo(5).
 fn mounts_below(dir: &Path) -> Vec<String> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = text.lines().filter_map(|line| line.split(' ').nth(4)).map(str::to_owned);
@@ -239,7 +243,7 @@ fn mounts_below(dir: &Path) -> Vec<String> {
     below
 }
 
-/// Where a control group of that name may be: below each controller of version 1, and in version 2.
+/// Existing control groups of that name: below each controller of version 1, and in version 2.
 fn groups(name: &str) -> impl Iterator<Item = PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let controllers = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -249,7 +253,8 @@ fn groups(name: &str) -> impl Iterator<Item = PathBuf> {
         .filter(|group| group.is_dir())
 }
 
-/// What waits for a throttled disk cannot be ended before it is served.
+/// Lifts I/O limits first: a process that waits for a throttled disk cannot be killed before its
+/// I/O completes.
 fn lift_throttles(name: &str) -> Result<()> {
     for group in groups(name) {
         for (file, none) in [("blkio.throttle.write_iops_device", "0"), ("io.max", "wiops=max")] {
@@ -265,8 +270,8 @@ fn lift_throttles(name: &str) -> Result<()> {
 /// Removes the control groups of that name, of both versions.
 fn remove_groups(name: &str) -> Result<()> {
     for group in groups(name) {
-        // Its processes are gone; the kernel may need a moment to see that.
-        let removed = (0..LOOKS).any(|_| {
+        // Its processes have ended, but the kernel may need a moment to empty the group.
+        let removed = (0..CHECKS).any(|_| {
             let removed = fs::remove_dir(&group).is_ok() || !group.exists();
             if !removed {
                 pause(Duration::from_millis(50));
@@ -285,11 +290,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_begin() {
-        let own = began(std::process::id()).expect("it runs");
+    fn a_process_is_identified_by_its_start_time() {
+        let own = started(std::process::id()).expect("it runs");
         assert!(own > 0);
-        assert_eq!(began(std::process::id()), Some(own));
-        assert_eq!(began(u32::MAX), None);
+        assert_eq!(started(std::process::id()), Some(own));
+        assert_eq!(started(u32::MAX), None);
     }
 
     #[test]
