@@ -11,11 +11,11 @@ use arrow_array::RecordBatch;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_config::Values;
-use weir_config::outputs::{BatchLimits, NamedOutput, ObjectFormat, SaslMechanism, To};
+use weir_config::outputs::NamedOutput;
 use weir_config::place::{read_bytes, read_secret};
 use weir_outputs::{
-    Auth, Elastic, Endpoint, Figures, Format, Http, Kafka, KafkaOptions, Limits, Mechanism,
-    Objects, Output, Put, Settings, Sink, Source, Status, Target,
+    BucketAddress, Credentials, LogReader, ObjectSink, Output, OutputFigures, OutputSettings,
+    OutputStatus, OutputTarget, PutFuture, TargetAccess,
 };
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_store::{Bucket, BucketOptions, Copy, CopyOptions, Store, StoreError, parquet_file};
@@ -27,10 +27,6 @@ use weir_tables::{
 const REPORT: Duration = Duration::from_secs(5);
 /// How long the threads may take to end; what they were sending is sent again at the next start.
 const END: Duration = Duration::from_secs(5);
-/// Bytes of JSON in one request to a partition of Kafka, below its usual `message.max.bytes` of 1 MiB.
-const KAFKA_REQUEST_BYTES: usize = 900_000;
-/// Authorities of Debian and its kin, for Kafka over TLS; HTTP finds those of the system by itself.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// All outputs, as `/metrics` and `/api/status` show them.
 #[derive(Default)]
@@ -43,14 +39,14 @@ struct Shown {
     target: &'static str,
     table: &'static str,
     batch_seconds: f64,
-    status: Arc<Status>,
+    status: Arc<OutputStatus>,
     /// What was reported of it last.
-    reported: Mutex<Figures>,
+    reported: Mutex<OutputFigures>,
 }
 
 /// Outputs whose settings are right, before the store is open.
 pub(crate) struct Prepared {
-    list: Vec<(NamedOutput, Target)>,
+    list: Vec<(NamedOutput, OutputTarget)>,
     pub(crate) shown: Arc<Outputs>,
 }
 
@@ -62,7 +58,7 @@ pub(crate) fn prepare(values: &Values) -> Result<Prepared, Failure> {
         let target = target(output)?;
         shown.list.push(Shown {
             name: output.name.clone(),
-            target: target.kind(),
+            target: output.to,
             table: output.table.name,
             batch_seconds: output.limits.wait.as_secs_f64(),
             status: Arc::default(),
@@ -73,7 +69,7 @@ pub(crate) fn prepare(values: &Values) -> Result<Prepared, Failure> {
     Ok(Prepared { list, shown: Arc::new(shown) })
 }
 
-fn target(output: &NamedOutput) -> Result<Target, Failure> {
+fn target(output: &NamedOutput) -> Result<OutputTarget, Failure> {
     let password = output.password_file.as_deref().map(read_secret).transpose()?;
     let token = output.token_file.as_deref().map(read_secret).transpose()?;
     let authority = output.ca_file.as_deref().map(read_bytes).transpose()?;
@@ -82,106 +78,66 @@ fn target(output: &NamedOutput) -> Result<Target, Failure> {
         Failure::new(format!("cannot use {place}: output `{name}`: {why}")).code(EXIT_CONFIG)
     };
     if output.user.is_some() != password.is_some() {
-        return Err(refused("`user` and `password_file` are needed both".into()));
+        return Err(refused("`user` and `password_file` must be set together".into()));
     }
-    let login = output.user.clone().zip(password);
-    let endpoint = |url: &str, scheme| Endpoint {
-        url: url.to_owned(),
-        auth: match (token.clone(), login.clone()) {
-            (Some(token), _) => Auth::Token { scheme, token },
-            (None, Some((user, password))) => Auth::Basic { user, password },
-            (None, None) => Auth::None,
-        },
-        authority: authority.clone(),
+    let credentials = match (token, output.user.clone().zip(password)) {
+        (Some(token), _) => Credentials::Token(token),
+        (None, Some((user, password))) => Credentials::Password { user, password },
+        (None, None) => Credentials::None,
+    };
+    let access = TargetAccess {
+        credentials,
+        authority,
         timeout: output.timeout,
+        columns: output.columns.clone(),
+        open_bucket,
     };
-    let target = match &output.to {
-        To::Elasticsearch { url, index } => {
-            Elastic::new(endpoint(url, "ApiKey"), index.clone()).map(Target::Elasticsearch)
-        }
-        To::Http { url } => Http::new(endpoint(url, "Bearer")).map(Target::Http),
-        To::Kafka { brokers, is_tls, topic, sasl } => {
-            let authority = match authority.clone() {
-                None if *is_tls => Some(read_bytes(Path::new(SYSTEM_AUTHORITIES))?),
-                authority => authority.filter(|_| *is_tls),
-            };
-            let options = KafkaOptions {
-                brokers: brokers.clone(),
-                topic: topic.clone(),
-                authority,
-                login: login.clone().map(|(user, password)| (mechanism(*sasl), user, password)),
-                timeout: output.timeout,
-                request_bytes: KAFKA_REQUEST_BYTES,
-            };
-            Kafka::new(options).map(|kafka| Target::Kafka(Box::new(kafka)))
-        }
-        To::S3 { bucket, prefix, endpoint, region, format } => {
-            let options = BucketOptions {
-                bucket: bucket.clone(),
-                endpoint: endpoint.clone(),
-                region: region.clone(),
-                keys: login.clone(),
-                authority: authority.clone(),
-                timeout: output.timeout,
-            };
-            let sink = Bucket::new(&options).map_err(|error| refused(error.message))?;
-            let (table, columns) = (output.table.name, output.columns.clone());
-            let sink = Box::new(BucketSink(sink));
-            Ok(Target::Objects(Objects::new(
-                sink,
-                prefix.clone(),
-                table,
-                columns,
-                format_of(*format),
-            )))
-        }
+    output.plan.open(access).map_err(|error| refused(error.one_line()))
+}
+
+fn open_bucket(
+    address: &BucketAddress,
+    access: &TargetAccess,
+) -> Result<Box<dyn ObjectSink>, weir_outputs::Error> {
+    let keys = match &access.credentials {
+        Credentials::Password { user, password } => Some((user.clone(), password.clone())),
+        Credentials::Token(_) | Credentials::None => None,
     };
-    target.map_err(refused)
-}
-
-fn mechanism(named: SaslMechanism) -> Mechanism {
-    match named {
-        SaslMechanism::Plain => Mechanism::Plain,
-        SaslMechanism::ScramSha256 => Mechanism::ScramSha256,
-        SaslMechanism::ScramSha512 => Mechanism::ScramSha512,
-    }
-}
-
-fn format_of(named: ObjectFormat) -> Format {
-    match named {
-        ObjectFormat::JsonLines => Format::JsonLines,
-        ObjectFormat::Parquet => Format::Parquet,
-    }
-}
-
-fn limits_of(named: BatchLimits) -> Limits {
-    Limits { rows: named.rows, bytes: named.bytes, wait: named.wait }
+    let options = BucketOptions {
+        bucket: address.bucket.clone(),
+        endpoint: address.endpoint.clone(),
+        region: address.region.clone(),
+        keys,
+        authority: access.authority.clone(),
+        timeout: access.timeout,
+    };
+    Ok(Box::new(BucketSink(Bucket::new(&options).map_err(output_error)?)))
 }
 
 /// A bucket of the store's as the outputs write to it.
 struct BucketSink(Bucket);
 
-impl Sink for BucketSink {
-    fn put(&self, name: String, bytes: Vec<u8>) -> Put<'_> {
-        Box::pin(async move { self.0.put(&name, bytes).await.map_err(told) })
+impl ObjectSink for BucketSink {
+    fn put(&self, name: String, bytes: Vec<u8>) -> PutFuture<'_> {
+        Box::pin(async move { self.0.put(&name, bytes).await.map_err(output_error) })
     }
 
-    fn parquet(&self, rows: &[RecordBatch]) -> Result<Vec<u8>, String> {
+    fn parquet(&self, rows: &[RecordBatch]) -> Result<Vec<u8>, weir_outputs::Error> {
         let Some(first) = rows.first() else { return Ok(Vec::new()) };
-        parquet_file(&first.schema(), rows).map_err(told)
+        parquet_file(&first.schema(), rows).map_err(output_error)
     }
 }
 
-fn told(error: StoreError) -> String {
-    error.message
+fn output_error(error: StoreError) -> weir_outputs::Error {
+    weir_outputs::Error::new(error.message)
 }
 
 /// The store's log as an output reads it.
 struct LogSource(Copy);
 
-impl Source for LogSource {
-    fn read(&mut self, patience: Duration) -> Result<Option<CopiedRows>, String> {
-        self.0.read(patience).map_err(told)
+impl LogReader for LogSource {
+    fn read(&mut self, patience: Duration) -> Result<Option<CopiedRows>, weir_outputs::Error> {
+        self.0.read(patience).map_err(output_error)
     }
 
     fn epoch(&self) -> u64 {
@@ -200,12 +156,12 @@ impl Source for LogSource {
         self.0.planned()
     }
 
-    fn plan(&mut self, to: LogPosition) -> Result<(), String> {
-        self.0.plan(to).map_err(told)
+    fn plan(&mut self, to: LogPosition) -> Result<(), weir_outputs::Error> {
+        self.0.plan(to).map_err(output_error)
     }
 
-    fn done(&mut self, to: LogPosition) -> Result<(), String> {
-        self.0.done(to).map_err(told)
+    fn done(&mut self, to: LogPosition) -> Result<(), weir_outputs::Error> {
+        self.0.done(to).map_err(output_error)
     }
 
     fn lag_bytes(&self) -> u64 {
@@ -255,7 +211,7 @@ impl Prepared {
             let source = Box::new(LogSource(copy(&output, store)?));
             let NamedOutput { name, table, columns, limits, .. } = output;
             outputs.push(Output {
-                settings: Settings { name, table, columns, limits: limits_of(limits) },
+                settings: OutputSettings { name, table, columns, limits },
                 source,
                 target,
                 status: Arc::clone(&shown.status),
@@ -338,7 +294,7 @@ impl Outputs {
         for output in &self.list {
             let figures = output.status.figures(now);
             let mut reported = output.reported.lock().unwrap_or_else(PoisonError::into_inner);
-            let since = |pick: fn(&Figures) -> u64| {
+            let since = |pick: fn(&OutputFigures) -> u64| {
                 i64::try_from(pick(&figures).saturating_sub(pick(&reported))).unwrap_or(i64::MAX)
             };
             let refusals: Vec<String> = figures
@@ -397,7 +353,7 @@ impl Outputs {
     }
 
     /// Name and figures of each.
-    pub(crate) fn figures(&self, now: Micros) -> Vec<(&str, Figures)> {
+    pub(crate) fn figures(&self, now: Micros) -> Vec<(&str, OutputFigures)> {
         self.list.iter().map(|output| (output.name.as_str(), output.status.figures(now))).collect()
     }
 

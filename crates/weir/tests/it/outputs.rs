@@ -376,7 +376,7 @@ fn outputs_that_make_no_sense_are_refused_with_place_and_hint() {
         ),
         (
             es.replace("http://127.0.0.1:1", "127.0.0.1:1"),
-            "weir.toml:4: `127.0.0.1:1` is no address",
+            "weir.toml:4: `127.0.0.1:1` is not an address",
             "https://",
         ),
         ("[outputs]\nname = \"a\"\n".into(), "`outputs` is no list of tables", "[[outputs]]"),

@@ -1,4 +1,4 @@
-//! Columns that are NULL: most columns of most batches never see a value, and then cost next to nothing.
+//! All-NULL columns: most columns of most batches never get a value and must cost almost nothing.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -10,10 +10,10 @@ use arrow_schema::DataType;
 
 use crate::{ColumnBuilder, DataKind};
 
-/// NULL columns up to this long are slices of one that is shared.
+/// NULL columns up to this length are slices of one shared array.
 const SHARED_ROWS: usize = 8192;
 
-/// `length` times NULL.
+/// A column of `length` NULLs.
 pub fn null_column(data_type: &DataType, length: usize) -> ArrayRef {
     static SHARED: LazyLock<RwLock<HashMap<DataType, ArrayRef>>> = LazyLock::new(RwLock::default);
     // A nested column is rare, and as a slice it would be no shorter.
@@ -30,30 +30,30 @@ pub fn null_column(data_type: &DataType, length: usize) -> ArrayRef {
     column.slice(0, length)
 }
 
-/// Whether the column is NULL from top to bottom.
+/// Whether every value of the column is NULL.
 pub fn is_null_column(column: &dyn Array) -> bool {
     column.null_count() == column.len()
 }
 
-/// A builder that only counts until the first value comes.
+/// A builder that only counts NULLs until the first value is appended.
 #[derive(Debug)]
-pub struct Late<B> {
+pub struct LazyBuilder<B> {
     kind: DataKind,
     builder: B,
     /// Rows before the first value.
     nulls: usize,
-    has_begun: bool,
+    is_filled: bool,
 }
 
-/// A builder that takes NULL.
-pub trait Nulls: ArrayBuilder {
+/// A builder that accepts NULL.
+pub trait NullableBuilder: ArrayBuilder {
     /// Appends NULL.
     fn append_null(&mut self);
-    /// Appends `count` times NULL.
+    /// Appends `count` NULLs.
     fn append_nulls(&mut self, count: usize);
 }
 
-impl<T: ArrowPrimitiveType> Nulls for PrimitiveBuilder<T> {
+impl<T: ArrowPrimitiveType> NullableBuilder for PrimitiveBuilder<T> {
     #[inline]
     fn append_null(&mut self) {
         Self::append_null(self);
@@ -64,7 +64,7 @@ impl<T: ArrowPrimitiveType> Nulls for PrimitiveBuilder<T> {
     }
 }
 
-impl<T: ByteArrayType> Nulls for GenericByteBuilder<T> {
+impl<T: ByteArrayType> NullableBuilder for GenericByteBuilder<T> {
     #[inline]
     fn append_null(&mut self) {
         Self::append_null(self);
@@ -75,7 +75,7 @@ impl<T: ByteArrayType> Nulls for GenericByteBuilder<T> {
     }
 }
 
-impl Nulls for BooleanBuilder {
+impl NullableBuilder for BooleanBuilder {
     #[inline]
     fn append_null(&mut self) {
         Self::append_null(self);
@@ -92,30 +92,30 @@ impl<B: ArrayBuilder> ColumnBuilder for B {
     }
 }
 
-impl<B: Nulls> Late<B> {
+impl<B: NullableBuilder> LazyBuilder<B> {
     pub(crate) fn new(kind: DataKind, builder: B) -> Self {
-        Self { kind, builder, nulls: 0, has_begun: false }
+        Self { kind, builder, nulls: 0, is_filled: false }
     }
 
-    /// The builder, with the rows before.
+    /// The inner builder, with all earlier rows appended.
     #[inline]
-    pub(crate) fn begun(&mut self) -> &mut B {
-        if !self.has_begun {
-            self.begin();
+    pub(crate) fn filled(&mut self) -> &mut B {
+        if !self.is_filled {
+            self.fill();
         }
         &mut self.builder
     }
 
     #[cold]
-    fn begin(&mut self) {
+    fn fill(&mut self) {
         self.builder.append_nulls(self.nulls);
         self.nulls = 0;
-        self.has_begun = true;
+        self.is_filled = true;
     }
 
     #[inline]
     pub(crate) fn append_null(&mut self) {
-        if self.has_begun {
+        if self.is_filled {
             self.builder.append_null();
         } else {
             self.nulls += 1;
@@ -123,9 +123,9 @@ impl<B: Nulls> Late<B> {
     }
 }
 
-impl<B: Nulls> ColumnBuilder for Late<B> {
+impl<B: NullableBuilder> ColumnBuilder for LazyBuilder<B> {
     fn finish(&mut self) -> ArrayRef {
-        if std::mem::take(&mut self.has_begun) {
+        if std::mem::take(&mut self.is_filled) {
             return ArrayBuilder::finish(&mut self.builder);
         }
         null_column(&self.kind.data_type(), std::mem::take(&mut self.nulls))
@@ -141,18 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_where_they_were_appended() {
-        let mut late = Late::new(DataKind::Int, Int64Builder::new());
-        late.append_null();
-        late.append_null();
-        late.begun().append_value(7);
-        late.append_null();
-        let column = late.finish();
+    fn values_are_where_they_were_appended() {
+        let mut builder = LazyBuilder::new(DataKind::Int, Int64Builder::new());
+        builder.append_null();
+        builder.append_null();
+        builder.filled().append_value(7);
+        builder.append_null();
+        let column = builder.finish();
         let values: Vec<_> = column.as_primitive::<Int64Type>().iter().collect();
         assert_eq!(values, [None, None, Some(7), None]);
-        late.append_null();
-        assert_eq!(&late.finish(), &new_null_array(&DataType::Int64, 1));
-        assert!(late.finish().is_empty());
+        builder.append_null();
+        assert_eq!(&builder.finish(), &new_null_array(&DataType::Int64, 1));
+        assert!(builder.finish().is_empty());
     }
 
     #[test]

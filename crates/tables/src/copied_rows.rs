@@ -1,10 +1,10 @@
-//! Rows as they are copied to other systems: in the order of the store's log, each with its place there.
+//! Rows copied to other systems: in the order of the store's log, each with its position there.
 
 use std::fmt;
 
 use arrow_array::RecordBatch;
 
-/// A place in the store's log: the record, and a row among those of one table in it. Never given to two rows.
+/// A position in the store's log: the record, and the row within it. Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition {
     /// The record's sequence number.
@@ -20,15 +20,15 @@ impl fmt::Display for LogPosition {
     }
 }
 
-/// Some rows of one table, those that the condition of a copy chose.
+/// Rows of one table that match the condition of a copy.
 #[derive(Clone, Debug)]
 pub struct CopiedRows {
-    /// The rows, in the table's schema; maybe none.
+    /// The rows, in the table's schema; may be empty.
     pub rows: RecordBatch,
-    /// Where each row is.
+    /// Position of each row.
     pub places: Vec<LogPosition>,
-    /// Where to go on behind them, also past rows that were not chosen.
+    /// Position to continue from, past rows that did not match.
     pub next: LogPosition,
-    /// Records before them that are not there any more, with an unknown number of rows.
+    /// Records before these rows that no longer exist, with an unknown number of rows.
     pub lost_records: u64,
 }
