@@ -16,7 +16,7 @@ why = "Requests can stay away without anything failing: a name that points elsew
 look_at = "Do the siblings miss them as well (`select host, count(*) from request … group by 1`)? One host: balancer, its health check. All: DNS, certificate, the provider's line, a release that changed the page. Does the log itself continue: log.ship_lag, log.rotated_unfinished? A holiday?"
 silent_when = "At least half of the smallest count of the same ten minutes on the last seven days (a default), fewer than 3 such days in the store, or fewer than 200 requests in each of them. Holidays look like a fault. A new or renamed source has no history. Sites whose weekends are below half of a weekday are compared with their own quietest day."
 fix = "Follow a client's path from outside: `dig NAME` at two public resolvers, `curl -v https://NAME/` from outside the network, then the balancer's own counts, and stop where the number of requests falls. Undo the last change there. Check: requests of the next ten minutes are back in the range of the other days."
-source = "field notes C (a stream that goes on with less volume); the range of the same time on other days instead of a fixed threshold"
+source = "field notes C (a stream that continues with less volume); the range of the same time on other days instead of a fixed threshold"
 [chart]
 title = "Requests per minute"
 unit = ""

@@ -15,7 +15,7 @@ why = "Each request writes a line, and the nginx worker blocks on that write. Wh
 look_at = "`iostat -x 5` of {device} at the busiest hour, and workers in state D (proxy.worker_blocked). How large do the logs grow between two rotations?"
 silent_when = "Log and data are on different file systems, or everything is on `/` or `/var`, as distributions do by default: then no disk was dedicated to the data. Data is what nginx' `root` names and the directory of a database of `[[databases]]` on this host. Logs that are `off`, go to syslog, or have variables or a relative path in their names are not evaluated."
 fix = "{file}:{line}: access_log {new_path} {format} buffer=64k flush=1s; then `nginx -t && nginx -s reload`. Safe: lines arrive a second later at most, and only a crash of nginx would lose buffered ones. Afterwards move the old file away, and make sure that logrotate covers the new path. Check: this note is gone."
-source = "field notes A (a partition of its own for logs); fault lab F36 (log writes throttled to 15 a second: half of all answers took 304 ms instead of 1.6)"
+source = "field notes A (a separate partition for logs); fault lab F36 (log writes throttled to 15 a second: half of all answers took 304 ms instead of 1.6)"
 ---*/
 with newest as (
   select host, file, line, directive, arguments, split_part(arguments, ' ', 1) as path,

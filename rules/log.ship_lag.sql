@@ -16,7 +16,7 @@ why = "Unshipped lines are invisible to searches and rules: findings about this 
 look_at = "`select ts, lag_bytes, lag_seconds, position_bytes, acknowledged_bytes from ship where source = …`. Read but not acknowledged (position_bytes far ahead of acknowledged_bytes): the hub or the network to it is slow (collector_run of the hub, store.is_full in /api/status). Not read: the agent lacks CPU (cpu_stat, its own limits), or one log exceeds its bandwidth limit."
 silent_when = "The oldest byte waited no longer than 30 s in one of the samples of the last half minute, of which there must be three: short peaks and a good initial read of a long log do not count as long as they end. A log without writes has no lag, whatever its age."
 fix = "{fix_text} Check: lag_bytes of {source} falls to 0."
-source = "field notes A (a forwarder that was behind and nobody knew); peers: alarms on age of the oldest unsent line"
+source = "field notes A (a forwarder lagged unnoticed); peers: alerts on the age of the oldest unsent line"
 [chart]
 title = "Bytes waiting"
 unit = "B"

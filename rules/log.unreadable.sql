@@ -15,7 +15,7 @@ why = "Unread lines are invisible to searches and rules: everything that depends
 look_at = "`select ts, state, error, position_bytes, size_bytes from ship where source = '{source}' order by ts desc limit 20`: since when, and was it ever read?"
 silent_when = "The log's newest row has no error, or fewer than three of its rows of the last 65 s (one every 10 s) had one: a brief outage of a service is retried. It is a note when the file was never read here: an agent without permission may be intended, and `weir up` lists such files at its start."
 fix = "{fix_text} The agent retries and resumes where it stopped. Check: error of {source} in the table ship is NULL."
-source = "column error of ship (the agent's own attempts); field notes A (a forwarder that was behind and nobody knew)"
+source = "column error of ship (the agent's own attempts); field notes A (a forwarder lagged unnoticed)"
 [chart]
 title = "Bytes present and bytes read"
 unit = "B"

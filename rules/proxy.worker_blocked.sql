@@ -16,7 +16,7 @@ why = "A worker that waits for a disk does nothing else: all its other connectio
 look_at = "What it waits for: `cat /proc/PID/wchan` (`folio_wait_bit`, `jbd2_log_wait_commit`, `io_schedule`: a disk; `nfs_…`, `rpc_…`: a network file system), `ls -l /proc/PID/fd` for the files it writes. disk_stat for the device: await, in_flight. A cgroup limit is invisible at the device: `cgroup_stat`, pressure of io."
 silent_when = "Less than 20 % of the samples, or fewer than 4 of them, were in state D. Only processes of proxies and web servers with a listening socket (nginx, haproxy, apache2, httpd, caddy, envoy, traefik, varnishd, squid)."
 fix = "Take the disk out of the request path: logs on their own disk, or buffered: `access_log /var/log/nginx/access.log FORMAT buffer=64k flush=1s;` in nginx; for served files `aio threads;` (`directio 4m;` for large ones), and `proxy_buffers 16 16k;` against temporary files. A host crash loses at most a second of buffered lines. If the disk itself is slow for all, fix that first: disk.slow. Check: blocked_samples of process_stat is 0 again."
-source = "fault lab F36 (p50 1.6 to 304 ms, state D in folio_wait_bit at 96 % of the looks); proc_pid_stat(5)"
+source = "fault lab F36 (p50 1.6 to 304 ms, state D in folio_wait_bit in 96 % of the samples); proc_pid_stat(5)"
 [chart]
 title = "Blocked samples"
 unit = ""

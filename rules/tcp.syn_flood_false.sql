@@ -11,7 +11,7 @@ explained_by = ["tcp.listen_overflow"]
 needs = ["tcp_stat", "listener", "kmsg"]
 when = "select 1 from tcp_stat where counter in ('SyncookiesSent', 'ListenOverflows') and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "{listener_text}"
-summary = "no attack but a small backlog in netns {netns}: {sent} SYN cookies sent and {received} returned in the last minute, {overflows} handshakes dropped at a full accept queue (kernel warning: {said})"
+summary = "no attack but a small backlog (netns {netns}): {sent} SYN cookies sent and {received} returned in the last minute, {overflows} handshakes dropped at a full accept queue (kernel warning: {said})"
 why = "The SYN queue of a socket is as long as its backlog (net.ipv4.tcp_max_syn_backlog applies only with cookies off). A burst of legitimate clients fills it, the kernel sends cookies and warns of a flood once per socket; the clients return the cookies, so they are real."
 look_at = "The listener with the smallest limit in that namespace: {listener_text}. ListenOverflows there, and what caused the burst (a deploy, a failed neighbour, news)."
 silent_when = "Cookies do not come back (tcp.syn_flood), or fewer than 20 cookies and no overflow. The kernel's message is neither required nor sufficient: it is logged once per socket, so its absence proves nothing. While tcp.listen_overflow fires in the same namespace, it is a note: that finding names the listener."

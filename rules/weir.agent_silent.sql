@@ -15,7 +15,7 @@ why = "weir is blind there: no rule can evaluate this host, and the absence of f
 look_at = "Does the host respond (ping, ssh)? Is the agent running there (`systemctl status weir-agent`), and what does it log? If several hosts are silent at once, check the network between and the hub."
 silent_when = "The agent's own report (collector_run, every 10 s) arrived within the last 35 s, so three must be missing, or the host first appeared less than a minute ago, or not within 25 hours. A host shut down for good is silent for up to 25 hours."
 fix = "Start or repair the host or its agent: `systemctl restart weir-agent` on {host}. It resumes its logs at the hub's positions; kernel samples of the time in between are lost. Check: the finding resolves within 20 s."
-source = "field notes A (a host that nobody missed); Prometheus' `up` and its `absent()`"
+source = "field notes A (a host down unnoticed); Prometheus' `up` and its `absent()`"
 ---*/
 with known as (
   select host

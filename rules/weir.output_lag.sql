@@ -15,7 +15,7 @@ why = "Searches and computations there do not see what weir has. Up to `keep_byt
 look_at = "`select ts, rows, failures, rows_lost, rows_refused, lag_seconds, error, refusals from output_run where output = …`. Is the target up, and may this login write there? Without failures it is too slow: check its own metrics (Elasticsearch: rejected bulk requests; Kafka: the brokers' disks)."
 silent_when = "Rows waited no longer than 60 s in one of the last three samples, and rows were accepted in one of them or none waited longer than 12 s; or, while attempts fail, none longer than 5 s in the last two; and none was dropped or refused in the last 10 minutes. Batching time (`batch_seconds`, 60 s for a bucket) does not count. It is a note while rows wait less than a minute in one sample, as for a restarting target. Ingest continues in any case."
 fix = "{fix_text} Check: lag_seconds of {output} falls to less than a minute above its batch_seconds, rows_lost and rows_refused stay 0."
-source = "own: an output that stops is seen by nobody until somebody misses the rows"
+source = "own: a stopped output goes unnoticed until its rows are missed"
 [chart]
 title = "Seconds that rows wait"
 unit = "s"
