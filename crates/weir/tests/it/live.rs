@@ -275,7 +275,7 @@ fn a_finding_names_the_command_whose_file_proves_it() {
         let open = weir.findings("wire.jagged_arrivals").into_iter();
         open.into_iter().find(|finding| finding["state"] == "firing")
     });
-    assert_eq!(finding["subject"], "those who send before port 8080 of testhost");
+    assert_eq!(finding["subject"], "the senders before port 8080 of testhost");
     let id = finding["finding_id"].as_str().expect("it has one");
     let whole = weir.get(&format!("/api/findings/{id}"));
     let look_at = whole["look_at"].as_str().expect("text");

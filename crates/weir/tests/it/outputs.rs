@@ -314,7 +314,7 @@ fn rows_beyond_what_may_wait_are_given_up_counted_and_reported() {
     let finding =
         wait_for("a finding", ARRIVAL, || running.findings("weir.output_lag").into_iter().next());
     assert!(
-        finding["summary"].as_str().expect("a text").contains("rows were given up"),
+        finding["summary"].as_str().expect("a text").contains("rows were dropped"),
         "{finding}"
     );
 }
