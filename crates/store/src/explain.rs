@@ -7,9 +7,8 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{TABLES, edit_distance as distance};
-
-use crate::error::{ErrorKind, StoreError};
 
 /// Messages longer than this are cut: some carry a whole plan.
 const MESSAGE_CHARS_MAX: usize = 400;

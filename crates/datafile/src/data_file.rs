@@ -20,16 +20,20 @@ use weir_tables::{Column, DataKind, Micros, TableSpec};
 
 use crate::draft::Draft;
 use crate::error::StoreError;
+use crate::file::DataFile;
 use crate::hot::timestamps;
-use crate::manifest::DataFile;
 use crate::parquet_file::CREATED_BY;
 use crate::text_index;
 
 /// Ascending, NULL first: in files, in their metadata and in query plans alike.
-pub(crate) const SORT: SortOptions = SortOptions { descending: false, nulls_first: true };
+pub const SORT: SortOptions = SortOptions { descending: false, nulls_first: true };
 
-pub(crate) const ROW_GROUP_ROWS: usize = 131_072;
-pub(crate) const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
+/// Rows of a full row group.
+pub const ROW_GROUP_ROWS: usize = 131_072;
+/// Rows of a data page.
+pub const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
+/// Read at once from a file's end; most footers fit.
+pub const FOOTER_BYTES_HINT: usize = 64 << 10;
 /// When sizes of messages need a larger dictionary, those that follow are written as they are.
 const SIZES_DICTIONARY_BYTES_MAX: usize = 32 << 10;
 /// A table's rows of one flush go to at most this many files; the last takes all later days. Clocks can be wrong, and
@@ -38,13 +42,14 @@ const FILES_PER_TABLE_MAX: usize = 32;
 
 /// Where files go and how they are named.
 #[derive(Debug)]
-pub(crate) struct FileMaker {
+pub struct FileMaker {
     root: PathBuf,
     next_id: AtomicI64,
 }
 
 impl FileMaker {
-    pub(crate) fn new(root: PathBuf, next_id: i64) -> Self {
+    /// Makes files below `root`, numbered from `next_id`.
+    pub fn new(root: PathBuf, next_id: i64) -> Self {
         Self { root, next_id: AtomicI64::new(next_id) }
     }
 
@@ -52,7 +57,7 @@ impl FileMaker {
     ///
     /// # Errors
     /// `Full`, `Io`; files written so far are removed, or by the next start.
-    pub(crate) fn write(
+    pub fn write(
         &self,
         table: &'static TableSpec,
         batches: &[RecordBatch],
@@ -68,7 +73,7 @@ impl FileMaker {
     }
 
     /// An empty file of `table` for rows in the table's order.
-    pub(crate) fn draft(
+    pub fn draft(
         &self,
         table: &'static TableSpec,
         day: i64,
@@ -95,12 +100,12 @@ impl FileMaker {
     }
 
     /// Where the path of one of its files is.
-    pub(crate) fn place(&self, path: &str) -> PathBuf {
+    pub fn place(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
     /// The number and the path of the next file of `table`.
-    pub(crate) fn next_path(&self, table: &TableSpec, day: i64) -> (i64, String) {
+    pub fn next_path(&self, table: &TableSpec, day: i64) -> (i64, String) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
         let date = date.split('T').next().unwrap_or_default();
@@ -108,7 +113,7 @@ impl FileMaker {
     }
 
     /// Removes files that will not be in the manifest; what stays is removed at the next start.
-    pub(crate) fn discard(&self, files: &[Arc<DataFile>]) {
+    pub fn discard(&self, files: &[Arc<DataFile>]) {
         for file in files {
             drop(std::fs::remove_file(self.root.join(&file.path)));
         }

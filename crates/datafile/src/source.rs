@@ -10,20 +10,31 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
+use crate::file::DataFile;
+
 /// Bytes read at once where somebody reads on and on.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// What a place has to be able to do with a file.
-pub(crate) trait ReadAt: Send + Sync {
+pub trait ReadAt: Send + Sync {
     /// Bytes of the file.
     fn length(&self) -> u64;
     /// Fills `bytes` from `offset` on.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()>;
 }
 
+/// Opens data files, wherever they are.
+pub trait FileOpener {
+    /// The file, open.
+    ///
+    /// # Errors
+    /// As the system has them; `NotFound` only when the place is there and the file is not.
+    fn open_file(&self, file: &DataFile) -> std::io::Result<Source>;
+}
+
 /// The file, open.
 #[derive(Clone)]
-pub(crate) struct Source(Arc<dyn ReadAt>);
+pub struct Source(Arc<dyn ReadAt>);
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,32 +43,38 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    pub(crate) fn new(file: impl ReadAt + 'static) -> Self {
+    /// Wraps an open file.
+    pub fn new(file: impl ReadAt + 'static) -> Self {
         Self(Arc::new(file))
     }
 
     /// A file of this machine.
-    pub(crate) fn of_file(file: File) -> std::io::Result<Self> {
+    pub fn of_file(file: File) -> std::io::Result<Self> {
         let length = file.metadata()?.len();
         Ok(Self::new(Local { file, length }))
     }
 
-    pub(crate) fn length(&self) -> u64 {
+    /// Size of the file.
+    pub fn length(&self) -> u64 {
         self.0.length()
     }
 
-    pub(crate) fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// As the system has them; `UnexpectedEof` when the file is shorter.
+    pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
         self.0.read_exact_at(bytes, offset)
     }
 
     /// Reads on from `start`.
-    pub(crate) fn reader(&self, start: u64) -> BufReader<SourceReader> {
+    pub fn reader(&self, start: u64) -> BufReader<SourceReader> {
         let reader = SourceReader { source: self.clone(), at: start };
         BufReader::with_capacity(PIECE_BYTES, reader)
     }
 
     /// Reads all of it, so many bytes at a time.
-    pub(crate) fn reader_of(&self, piece_bytes: usize) -> BufReader<SourceReader> {
+    pub fn reader_of(&self, piece_bytes: usize) -> BufReader<SourceReader> {
         BufReader::with_capacity(piece_bytes, SourceReader { source: self.clone(), at: 0 })
     }
 }
@@ -78,7 +95,7 @@ impl ReadAt for Local {
 }
 
 /// Reads a source from front to back.
-pub(crate) struct SourceReader {
+pub struct SourceReader {
     source: Source,
     at: u64,
 }

@@ -6,7 +6,7 @@
 
 /// What of a value is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The value as it is.
     Whole,
     /// A word of it, in small letters.
@@ -17,10 +17,13 @@ pub(crate) enum Kind {
 
 /// A key of the column with field id `column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key {
-    pub(crate) column: i32,
-    pub(crate) kind: Kind,
-    pub(crate) hash: u64,
+pub struct Key {
+    /// Field id of the column.
+    pub column: i32,
+    /// Part of the value that was hashed.
+    pub kind: Kind,
+    /// Hash, seeded by column and kind.
+    pub hash: u64,
 }
 
 /// A longer word counts by its first bytes.
@@ -39,16 +42,18 @@ const SALTS: [u32; 8] = [
 ];
 
 impl Key {
-    pub(crate) fn whole(column: i32, value: &str) -> Self {
+    /// Key of a whole value.
+    pub fn whole(column: i32, value: &str) -> Self {
         Self::new(column, Kind::Whole, hash(seed(column, Kind::Whole), value.as_bytes()))
     }
 
     /// `word` is in small letters.
-    pub(crate) fn word(column: i32, word: &[u8]) -> Self {
+    pub fn word(column: i32, word: &[u8]) -> Self {
         Self::new(column, Kind::Word, word_hash(seed(column, Kind::Word), word))
     }
 
-    pub(crate) fn part(column: i32, bucket: u16) -> Self {
+    /// Key of three bytes in a row.
+    pub fn part(column: i32, bucket: u16) -> Self {
         Self::new(column, Kind::Part, part_hash(seed(column, Kind::Part), bucket))
     }
 
@@ -123,7 +128,7 @@ pub(crate) fn slot(key: u64, slots: usize) -> usize {
 
 /// How many bits of these 32 bytes are those of a key: one in each of as many of the eight words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bits {
+pub enum Bits {
     /// Best where a key has ten bits of room.
     Eight,
     /// And where it has five. The words follow each other, the first one behind the last.
@@ -143,7 +148,7 @@ const FOUR: [[u32; 8]; 8] = {
 
 /// The bit of each of the eight words of these 32 bytes; none in some words where a key has four.
 #[inline]
-pub(crate) fn mask(key: u64, bits: Bits) -> [u32; 8] {
+pub fn mask(key: u64, bits: Bits) -> [u32; 8] {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half says which bits")]
     let low = key as u32;
     let mask = SALTS.map(|salt| 1 << (low.wrapping_mul(salt) >> 27));
@@ -158,7 +163,7 @@ pub(crate) fn mask(key: u64, bits: Bits) -> [u32; 8] {
 
 /// Letters, digits and `_` of ASCII, and every byte of a character beyond it.
 #[inline]
-pub(crate) fn is_word(byte: u8) -> bool {
+pub fn is_word(byte: u8) -> bool {
     WORD_BYTES[usize::from(byte)]
 }
 
@@ -175,7 +180,7 @@ const WORD_BYTES: [bool; 256] = {
 };
 
 /// Where words begin and end.
-pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
+pub fn words(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let start = at + text[at..].iter().position(|byte| is_word(*byte))?;
@@ -187,13 +192,13 @@ pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>>
 
 /// Whether a word tells blocks apart: short numbers are everywhere.
 #[inline]
-pub(crate) fn is_telling(word: &[u8]) -> bool {
+pub fn is_telling(word: &[u8]) -> bool {
     word.len() > 3 || !word.iter().all(u8::is_ascii_digit)
 }
 
 /// The three bytes as one of 65,536 numbers; `None` when one of them is a digit.
 #[inline]
-pub(crate) fn bucket(bytes: [u8; 3]) -> Option<u16> {
+pub fn bucket(bytes: [u8; 3]) -> Option<u16> {
     if bytes.iter().any(u8::is_ascii_digit) {
         return None;
     }
@@ -203,7 +208,7 @@ pub(crate) fn bucket(bytes: [u8; 3]) -> Option<u16> {
 }
 
 /// In small letters, as far as ASCII goes.
-pub(crate) fn folded(text: &str) -> String {
+pub fn folded(text: &str) -> String {
     text.to_ascii_lowercase()
 }
 

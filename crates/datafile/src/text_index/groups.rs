@@ -19,7 +19,7 @@ pub(super) struct GroupFilters(Vec<Vec<Slot>>);
 
 /// What of a key the filters of row groups take, so that being in one by chance says nothing of the other.
 #[inline]
-pub(super) fn turned(key: u64) -> u64 {
+pub fn turned(key: u64) -> u64 {
     key.rotate_left(32)
 }
 

@@ -50,36 +50,41 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// An error without a hint.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    /// Adds what to do about it.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    pub(crate) fn bad_parcel(why: impl fmt::Display) -> Self {
+    /// Bytes that are no parcel, or one that does not fit the tables.
+    pub fn bad_parcel(why: impl fmt::Display) -> Self {
         Self::new(ErrorKind::BadParcel, why.to_string())
     }
 
-    pub(crate) fn closed() -> Self {
+    /// The store was closed.
+    pub fn closed() -> Self {
         Self::new(ErrorKind::Closed, "the store is closed")
     }
 
-    pub(crate) fn moved() -> Self {
+    /// The stream belongs to another hub of the cluster.
+    pub fn moved() -> Self {
         Self::new(ErrorKind::Moved, "the stream goes through another hub of the cluster")
             .with_hint("ask where it stands, and send what is missing")
     }
 
     /// `cannot {what} `{path}`: {why}`; [`ErrorKind::Full`] when the error says that the disk is full.
-    pub(crate) fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
+    pub fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
         let kind = if is_full(error) { ErrorKind::Full } else { ErrorKind::Io };
         Self::new(kind, format!("cannot {what} `{}`: {error}", path.display()))
     }
 
     /// The same failure for every parcel of a group.
-    pub(crate) fn repeat(&self) -> Self {
+    pub fn repeat(&self) -> Self {
         Self { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
     }
 }

@@ -15,7 +15,7 @@ use parquet::file::reader::{ChunkReader, Length, SerializedPageReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescriptor;
 
-use crate::slow::Source;
+use crate::source::Source;
 use crate::text_index::{IndexBuilder, METADATA_KEY, Sheet, TextIndex};
 
 /// The file, open.

@@ -6,31 +6,35 @@
 use arrow_array::BooleanArray;
 use arrow_select::filter::filter_record_batch;
 
+use crate::file::DataFile;
 use crate::hot::{HotBatch, timestamps};
-use crate::manifest::DataFile;
 
 /// Which rows a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Horizon {
+pub struct Horizon {
     /// µs since 1970.
-    pub(crate) ts: i64,
-    pub(crate) side: Side,
+    pub ts: i64,
+    /// Which rows are shown.
+    pub side: Side,
 }
 
 /// Before the horizon or beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// Rows up to the cutoff.
     Past,
+    /// Rows beyond the cutoff.
     Future,
 }
 
 impl Horizon {
-    pub(crate) fn shows_file(self, file: &DataFile) -> bool {
+    /// Whether a file, which holds rows of one day, is on this side.
+    pub fn shows_file(self, file: &DataFile) -> bool {
         (file.min_ts > self.ts) == (self.side == Side::Future)
     }
 
     /// The rows of a batch that are on this side; `None` when there are none.
-    pub(crate) fn rows_of(self, batch: &HotBatch) -> Option<HotBatch> {
+    pub fn rows_of(self, batch: &HotBatch) -> Option<HotBatch> {
         let is_future = self.side == Side::Future;
         let (has_past, has_future) = (batch.min_ts <= self.ts, batch.max_ts > self.ts);
         match (has_past, has_future) {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use parquet::basic::{Compression, ZstdLevel};
@@ -12,7 +12,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use weir_tables::{Batch, Column, TableSpec};
 
-use crate::{ErrorKind, StoreError};
+use crate::error::{ErrorKind, StoreError};
 
 /// Rows of a row group: what is kept in memory until it is written.
 const ROW_GROUP_ROWS: usize = 128 << 10;
@@ -67,6 +67,27 @@ pub fn write_parquet(table: &TableSpec, batches: &[Batch]) -> Result<Vec<u8>, St
     file.finish()
 }
 
+/// Rows of one schema as one Parquet file.
+///
+/// # Errors
+/// `Io` when Parquet cannot hold a column.
+pub fn parquet_file(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
+    let level = ZstdLevel::try_new(3).expect("3 is a level");
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_created_by(CREATED_BY.to_owned())
+        .build();
+    let write = || {
+        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties))?;
+        for batch in rows {
+            writer.write(batch)?;
+        }
+        writer.into_inner()
+    };
+    write()
+        .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
+}
+
 /// A writer of the table's rows. The file says field ids of the keys and values of maps as well, which other engines look
 /// for; in memory they would only make two types of one.
 pub(crate) fn writer<W: Write + Send>(
@@ -105,9 +126,11 @@ fn failure(error: &ParquetError) -> StoreError {
 #[cfg(test)]
 mod tests {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-    use weir_tables::{Batch, Rows, TcpConn, TcpConnRows};
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use weir_tables::{Batch, Micros, Rows, Sysctl, SysctlRows, TcpConn, TcpConnRows};
 
-    use super::write_parquet;
+    use super::{parquet_file, write_parquet};
 
     #[test]
     fn rows_come_out_as_they_went_in() {
@@ -125,5 +148,28 @@ mod tests {
         let read: Vec<_> =
             reader.build().expect("readable").map(|rows| rows.expect("readable")).collect();
         assert_eq!(read, [batch.rows]);
+    }
+
+    #[test]
+    fn rows_of_several_batches_are_one_file_of_parquet() {
+        let batch = |names: &[&str]| {
+            let mut rows = SysctlRows::default();
+            for name in names {
+                rows.push(&Sysctl { ts: Micros(7), name, ..Default::default() });
+            }
+            rows.finish()
+        };
+        let batches = [batch(&["a", "b"]), batch(&["c"])];
+        let bytes = parquet_file(&batches[0].schema(), &batches).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        assert_eq!(reader.metadata().file_metadata().num_rows(), 3);
+        let name = Sysctl::SPEC.columns.iter().position(|column| column.name == "name").unwrap();
+        let rows = reader.get_row_iter(None).unwrap();
+        let names: Vec<String> =
+            rows.map(|row| row.unwrap().get_string(name).unwrap().clone()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert!(!parquet_file(&batches[0].schema(), &[]).unwrap().is_empty());
     }
 }

@@ -19,21 +19,21 @@ use parquet::file::statistics::Statistics;
 use weir_tables::TableSpec;
 
 use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS, is_text_column};
+use crate::dictionary::{dictionaries, schema_with};
 use crate::donor::Donor;
 use crate::draft::Draft;
 use crate::error::{ErrorKind, StoreError};
+use crate::file::DataFile;
 use crate::hot::timestamps;
-use crate::manifest::DataFile;
-use crate::per_value;
-use crate::slow::{Places, Source};
+use crate::source::{FileOpener, Source};
 
 /// So many rows of one file are not put together with those of others.
 const RUN_MIN: usize = 256;
 /// Smaller row groups are not taken over: a query pays for each.
-pub(crate) const COPY_ROWS_MIN: usize = ROW_GROUP_ROWS / 4;
+pub const COPY_ROWS_MIN: usize = ROW_GROUP_ROWS / 4;
 
 /// Files that become one.
-pub(crate) struct Merge {
+pub struct Merge {
     inputs: Vec<Input>,
     stretches: Vec<Stretch>,
 }
@@ -95,8 +95,8 @@ impl Merge {
     ///
     /// # Errors
     /// `Io`: a file cannot be read.
-    pub(crate) fn open(
-        places: &Places,
+    pub fn open(
+        opener: &dyn FileOpener,
         table: &'static TableSpec,
         files: &[Arc<DataFile>],
         draft: &Draft,
@@ -105,7 +105,7 @@ impl Merge {
         if table.sort != ["ts"] {
             return Ok(None);
         }
-        let inputs = files.iter().map(|file| Input::open(places, table, file));
+        let inputs = files.iter().map(|file| Input::open(opener, table, file));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
         let mut candidates = Vec::new();
         for (at, input) in inputs.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Merge {
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub(crate) fn write(&self, draft: &mut Draft) -> Result<(), StoreError> {
+    pub fn write(&self, draft: &mut Draft) -> Result<(), StoreError> {
         for stretch in &self.stretches {
             match stretch {
                 Stretch::Copy(place, ts) => {
@@ -196,26 +196,26 @@ fn stretches(mut candidates: Vec<Candidate>) -> Vec<Stretch> {
 
 impl Input {
     fn open(
-        places: &Places,
+        opener: &dyn FileOpener,
         table: &'static TableSpec,
         file: &DataFile,
     ) -> Result<Option<Self>, StoreError> {
         let path = file.path.clone();
         let fail = |error: ParquetError| broken(&path, &error);
-        let source = places.open_file(file);
+        let source = opener.open_file(file);
         let source = source.map_err(|error| fail(ParquetError::External(Box::new(error))))?;
         let options = ArrowReaderOptions::new()
             .with_page_index_policy(PageIndexPolicy::Optional)
             .with_encoding_stats_as_mask(false);
         let reading = ArrowReaderMetadata::load(&source, options.clone()).map_err(fail)?;
         let footer = Arc::clone(reading.metadata());
-        let stored = per_value::dictionaries(table, &footer);
+        let stored = dictionaries(table, &footer);
         if stored.is_empty() {
             return Ok(None);
         }
         let texts = (0..stored.len())
             .filter(|place| stored[*place] && is_text_column(table, &table.columns[*place]));
-        let schema = per_value::schema_with(table, &texts.collect::<Vec<_>>());
+        let schema = schema_with(table, &texts.collect::<Vec<_>>());
         let reading =
             ArrowReaderMetadata::try_new(Arc::clone(&footer), options.with_schema(schema));
         let reading = reading.map_err(fail)?;
@@ -338,7 +338,6 @@ mod tests {
 
     struct Files {
         dir: tempfile::TempDir,
-        places: Places,
         maker: FileMaker,
         files: Vec<Arc<DataFile>>,
     }
@@ -347,19 +346,18 @@ mod tests {
         /// A file of each batch.
         fn of(batches: &[RecordBatch]) -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let places = Places { root: dir.path().to_owned(), slow: None };
             let maker = FileMaker::new(dir.path().to_owned(), 1);
             let write = |rows: &RecordBatch| {
                 maker.write(&Log::SPEC, std::slice::from_ref(rows), Micros(5)).unwrap().remove(0)
             };
             let files = batches.iter().map(write).collect();
-            Self { dir, places, maker, files }
+            Self { dir, maker, files }
         }
 
         /// How many row groups were copied, and the file.
         fn merge(&self, copy_from: usize) -> Result<(usize, Arc<DataFile>), StoreError> {
             let mut draft = self.maker.draft(&Log::SPEC, 0, Micros(5)).unwrap();
-            let merge = Merge::open(&self.places, &Log::SPEC, &self.files, &draft, copy_from)?;
+            let merge = Merge::open(self, &Log::SPEC, &self.files, &draft, copy_from)?;
             let merge = merge.unwrap();
             for input in &merge.inputs {
                 let host = input.reading.schema().field_with_name("host").unwrap();
@@ -368,6 +366,12 @@ mod tests {
             merge.write(&mut draft)?;
             let is_copy = |stretch: &&Stretch| matches!(stretch, Stretch::Copy(..));
             Ok((merge.stretches.iter().filter(is_copy).count(), draft.finish()?))
+        }
+    }
+
+    impl FileOpener for Files {
+        fn open_file(&self, file: &DataFile) -> std::io::Result<Source> {
+            Source::of_file(std::fs::File::open(self.dir.path().join(&file.path))?)
         }
     }
 
@@ -387,10 +391,7 @@ mod tests {
         assert_eq!((merged.min_ts, merged.max_ts), (ts[0], ts[ts.len() - 1]));
         check_index(&rows, &footer, &bytes);
         let host = Log::SPEC.columns.iter().position(|column| column.name == "host").unwrap();
-        assert!(
-            per_value::dictionaries(&Log::SPEC, &footer)[host],
-            "copies say how they are encoded"
-        );
+        assert!(dictionaries(&Log::SPEC, &footer)[host], "copies say how they are encoded");
         (copied, footer.num_row_groups())
     }
 
@@ -489,12 +490,13 @@ mod tests {
 
     #[test]
     fn other_orders_are_not_for_it_and_a_broken_file_is_named() {
-        let Files { places, maker, .. } = Files::of(&[]);
+        let nothing = Files::of(&[]);
+        let maker = &nothing.maker;
         let draft = maker.draft(&Sysctl::SPEC, 0, Micros(5)).unwrap();
-        assert!(Merge::open(&places, &Sysctl::SPEC, &[], &draft, 1).unwrap().is_none());
+        assert!(Merge::open(&nothing, &Sysctl::SPEC, &[], &draft, 1).unwrap().is_none());
         let draft = maker.draft(&Request::SPEC, 0, Micros(5)).unwrap();
         let file = Arc::new(DataFile::new(7, &Request::SPEC, "data/request/7.parquet".to_owned()));
-        let error = Merge::open(&places, &Request::SPEC, &[file], &draft, 1).err().unwrap();
+        let error = Merge::open(&nothing, &Request::SPEC, &[file], &draft, 1).err().unwrap();
         assert_eq!(error.kind, ErrorKind::Io);
         assert!(error.message.contains("`data/request/7.parquet`"), "{}", error.message);
     }

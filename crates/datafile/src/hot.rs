@@ -13,59 +13,71 @@ use arrow_schema::Field;
 use arrow_select::concat::concat;
 use weir_tables::{Batch, TABLES, TableSpec, is_null_column, null_column};
 
-use crate::manifest::DataFile;
+use crate::file::DataFile;
 
 /// Every table's rows at one moment; in the order of [`TABLES`].
 #[derive(Clone)]
-pub(crate) struct View {
-    pub(crate) tables: Vec<TableView>,
+pub struct View {
+    /// One entry per table.
+    pub tables: Vec<TableView>,
     /// Of several hubs: the change of the manifest that the files are of.
-    pub(crate) snapshot: i64,
+    pub snapshot: i64,
     /// Rows that came into files a moment ago, for other hubs.
-    pub(crate) flushed: Arc<Vec<Flushed>>,
+    pub flushed: Arc<Vec<Flushed>>,
     /// The newest change of those that are not kept any more.
-    pub(crate) forgotten: i64,
+    pub forgotten: i64,
 }
 
 /// Rows that came into files with a change.
 #[derive(Clone)]
-pub(crate) struct Flushed {
-    pub(crate) snapshot: i64,
-    pub(crate) at: Instant,
+pub struct Flushed {
+    /// Manifest change that added the files.
+    pub snapshot: i64,
+    /// When the change was made.
+    pub at: Instant,
     /// By table.
-    pub(crate) tables: Vec<Arc<Vec<HotBatch>>>,
+    pub tables: Vec<Arc<Vec<HotBatch>>>,
 }
 
 /// One table's rows at one moment. Every row is in exactly one of the three.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct TableView {
-    pub(crate) hot: Arc<Vec<HotBatch>>,
-    pub(crate) frozen: Arc<Vec<HotBatch>>,
-    pub(crate) files: Arc<Vec<Arc<DataFile>>>,
+pub struct TableView {
+    /// Rows that no flush has taken yet.
+    pub hot: Arc<Vec<HotBatch>>,
+    /// Rows that a flush is writing to files.
+    pub frozen: Arc<Vec<HotBatch>>,
+    /// Files of the manifest.
+    pub files: Arc<Vec<Arc<DataFile>>>,
 }
 
 /// Rows in memory with what is needed to skip them.
 #[derive(Clone, Debug)]
-pub(crate) struct HotBatch {
-    pub(crate) rows: RecordBatch,
-    pub(crate) min_ts: i64,
-    pub(crate) max_ts: i64,
-    pub(crate) bytes: usize,
-    pub(crate) uniform: Uniform,
+pub struct HotBatch {
+    /// The rows.
+    pub rows: RecordBatch,
+    /// Smallest `ts`, µs since 1970.
+    pub min_ts: i64,
+    /// Largest `ts`, µs since 1970.
+    pub max_ts: i64,
+    /// Memory that the rows take.
+    pub bytes: usize,
+    /// Columns known to hold a single value.
+    pub uniform: Uniform,
 }
 
 /// Which columns of a batch have one value in all rows, as far as somebody asked: rules ask again and again, and to find out reads
 /// every value.
 #[derive(Clone, Debug)]
-pub(crate) struct Uniform(Arc<[OnceLock<bool>]>);
+pub struct Uniform(Arc<[OnceLock<bool>]>);
 
 impl Uniform {
-    pub(crate) fn of(columns: usize) -> Self {
+    /// Nothing known yet about any of `columns` columns.
+    pub fn of(columns: usize) -> Self {
         Self(std::iter::repeat_with(OnceLock::new).take(columns).collect())
     }
 
     /// Whether a column is such one; `look` is asked the first time.
-    pub(crate) fn is(&self, column: usize, look: impl FnOnce() -> bool) -> bool {
+    pub fn is(&self, column: usize, look: impl FnOnce() -> bool) -> bool {
         match self.0.get(column) {
             Some(known) => *known.get_or_init(look),
             None => look(),
@@ -74,7 +86,8 @@ impl Uniform {
 }
 
 impl View {
-    pub(crate) fn new() -> Self {
+    /// No rows and no files.
+    pub fn new() -> Self {
         Self {
             tables: vec![TableView::default(); TABLES.len()],
             snapshot: 0,
@@ -84,7 +97,7 @@ impl View {
     }
 
     /// Adds rows; gives the bytes that hot rows grew by.
-    pub(crate) fn push(&mut self, batch: &Batch) -> usize {
+    pub fn push(&mut self, batch: &Batch) -> usize {
         let Some(hot) = HotBatch::new(batch.rows.clone()) else { return 0 };
         let bytes = hot.bytes;
         let list = Arc::make_mut(&mut self.tables[table_index(batch.table)].hot);
@@ -94,7 +107,7 @@ impl View {
     }
 
     /// Moves all hot rows to frozen, where they stay until they are in files.
-    pub(crate) fn freeze(&mut self) {
+    pub fn freeze(&mut self) {
         for table in &mut self.tables {
             debug_assert!(table.frozen.is_empty(), "one flush at a time");
             table.frozen = std::mem::take(&mut table.hot);
@@ -102,7 +115,7 @@ impl View {
     }
 
     /// Rows and bytes in memory, hot and frozen.
-    pub(crate) fn hot_totals(&self) -> (u64, u64) {
+    pub fn hot_totals(&self) -> (u64, u64) {
         let batches = self.tables.iter().flat_map(|table| table.hot.iter().chain(&*table.frozen));
         batches.fold((0, 0), |(rows, bytes), batch| {
             (rows + batch.rows.num_rows() as u64, bytes + batch.bytes as u64)
@@ -112,13 +125,13 @@ impl View {
 
 impl TableView {
     /// The time of the oldest row, in memory or in a file.
-    pub(crate) fn oldest(&self) -> Option<i64> {
+    pub fn oldest(&self) -> Option<i64> {
         let memory = self.hot.iter().chain(&*self.frozen).map(|batch| batch.min_ts);
         memory.chain(self.files.iter().map(|file| file.min_ts)).min()
     }
 
     /// Rows in memory and in files.
-    pub(crate) fn row_count(&self) -> u64 {
+    pub fn row_count(&self) -> u64 {
         let memory = self.hot.iter().chain(&*self.frozen).map(|batch| batch.rows.num_rows() as u64);
         memory.chain(self.files.iter().map(|file| file.row_count)).sum()
     }
@@ -126,7 +139,7 @@ impl TableView {
 
 impl HotBatch {
     /// `None` for no rows.
-    pub(crate) fn new(rows: RecordBatch) -> Option<Self> {
+    pub fn new(rows: RecordBatch) -> Option<Self> {
         let ts = timestamps(&rows);
         let min_ts = ts.iter().copied().min()?;
         let max_ts = ts.iter().copied().max()?;
@@ -137,13 +150,13 @@ impl HotBatch {
 }
 
 /// The column `ts`, which every table has and which is never NULL.
-pub(crate) fn timestamps(rows: &RecordBatch) -> &[i64] {
+pub fn timestamps(rows: &RecordBatch) -> &[i64] {
     let column = rows.column_by_name("ts").expect("every table has `ts`");
     column.as_primitive::<TimestampMicrosecondType>().values()
 }
 
 /// Bytes that the rows take; buffers shared with other batches are counted by the slice used, NULL columns not at all.
-pub(crate) fn row_bytes(rows: &RecordBatch) -> usize {
+pub fn row_bytes(rows: &RecordBatch) -> usize {
     rows.columns()
         .iter()
         .filter(|column| !is_null_column(column))
@@ -152,7 +165,7 @@ pub(crate) fn row_bytes(rows: &RecordBatch) -> usize {
 }
 
 /// Where `table` stands in [`TABLES`] and in a [`View`].
-pub(crate) fn table_index(table: &TableSpec) -> usize {
+pub fn table_index(table: &TableSpec) -> usize {
     TABLES
         .iter()
         .position(|spec| spec.name == table.name)

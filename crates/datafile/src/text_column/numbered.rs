@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef};
 use super::NULL;
 use super::distinct::Distinct;
 use super::texts::{Coded, Part, Texts};
-use crate::per_value::is_same;
+use crate::dictionary::is_same;
 
 /// The texts of a row group, and what is known of the dictionaries that rows came with.
 #[derive(Default)]

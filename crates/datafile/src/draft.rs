@@ -21,16 +21,16 @@ use parquet::schema::types::ColumnDescPtr;
 use weir_tables::{TableSpec, is_null_column, null_column};
 
 use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS, is_id_column, is_text_column, level};
-use crate::directory::sync_dir;
+use crate::disk::sync_dir;
 use crate::donor::{Chunk, Donor};
 use crate::error::{ErrorKind, StoreError};
+use crate::file::DataFile;
 use crate::hot::timestamps;
-use crate::manifest::DataFile;
 use crate::text_column::{Packer, Part, TextColumn, Texts, parts};
 use crate::text_index::{self, IndexBuilder};
 
 /// A file being written; removed again unless it is finished.
-pub(crate) struct Draft {
+pub struct Draft {
     meta: DataFile,
     writer: Option<FileWriter>,
     full_path: PathBuf,
@@ -87,7 +87,7 @@ impl Draft {
 
     /// Adds rows, which have to follow those before in the table's order. Columns of which [`is_text_column`] may be
     /// dictionaries.
-    pub(crate) fn push(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
+    pub fn push(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
         let ts = timestamps(rows);
         self.note(ts.iter().copied());
         let mut done = 0;
@@ -158,7 +158,7 @@ impl Draft {
     }
 
     /// Ends the file and makes it and its name durable.
-    pub(crate) fn finish(mut self) -> Result<Arc<DataFile>, StoreError> {
+    pub fn finish(mut self) -> Result<Arc<DataFile>, StoreError> {
         let outcome = self.finish_file();
         if outcome.is_err() {
             drop(std::fs::remove_file(&self.full_path));
