@@ -1,12 +1,14 @@
-//! Several threads on one capture: the caller reads and decodes, all of them work on shards and keep the ledger.
+//! Processes one capture on several threads: the caller reads and decodes; every thread works on
+//! shards and runs the sequencer.
 //!
 //! ```text
-//!  caller: fills a block ──► jobs (block, group of shards) ──► any thread, a group's jobs one after the other
-//!  any thread: when all jobs of the oldest block are done, its events go to the ledger in the order of packets
+//!  caller: fills a block ──► jobs (block, group of shards) ──► any thread, one job per group at a time
+//!  any thread: once all jobs of the oldest block are done, sequences its events in packet order
 //! ```
-//! A caller that has nothing to wait for but jobs takes one itself, so two threads share the work evenly whatever it is
-//! made of. A thread prefers the groups that it worked on last: their connections are in its core's cache, and fetching
-//! them from another's costs more than the work. Blocks in flight are bounded: the caller waits when there are too many.
+//! A caller that would otherwise wait takes a job itself, so two threads share the work evenly. A
+//! thread prefers the groups it worked on last: their connections are in its core's cache, and
+//! fetching them from another core costs more than the work. The number of blocks in flight is
+//! bounded; beyond it the caller waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,42 +23,42 @@ use super::output::{Output, tell_block};
 use super::shard::Shard;
 use crate::packet::Packet;
 
-/// Blocks that are worked on at once.
+/// Blocks in flight at once.
 const FLIGHTS_MAX: usize = 3;
-/// Groups for each thread: who is done early finds something to do.
+/// More groups than threads, so that a thread that finishes early finds work.
 const GROUPS_A_THREAD: usize = 8;
-/// Groups that a thread takes at once of those that it worked on last, and of others.
+/// Groups a thread takes at once from those it worked on last.
 const OWN_AT_ONCE: usize = 4;
 const OTHERS_AT_ONCE: usize = 1;
-/// The number of the caller's thread.
+/// Index of the caller's thread.
 const CALLER: usize = 0;
 
-/// Threads and the blocks they work on.
+/// Worker threads and the blocks they process.
 pub(crate) struct Crew {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// The block that is being filled.
+    /// The block being filled.
     batch: Batch,
-    /// How many groups there are.
+    /// Number of shard groups.
     groups: usize,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// There are jobs, or there will be no more.
+    /// Signalled when jobs arrive or the queue closes.
     has_jobs: Condvar,
-    /// A job is done, and the caller waits for it.
+    /// Signalled when a job completes and the caller waits.
     has_done: Condvar,
-    /// Shard `n` is in group `n % groups.len()`, behind those of smaller numbers.
+    /// Shard `n` is in group `n % groups.len()`, after the group's lower-numbered shards.
     groups: Vec<Mutex<Vec<Shard>>>,
     ledger: Mutex<Option<Ledger>>,
-    /// Blocks that are done, to be filled again.
+    /// Completed blocks, ready for reuse.
     spare: Mutex<Vec<Batch>>,
 }
 
-/// What a thread does next.
+/// A unit of work for one thread.
 enum Job {
-    /// The packets of some groups in a block: one bit each.
+    /// The packets of some groups in a block; one bit per group.
     Groups(Arc<Flight>, u32),
     /// The events of a block.
     Ledger(Arc<Flight>),
@@ -64,60 +66,61 @@ enum Job {
 
 #[derive(Default)]
 struct Queue {
-    /// Blocks with groups that nobody has begun, one bit each; the oldest first.
+    /// Blocks with unclaimed groups (one bit each), oldest first.
     jobs: VecDeque<(Arc<Flight>, u32)>,
-    /// Blocks that the ledger does not have yet, the oldest first.
+    /// Blocks not yet sequenced, oldest first.
     flights: VecDeque<Arc<Flight>>,
-    /// One bit for each group that somebody works on.
+    /// Groups being processed; one bit each.
     busy: u32,
-    /// Of each thread, the groups that it was the last to work on.
+    /// Groups last processed by each thread.
     owned: Vec<u32>,
-    /// Somebody keeps the ledger, and who did so last.
+    /// Whether a thread is sequencing; `keeper` is the one that did so last.
     is_kept: bool,
     keeper: usize,
-    /// Threads that wait for jobs, and whether the caller waits for one that is done.
+    /// Threads waiting for jobs.
     waiting: usize,
     is_caller_waiting: bool,
     is_over: bool,
-    /// A thread panicked: nobody may wait for it.
+    /// A thread panicked: waiting for it would never end.
     is_broken: bool,
 }
 
-/// A block in work.
+/// A block being processed.
 struct Flight {
     batch: Batch,
-    /// Groups that are not done.
+    /// Groups not done yet.
     left: AtomicU32,
 }
 
-/// A block: its packets by group, each group's in order.
+/// A block: its packets by group, in order within each group.
 #[derive(Default)]
 struct Batch {
     parts: Vec<Part>,
-    /// Of each group: what came of each of its shards.
+    /// Per group, the output of each of its shards.
     outputs: Vec<Mutex<Vec<Output>>>,
-    /// The shard of each packet.
+    /// Shard of each packet.
     order: Vec<u8>,
     now: i64,
-    /// The slice of the first packet, and that of the last.
+    /// Slice of the first packet; `slice` is that of the last.
     first_slice: u32,
     slice: u32,
     start_ns: i64,
 }
 
-/// Packets of one group, one behind the other: they are read by another core.
+/// Packets of one group, stored contiguously because another core reads them.
 #[derive(Default)]
 struct Part {
     entries: Vec<Entry>,
     rares: Vec<Rare>,
-    /// Where payloads are that the reader has in buffers of its own, and what had to be copied.
+    /// Reader buffers that hold payloads; `bytes` holds the payloads that had to be copied.
     buffers: Vec<Arc<Vec<u8>>>,
     bytes: Vec<u8>,
-    /// One bit for each shard that has a packet in it.
+    /// Shards with at least one packet; one bit each.
     shards: u32,
 }
 
-/// A panic of another thread is passed on where the job is missed; a lock alone is always whole.
+/// Ignores poisoning: the guarded state is valid after any panic, and the panic surfaces when the
+/// missing job is noticed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -135,11 +138,12 @@ impl Batch {
     }
 }
 
-/// The number of `bytes` among the buffers of a part: never that of a real one, since a block has fewer packets.
+/// Buffer index of `bytes`. Never a real buffer's index, since a block has fewer packets.
 const COPIED: u16 = u16::MAX;
 
 impl Part {
-    /// Which buffer a payload is in, and where: in that of the reader when it lies there, else it is copied.
+    /// Returns a payload's buffer index and offset; copies it unless it lies in the reader's
+    /// buffer.
     #[inline]
     fn place(&mut self, payload: &[u8], buffer: Option<&Arc<Vec<u8>>>) -> (u16, u32) {
         let small = |at: usize| u32::try_from(at).expect("buffers are smaller than 4 GiB");
@@ -158,7 +162,7 @@ impl Part {
         (COPIED, small(at))
     }
 
-    /// Works on all packets of a group; `step` is how many groups there are.
+    /// Processes all packets of a group; `step` is the number of groups.
     fn run(&self, batch: &Batch, group: usize, shards: &mut [Shard], outputs: &mut [Output]) {
         let step = batch.parts.len();
         for entry in &self.entries {
@@ -185,7 +189,7 @@ impl Part {
 }
 
 impl Shared {
-    /// Does a job, with the queue open to others meanwhile.
+    /// Runs a job with the queue unlocked.
     fn run<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, job: Job) -> MutexGuard<'a, Queue> {
         drop(queue);
         match job {
@@ -198,7 +202,7 @@ impl Shared {
                 }
                 queue = lock(&self.queue);
                 queue.busy &= !groups;
-                // Whoever keeps the ledger next finds a block that nobody else has.
+                // The sequencing thread must hold the only reference to the block.
                 flight.left.fetch_sub(groups.count_ones(), Ordering::AcqRel);
                 drop(flight);
             }
@@ -221,7 +225,7 @@ impl Shared {
         queue
     }
 
-    /// What the thread with this number does until there is nothing more to do.
+    /// Loop of the worker thread `me`; returns when the queue closes.
     fn work(&self, me: usize) {
         let _guard = Guard(self);
         let mut queue = lock(&self.queue);
@@ -239,7 +243,7 @@ impl Shared {
     }
 }
 
-/// Tells the others when a thread panics.
+/// Reports a panic to the other threads.
 struct Guard<'a>(&'a Shared);
 
 impl Drop for Guard<'_> {
@@ -252,8 +256,8 @@ impl Drop for Guard<'_> {
 }
 
 impl Queue {
-    /// What the thread `me` does next. What it did last comes first, since it has that in its cache; then the ledger,
-    /// since it frees a block; else the oldest job whose group nobody works on.
+    /// Picks the next job of thread `me`: the groups it did last (in its cache), then sequencing
+    /// (which frees a block), else the oldest unclaimed group.
     fn take(&mut self, me: usize) -> Option<Job> {
         let is_done = |first: &Arc<Flight>| first.left.load(Ordering::Acquire) == 0;
         let has_events = !self.is_kept && self.flights.front().is_some_and(is_done);
@@ -270,7 +274,7 @@ impl Queue {
         self.take_groups(me, u32::MAX, OTHERS_AT_ONCE)
     }
 
-    /// Some of the `wanted` groups of the oldest block that has any on which nobody works.
+    /// Claims some of the `wanted` groups of the oldest block that has any unclaimed.
     fn take_groups(&mut self, me: usize, wanted: u32, at_most: usize) -> Option<Job> {
         let free = wanted & !self.busy;
         let at = self.jobs.iter().position(|(_, left)| left & free != 0)?;
@@ -296,14 +300,14 @@ impl Queue {
         self.flights.pop_front().map(Job::Ledger)
     }
 
-    /// Blocks that are not in the ledger.
+    /// Number of blocks not yet sequenced.
     fn in_flight(&self) -> usize {
         self.flights.len() + usize::from(self.is_kept)
     }
 }
 
 impl Flight {
-    /// All groups are done: their events are told in the order of packets.
+    /// Sequences the block's events in packet order; all groups must be done.
     fn take_in(&self, ledger: &mut Ledger) {
         let batch = &self.batch;
         let mut outputs: [Output; SHARDS] = std::array::from_fn(|_| Output::default());
@@ -319,7 +323,7 @@ impl Flight {
 }
 
 impl Crew {
-    /// A crew of the caller and as many `helpers`.
+    /// Creates a pool of the caller and `helpers` threads.
     pub(crate) fn new(shards: Vec<Shard>, ledger: Ledger, helpers: usize) -> Self {
         let helpers = helpers.min(SHARDS - 1);
         let count = (GROUPS_A_THREAD * (helpers + 1)).min(SHARDS);
@@ -356,7 +360,7 @@ impl Crew {
         }
     }
 
-    /// Adds a packet to the block.
+    /// Adds a packet to the current block.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -382,7 +386,8 @@ impl Crew {
         part.entries.push(entry);
     }
 
-    /// The block is full: it is worked on from now on. Slices begin at `start_ns`; `now` is the latest packet's time.
+    /// Closes the current block and queues it. Slice 0 begins at `start_ns`; `now` is the latest
+    /// packet's time.
     pub(crate) fn end_block(&mut self, start_ns: i64, now: i64, slice: u32) {
         let count = self.groups;
         let next = lock(&self.shared.spare).pop().unwrap_or_else(|| Self::batch(count));
@@ -406,7 +411,7 @@ impl Crew {
         self.land(FLIGHTS_MAX);
     }
 
-    /// Works, or waits, until no more than `limit` blocks are in flight.
+    /// Works, or waits, until at most `limit` blocks are in flight.
     fn land(&self, limit: usize) {
         let mut queue = lock(&self.shared.queue);
         while queue.in_flight() > limit {
@@ -424,7 +429,8 @@ impl Crew {
         }
     }
 
-    /// Waits for all blocks; the shards, in order, and the ledger. There is nothing left to work with.
+    /// Waits for all blocks and returns the shards, in order, and the sequencer. The pool is empty
+    /// afterwards.
     pub(crate) fn finish(&mut self) -> (Vec<Shard>, Option<Ledger>) {
         self.land(0);
         self.stop();

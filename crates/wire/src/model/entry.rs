@@ -1,12 +1,12 @@
-//! A packet on its way to another thread, without its payload: one cache line, since fetching one from another processor
-//! costs as much as a good part of the work on it.
+//! A packet passed to another thread, without its payload: one cache line, since fetching a line
+//! from another core costs a good part of the work on a packet.
 //!
-//! What few packets have, or those of IPv6, stands beside it in a list.
+//! Fields of few packets, and those of IPv6, are in a list beside it ([`Rare`]).
 
 use super::gate::Pass;
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
-/// A packet and what the gate knows of it.
+/// A packet with its admission context.
 #[repr(align(64))]
 pub(crate) struct Entry {
     ts_ns: i64,
@@ -18,22 +18,22 @@ pub(crate) struct Entry {
     timestamps: [u32; 2],
     payload_length: u32,
     captured: u32,
-    /// Where its payload is: which of the group's buffers, and at which byte.
+    /// Offset of the payload in `buffer`, an index into the group's buffers.
     pub(crate) offset: u32,
     pub(crate) buffer: u16,
     interface: u16,
     ip_id: u16,
     window: u16,
     bits: u16,
-    /// Its place in the block.
+    /// Index in the block.
     at: u16,
-    /// The place of its [`Rare`] in the list, plus one; 0 for none.
+    /// Index of its [`Rare`] plus one; 0 for none.
     rare: u16,
     flags: u8,
     shard: u8,
 }
 
-/// What does not fit, or is seldom there.
+/// Fields that do not fit or are rarely set.
 pub(crate) struct Rare {
     addresses: [u128; 2],
     dsack: [u32; 2],
@@ -43,13 +43,13 @@ pub(crate) struct Rare {
     sack_blocks: u8,
 }
 
-/// Where a packet is, and what packets of its block have in common.
+/// Position of a packet, with what all packets of its block share.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
-    /// Its place in the block.
+    /// Index in the block.
     pub(crate) at: u32,
     pub(crate) shard: u8,
-    /// The slice of the block's first packet.
+    /// Slice of the block's first packet.
     pub(crate) slice: u32,
 }
 
@@ -65,7 +65,7 @@ const IS_IN: u16 = 256;
 const IS_OUT: u16 = 512;
 const IS_MUTE: u16 = 1024;
 
-/// The upper bits of an IPv4 address that is mapped into IPv6.
+/// Upper bits of an IPv4-mapped IPv6 address.
 const MAPPED: u128 = 0xffff_0000_0000;
 
 impl Entry {
@@ -119,7 +119,7 @@ impl Entry {
         }
     }
 
-    /// How many bytes of payload were captured.
+    /// Captured bytes of payload.
     #[inline]
     pub(crate) fn captured(&self) -> usize {
         self.captured as usize
@@ -130,7 +130,7 @@ impl Entry {
         usize::from(self.shard)
     }
 
-    /// Its place in the block.
+    /// Index in the block.
     #[inline]
     pub(crate) fn at(&self) -> u32 {
         u32::from(self.at)
@@ -144,7 +144,7 @@ impl Entry {
         rares.get(usize::from(self.rare).checked_sub(1)?)
     }
 
-    /// Its sender and receiver.
+    /// Sender and receiver.
     #[inline]
     pub(crate) fn ends(&self, rares: &[Rare]) -> [Endpoint; 2] {
         let addresses = match self.rare(rares) {
@@ -191,7 +191,7 @@ impl Entry {
         packet
     }
 
-    /// What the gate said; `slice` is that of the block's first packet.
+    /// Restores the admission context; `slice` is that of the block's first packet.
     #[inline]
     pub(crate) fn pass(&self, slice: u32, rares: &[Rare]) -> Pass {
         Pass {
@@ -204,7 +204,7 @@ impl Entry {
 }
 
 impl Rare {
-    /// Adds one; its place plus one.
+    /// Adds the rare fields and returns their index plus one.
     fn push(packet: &Packet<'_>, pass: Pass, rares: &mut Vec<Rare>) -> u16 {
         let SackBlock { left, right } = packet.dsack.unwrap_or(SackBlock { left: 0, right: 0 });
         rares.push(Self {
@@ -224,7 +224,7 @@ mod tests {
     use super::{Entry, MAPPED, Pass, Spot};
     use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
-    /// Of either family.
+    /// An endpoint of either address family.
     fn end(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Endpoint> {
         let four: Option<u32> = u.arbitrary()?;
         let address = match four {

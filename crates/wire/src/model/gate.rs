@@ -1,5 +1,5 @@
-//! The gate: what each packet passes in the order of the capture, before anybody looks at its connection. It knows who
-//! was asked for, which slice it is, who answers at which port, and which shard a connection belongs to.
+//! Admission of packets, in capture order and before any connection state: applies the filters,
+//! assigns the time slice, learns which ports serve, and picks the connection's shard.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -12,41 +12,41 @@ use crate::http::{is_request_start, is_response_start};
 use crate::packet::{Endpoint, Flags, Packet};
 use crate::skip::{Skip, Skipped};
 
-/// What the gate knows of a packet. Small enough for a register.
+/// Context of an admitted packet. Small enough for a register.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pass {
-    /// The present slice.
+    /// The current slice.
     pub(crate) slice: u32,
-    /// In the middle of a connection: whether the sender looks like its server.
+    /// For a connection seen mid-stream: whether the sender looks like the server.
     pub(crate) is_from_server: bool,
-    /// Whether readable requests were seen at the port of the sender, and of the receiver.
+    /// Whether readable requests were seen at the sender's port and at the receiver's.
     pub(crate) is_readable: [bool; 2],
-    /// Whether headers are all that the capture has.
+    /// Whether the capture holds headers only.
     pub(crate) is_mute: bool,
 }
 
 pub(crate) struct Gate {
     pub(crate) options: Options,
-    /// Nothing in particular is asked for.
+    /// Whether all packets are admitted.
     is_open: bool,
     pub(crate) skipped: Skipped,
     pub(crate) first_ts: Option<i64>,
-    /// Where slice 0 begins.
+    /// Start of slice 0.
     pub(crate) start_ns: i64,
     pub(crate) last_ts: i64,
     pub(crate) slice: u32,
     slice_begin: i64,
     filled: u32,
     servers: HashSet<Endpoint, BuildHasherDefault<FxHasher>>,
-    /// Ports at which something answers, and those where requests are readable.
+    /// Ports that accept connections; `readable` are those with readable requests.
     answering: Ports,
     readable: Ports,
-    /// Packets whose payload was not captured, until there is one whose is.
+    /// Packets without captured payload, until the first that has some.
     mute: u32,
     has_payload: bool,
 }
 
-/// So many packets without a byte of their payload, and none with, are those of a capture of headers.
+/// A capture has headers only once this many packets came without captured payload.
 const MUTE_PACKETS: u32 = 32;
 
 /// A set of ports.
@@ -68,8 +68,8 @@ impl Ports {
     }
 }
 
-/// Which shard the packets between two ends belong to, in both directions. It is the same in each run, so that what is
-/// counted is as well; the index of connections within a shard has a secret of its own.
+/// Shard of the packets between two endpoints, equal for both directions. Not seeded, so that
+/// counts are reproducible; the connection index within a shard is.
 #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
 pub(crate) fn shard_of(a: Endpoint, b: Endpoint) -> usize {
@@ -108,7 +108,7 @@ impl Gate {
         }
     }
 
-    /// Lets a packet in, or counts why not.
+    /// Admits a packet, or counts the reason why not.
     #[inline]
     pub(crate) fn pass(&mut self, packet: &Packet<'_>) -> Option<Pass> {
         if !self.is_open && !self.is_asked_for(packet) {
@@ -129,7 +129,7 @@ impl Gate {
             self.learn_language(packet, is_from_server);
             is_readable = readable(self);
         }
-        // `tcpdump -q` has no payload either, but not enough beside it to tell turns.
+        // `tcpdump -q` has no payload either, but too little else to tell turns.
         if !self.has_payload && packet.payload_length > 0 && packet.is_sequence_known {
             self.has_payload = !packet.payload.is_empty();
             self.mute = self.mute.saturating_add(1);
@@ -151,7 +151,7 @@ impl Gate {
             && options.filter.as_ref().is_none_or(|filter| filter.matches(packet))
     }
 
-    /// Makes the slice of `ts` the present one; false when it is too far away.
+    /// Moves to the slice of `ts`; false when it is too far away.
     #[inline]
     fn enter_slice(&mut self, ts: i64) -> bool {
         let width = self.options.slice_ns;
@@ -168,7 +168,7 @@ impl Gate {
         if (0..width).contains(&ts.saturating_sub(self.slice_begin)) {
             return true;
         }
-        // Packets of several processors may be a little out of order, even before the first.
+        // With several CPUs, packets may be slightly out of order, even before the first.
         let number = ts.saturating_sub(self.start_ns).max(0) / width;
         if number >= SLICES_MAX || self.filled >= FILLED_SLICES_MAX {
             self.last_ts = self.start_ns + (i64::from(self.slice) + 1) * width - 1;
@@ -180,7 +180,7 @@ impl Gate {
         true
     }
 
-    /// Slice 0 begins at `start_ns` from now on: `count` slices later.
+    /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later.
     pub(crate) fn begin_at(&mut self, start_ns: i64, count: u32) {
         self.start_ns = start_ns;
         self.first_ts = Some(start_ns);
@@ -189,11 +189,11 @@ impl Gate {
         self.filled = 0;
     }
 
-    /// In the middle of a connection: is `a` the server rather than `b`?
+    /// For a connection seen mid-stream: whether `a`, not `b`, is the server.
     #[inline]
     fn looks_like_server(&self, a: Endpoint, b: Endpoint) -> bool {
         let has_answered = [a, b].map(|end| self.answering.has(end.port));
-        // Nearly always one of the two ports answers, and that says it.
+        // Fast path: exactly one of the two ports serves.
         if has_answered == [true, false] && self.options.ports.is_empty() {
             return true;
         }
@@ -216,14 +216,14 @@ impl Gate {
         }
     }
 
-    /// Remembers who answers connections.
+    /// Remembers an endpoint that accepts connections.
     fn learn_server(&mut self, server: Endpoint) {
         if self.servers.len() < SERVERS_MAX && self.servers.insert(server) {
             self.answering.add(server.port);
         }
     }
 
-    /// Remembers at which ports one can read what is asked.
+    /// Remembers ports whose requests are readable.
     #[inline]
     fn learn_language(&mut self, packet: &Packet<'_>, is_from_server: bool) {
         let server = match packet.payload {

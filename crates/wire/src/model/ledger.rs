@@ -1,5 +1,5 @@
-//! The ledger: what needs the order of the whole capture. Numbers of requests and connections, which upstream request
-//! belongs to which edge request, how evenly requests arrive, and the rows.
+//! The sequencer: everything that depends on the packet order of the whole capture. It numbers
+//! requests and connections, pairs edge with upstream requests, measures arrivals, and emits rows.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
@@ -18,16 +18,16 @@ use super::{SHARDS, TIERS_MAX, each_slice};
 use crate::packet::Endpoint;
 use crate::skip::Skipped;
 
-/// Requests until which a second tier may show up.
+/// A second tier must appear within this many requests to be paired.
 const UNPAIRED_MAX: u64 = 10_000;
-/// Connections that are kept to be shown.
+/// Connections listed in the report.
 const WORST_MAX: usize = 20;
-/// Addresses of servers that are remembered.
+/// Server addresses remembered.
 const ADDRESSES_MAX: usize = 65_536;
 
 pub(crate) struct Ledger {
     pub(crate) slice_ns: i64,
-    /// Where slice 0 begins.
+    /// Start of slice 0.
     pub(crate) start_ns: i64,
     pub(crate) tiers: Vec<Tier>,
     tier_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
     books: Vec<Book>,
     server_addresses: HashSet<u128, BuildHasherDefault<FxHasher>>,
     sink: Option<Box<dyn Sink>>,
-    /// The slice of the packet whose events are taken in.
+    /// Slice of the packet whose events are processed.
     pub(crate) slice: u32,
     requests: u64,
     connections: u64,
@@ -45,30 +45,30 @@ pub(crate) struct Ledger {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) given_up: u64,
-    /// Slices by which slice 0 has moved.
+    /// Slices removed so far.
     pub(crate) taken: u32,
 }
 
-/// What is remembered for one shard.
+/// State kept per shard.
 struct Book {
-    /// Tiers by the shard's own numbers.
+    /// Tiers by the shard's local numbers.
     tiers: Vec<u16>,
-    /// Requests and numbers of connections by slot.
+    /// Requests by slot.
     requests: Vec<Record>,
     connections: Vec<u64>,
 }
 
-/// What the ledger knows of a request that is under way.
+/// A request in flight.
 #[derive(Default, Clone, Copy)]
 struct Record {
-    /// 0 when it is over.
+    /// 0 once complete.
     number: u64,
-    /// Its first byte.
+    /// Time of its first byte.
     asked: i64,
     tier: u16,
     url: u32,
     keys: [u64; 2],
-    /// The edge's request that it was made for.
+    /// The edge request it was made for.
     parent: Option<Parent>,
     is_matched_by_header: bool,
     upstream: Upstream,
@@ -81,7 +81,7 @@ struct Parent {
     number: u64,
 }
 
-/// First request byte and first and last response byte of the (first) upstream request; how many there were.
+/// Times of the first upstream request of a request, and the number of tries.
 #[derive(Default, Clone, Copy)]
 struct Upstream {
     asked: i64,
@@ -90,7 +90,7 @@ struct Upstream {
     tries: u16,
 }
 
-/// The element at `at`, made when there is none.
+/// Element at `at`, created if absent.
 fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
     let at = at as usize;
     if at >= items.len() {
@@ -105,7 +105,7 @@ impl Ledger {
         Self {
             slice_ns,
             start_ns: 0,
-            // Tier 0 is what has no port of its own.
+            // Tier 0 collects ports without a tier.
             tiers: vec![Tier::default()],
             tier_of_port: HashMap::default(),
             urls: Urls::default(),
@@ -125,12 +125,12 @@ impl Ledger {
         }
     }
 
-    /// Whether somebody wants rows.
+    /// Whether rows are wanted.
     pub(crate) fn has_sink(&self) -> bool {
         self.sink.is_some()
     }
 
-    /// Takes in all events of a shard.
+    /// Processes all events of a shard.
     pub(crate) fn take(&mut self, shard: usize, out: &mut Out) {
         let Out { events, asks, dones, closed, text } = out;
         let (mut asks, mut dones) = (asks.drain(..), dones.drain(..));
@@ -141,7 +141,7 @@ impl Ledger {
         text.clear();
     }
 
-    /// Takes in one event; what belongs to it is the next of its kind.
+    /// Processes one event, taking its payload from the iterator of its kind.
     pub(crate) fn event(
         &mut self,
         shard: usize,
@@ -187,7 +187,7 @@ impl Ledger {
         }
     }
 
-    /// The tier of a port; made when there is room.
+    /// Tier of a port, created unless the limit is reached.
     fn tier(&mut self, port: u16) -> u16 {
         if let Some(tier) = self.tier_of_port.get(&port) {
             return *tier;
@@ -222,7 +222,7 @@ impl Ledger {
 
     fn ask(&mut self, shard: usize, ask: &Ask, path: &[u8]) {
         let url = self.urls.number(path, ask.hash);
-        // Pairing costs as much as the rest of a request; with one tier for long, nobody needs it.
+        // Pairing costs as much as the rest of a request: skip it while only one tier exists.
         let has_tiers = self.tiers.len() > 2 || self.requests < UNPAIRED_MAX;
         let record = entry(&mut self.books[shard].requests, ask.slot);
         record.url = url;
@@ -251,7 +251,7 @@ impl Ledger {
         }
     }
 
-    /// A request that is still under way.
+    /// The request, if still in flight.
     fn under_way(&mut self, parent: Parent) -> Option<&mut Record> {
         let record =
             self.books[usize::from(parent.shard)].requests.get_mut(parent.slot as usize)?;
@@ -267,7 +267,7 @@ impl Ledger {
         }
     }
 
-    /// A request is over: it is counted, handed to who wants rows, and forgotten.
+    /// Counts a completed request, emits its row and forgets it.
     fn done(&mut self, shard: usize, done: Done) {
         let record = std::mem::take(entry(&mut self.books[shard].requests, done.slot));
         for key in record.keys.into_iter().filter(|key| *key != 0) {
@@ -379,7 +379,7 @@ impl Ledger {
         });
     }
 
-    /// Slices of a shard, by its own numbers of tiers.
+    /// Merges slices of a shard; tiers have the shard's local numbers.
     pub(crate) fn add_slices(
         &mut self,
         shard: usize,
@@ -391,14 +391,14 @@ impl Ledger {
         }
     }
 
-    /// The end of a block: what is old is sealed.
+    /// Ends a block: seals old slices.
     pub(crate) fn end_block(&mut self, slice: u32) {
         for tier in &mut self.tiers {
             tier.slices.seal_old(slice, self.slice_ns);
         }
     }
 
-    /// What a shard has counted since it was last asked.
+    /// Merges a shard's counters since the last call.
     pub(crate) fn absorb(&mut self, number: usize, shard: &mut Shard) {
         let world = &mut shard.world;
         self.skipped.merge(&std::mem::take(&mut world.skipped));
@@ -412,27 +412,27 @@ impl Ledger {
         }
     }
 
-    /// The tier of all that a shard counts under its number `local`.
+    /// Tier of the shard's local number `local`.
     pub(crate) fn tier_of(&mut self, shard: usize, local: u16) -> &mut Tier {
         let tier = self.books[shard].tiers[usize::from(local)];
         &mut self.tiers[usize::from(tier)]
     }
 
-    /// Forgets the templates; requests that are under way have none.
+    /// Forgets the templates, including those of requests in flight.
     pub(crate) fn forget_urls(&mut self) {
         self.urls = Urls::default();
         let requests = self.books.iter_mut().flat_map(|book| &mut book.requests);
         requests.for_each(|record| record.url = OTHER);
     }
 
-    /// Hands on the rows that wait.
+    /// Flushes buffered rows.
     pub(crate) fn flush(&mut self) {
         if let Some(sink) = &mut self.sink {
             sink.flush();
         }
     }
 
-    /// Nothing more comes; so many threads may work on what that asks for.
+    /// Ends the capture; seals the remaining slices on up to `threads` threads.
     pub(crate) fn end(&mut self, threads: usize) {
         let Self { tiers, start_ns, slice_ns, .. } = self;
         for tier in tiers.iter_mut() {
@@ -454,7 +454,7 @@ impl Ledger {
             }
             own.map(seal)
         });
-        // A sink hands on what it still has when it goes.
+        // The sink flushes when dropped.
         self.sink = None;
     }
 }
@@ -465,18 +465,19 @@ fn seal(slices: &mut [&mut Slice]) {
     });
 }
 
-/// What a database's error is called by itself.
+/// The database's error code.
 fn error_code(exchange: &Exchange) -> &str {
     let end = exchange.error.iter().position(|byte| *byte == 0).unwrap_or(exchange.error.len());
     std::str::from_utf8(&exchange.error[..end]).unwrap_or_default()
 }
 
-/// Nanoseconds between, in microseconds, from 0.
+/// Duration in microseconds, at least 0.
 fn micros(from: i64, to: i64) -> u64 {
     u64::try_from((to - from) / 1000).unwrap_or(0)
 }
 
-/// How bad a connection was: waiting counts in microseconds, a real retransmit like RTO's least, a broken request most.
+/// How bad a connection was, in microseconds: waits count as they are, a real retransmit as the
+/// minimum RTO, a broken request most.
 fn badness(seen: &ConnectionSeen) -> u64 {
     let real = seen.retransmits[1].saturating_sub(seen.spurious[1]);
     u64::from(seen.syn_wait_us.unwrap_or(0))

@@ -1,13 +1,22 @@
-//! The model: packets in time order go in; requests, connections, slices and verdicts come out.
+//! The model: takes packets in time order and produces requests, connections, slices and verdicts.
 //!
 //! ```text
-//!  Packet ─► gate ─┬─► shard 0  ─ events ─┐
-//!    slices, who   ├─► shard 1  ─────────►├─► ledger ─► rows, report
-//!    is a server   └─► … by connection ──►┘    numbers, pairs, rhythm
+//!  Packet ─► admission ─┬─► shard 0  ─ events ─┐
+//!    slices, which      ├─► shard 1  ─────────►├─► sequencer ─► rows, report
+//!    end serves         └─► … by connection ──►┘    numbers, pairs, arrivals
 //! ```
-//! A shard has the connections of one hash: `track` follows TCP, `talk` follows requests. The ledger takes their events
-//! in the order of packets. Both are the same with one thread and with several (`crew`), and so is the answer, byte for
-//! byte. Memory is bounded: by live connections, by slices, by URL templates; each limit says what happens behind it.
+//! A shard holds the connections of one hash value: `connection_tracker` follows TCP,
+//! `request_tracker` follows requests. The sequencer takes their events in packet order. Results
+//! are byte-for-byte equal with one thread and with several (`worker_pool`).
+//!
+//! Example: a client sends `GET /a` in packet 5 and the server answers in packet 9. The shard of
+//! that connection emits `Begin` at 5, `Details` with the path at 5, and `Answered` and `Completed`
+//! at 9 or when the client acknowledges. The sequencer numbers the request at 5, when the order of
+//! the capture is known, looks for an edge request with the same id, and adds the times to the
+//! slice of packet 5.
+//!
+//! Memory is bounded by live connections, slices and URL templates; each limit documents what happens
+//! beyond it.
 
 mod crew;
 mod entry;
@@ -43,26 +52,26 @@ use crew::Crew;
 use gate::shard_of;
 use shard::Shard;
 
-/// What to look at, and how finely.
+/// Selection of packets, and the granularity of the result.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Width of a slice in nanoseconds.
     pub slice_ns: i64,
-    /// Server ports to look at; all when empty.
+    /// Server ports to analyse; all when empty.
     pub ports: Vec<u16>,
-    /// The one server to look at.
+    /// Restricts the analysis to one server.
     pub server: Option<IpAddr>,
-    /// What else is asked of packets.
+    /// Additional filter on packets.
     pub filter: Option<Filter>,
-    /// Packets before are left out, nanoseconds since 1970.
+    /// Packets before this time are skipped; nanoseconds since 1970.
     pub from_ns: Option<i64>,
-    /// Packets from then on are left out.
+    /// Packets from this time on are skipped.
     pub to_ns: Option<i64>,
-    /// Connections that are followed at once; when there are more, idle ones are given up.
+    /// Connections followed at once; beyond it, idle ones are evicted.
     pub connections_max: usize,
-    /// Seeds the hash of connections.
+    /// Seeds the connection hash.
     pub seed: u64,
-    /// Threads that work on it, the caller's included; the answer is the same.
+    /// Threads, the caller's included; the result does not depend on it.
     pub threads: usize,
 }
 
@@ -82,44 +91,44 @@ impl Default for Options {
     }
 }
 
-/// Slices of one capture, at most: more than a day of seconds.
+/// Slices of one capture: more than a day of seconds.
 pub(crate) const SLICES_MAX: i64 = 100_000;
-/// Slices of all tiers together in which something happened, at most.
+/// Non-empty slices of all tiers together.
 const FILLED_SLICES_MAX: u32 = 400_000;
-/// Packets may be so much older than the first: several processors write a capture.
+/// How much older than the first a packet may be: several CPUs write one capture.
 const DISORDER_NS: i64 = 10_000_000_000;
-/// The year 2223: what is later is no time, and sums of times stay far from the end of numbers.
+/// The year 2223. Later times are invalid; sums of times stay far from overflow.
 const LATEST_NS: i64 = 8_000_000_000_000_000_000;
-/// Ports that are told apart; the rest is one tier.
+/// Ports with a tier; all others share tier 0.
 const TIERS_MAX: usize = 64;
-/// How long a closed connection is remembered for what still comes.
+/// How long a closed connection is remembered for stragglers.
 const LINGER_NS: i64 = 2_000_000_000;
-/// Servers that are remembered by their address.
+/// Servers remembered by address.
 const SERVERS_MAX: usize = 65_536;
-/// Parts of the connections; always as many, so that the answer does not depend on the number of threads.
+/// Number of shards: constant, so that the result does not depend on the number of threads.
 const SHARDS: usize = 16;
-/// A block ends after so many packets, bytes of payload, or nanoseconds.
+/// Packets after which a block ends; [`BLOCK_BYTES`] of payload or [`BLOCK_NS`] also end it.
 const BLOCK_PACKETS: u32 = 2048;
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_NS: i64 = 2_000_000_000;
 
-/// Makes sense of packets.
+/// Reconstructs connections and requests from packets.
 pub struct Model {
     gate: Gate,
     hands: Hands,
     block: Block,
 }
 
-/// Who works on the shards.
+/// Where the shards are processed.
 enum Hands {
-    /// The caller's thread, packet by packet.
+    /// On the caller's thread, packet by packet.
     Own(Vec<Shard>, Box<Ledger>),
-    /// Several threads, block by block.
+    /// On several threads, block by block.
     Crew(Box<Crew>),
 }
 
 impl Hands {
-    /// Waits for all blocks; from then on the caller's thread does everything.
+    /// Waits for all blocks and moves the work to the caller's thread.
     fn end_crew(&mut self) {
         if let Self::Crew(crew) = self {
             let (shards, ledger) = crew.finish();
@@ -129,13 +138,13 @@ impl Hands {
     }
 }
 
-/// Packets between two looks at what is over; where a block ends depends on the packets alone.
+/// Extent of the current block; where it ends depends on the packets alone.
 #[derive(Default)]
 struct Block {
     packets: u32,
     bytes: usize,
     begin_ts: i64,
-    /// One bit for each shard that has a packet in it.
+    /// Shards with at least one packet; one bit each.
     shards: u32,
 }
 
@@ -155,7 +164,7 @@ impl Block {
 }
 
 impl Model {
-    /// A model that has seen nothing; `sink` gets rows when somebody wants them.
+    /// Creates an empty model; `sink` receives rows, if given.
     pub fn new(options: Options, sink: Option<Box<dyn Sink>>) -> Self {
         let ledger = Ledger::new(options.slice_ns, sink);
         let shard = |number| Shard::new(number, &options, ledger.has_sink());
@@ -167,12 +176,12 @@ impl Model {
         Self { gate: Gate::new(options), hands, block: Block::default() }
     }
 
-    /// Takes in the next packet.
+    /// Processes the next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
         self.take(packet, None);
     }
 
-    /// Takes in the next packet, whose payload may lie in `buffer`: other threads look at it there.
+    /// Processes the next packet, whose payload may lie in `buffer`: other threads read it there.
     #[inline]
     pub(crate) fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
         self.take(packet, Some(buffer));
@@ -219,7 +228,7 @@ impl Model {
         }
     }
 
-    /// Connections that are followed now, by the caller's own thread.
+    /// Connections followed on the caller's thread.
     #[cfg(test)]
     fn connections(&self) -> usize {
         match &self.hands {
@@ -228,7 +237,7 @@ impl Model {
         }
     }
 
-    /// The end of the capture: what is under way is cut, everything is counted.
+    /// Ends the capture: cuts requests in flight and finishes all counts.
     pub(crate) fn end(mut self) -> (Gate, Ledger) {
         self.end_block();
         let Self { gate, mut hands, .. } = self;
@@ -247,7 +256,7 @@ impl Model {
     }
 }
 
-/// Calls `each` with every slice that `[from, to)` crosses, and how much of it lies there.
+/// Calls `each` with every slice that `[from, to)` overlaps and the overlap in nanoseconds.
 pub(crate) fn each_slice(
     start_ns: i64,
     width_ns: i64,

@@ -1,4 +1,4 @@
-//! What came of a block's shards, told to the ledger in the order of packets.
+//! Output of a block's shards, sequenced in packet order.
 
 use std::slice;
 use std::vec::Drain;
@@ -9,14 +9,15 @@ use super::ledger::Ledger;
 use super::shard::AT_END;
 use super::slice::Slice;
 
-/// What came of a shard; its room is used again.
+/// Output of one shard; its buffers are reused.
 #[derive(Default)]
 pub(super) struct Output {
     pub(super) out: Out,
     pub(super) slices: Vec<(u16, u32, Box<Slice>)>,
 }
 
-/// Tells what came of all shards in a block; `order` has the shard of each packet. What is told is not there any more.
+/// Sequences the output of all shards of a block; `order` has the shard of each packet. The outputs
+/// are drained.
 pub(super) fn tell_block(
     ledger: &mut Ledger,
     order: &[u8],
@@ -62,12 +63,12 @@ impl<'a> Reader<'a> {
         Self { events: events.iter(), asks, dones, closed, text, slices }
     }
 
-    /// The packet that the next event belongs to.
+    /// Index of the packet of the next event.
     fn next_at(&self) -> u32 {
         self.events.as_slice().first().map_or(AT_END, |told| told.at)
     }
 
-    /// Takes in the events of the packet `at`; which packet the next one belongs to.
+    /// Sequences the events of packet `at` and returns the index of the next event's packet.
     #[inline]
     fn tell(&mut self, ledger: &mut Ledger, shard: usize, at: u32) -> u32 {
         let Self { events, asks, dones, closed, text, .. } = self;

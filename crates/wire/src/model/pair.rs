@@ -1,19 +1,19 @@
-//! Which edge request an upstream request belongs to: the same id in a header, else the same method and target while
-//! the edge request waits for its answer.
+//! Pairs an upstream request with the edge request it was made for: by the same request id, else by
+//! method and target while the edge request waits for its response.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-/// Open requests by what they ask for.
+/// Open requests by pairing key.
 #[derive(Default)]
 pub(crate) struct Pairs {
     open: HashMap<u64, Vec<Open>, BuildHasherDefault<FxHasher>>,
     count: usize,
 }
 
-/// A request without an answer, a candidate to be a parent.
+/// A request without a response: a candidate parent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) shard: u8,
@@ -24,13 +24,13 @@ pub(crate) struct Open {
     pub(crate) is_taken: bool,
 }
 
-/// Requests that are remembered at once; more are not paired.
+/// Requests remembered at once; further ones are not paired.
 const OPEN_MAX: usize = 200_000;
-/// Requests for the same thing at the same time that are looked through.
+/// Candidates with one key that are searched.
 const ALIKE_MAX: usize = 1024;
 
 impl Pairs {
-    /// A request is open from now on.
+    /// Adds an open request.
     pub(crate) fn open(&mut self, key: u64, open: Open) {
         if self.count < OPEN_MAX {
             let alike = self.open.entry(key).or_default();
@@ -52,8 +52,8 @@ impl Pairs {
         }
     }
 
-    /// The oldest open request for `key` of another tier that no upstream request belongs to yet, else the newest:
-    /// then it is a second try. `client` is who asks the upstream: the parent's server.
+    /// The oldest open request with `key` in another tier that has no upstream request yet, else
+    /// the newest (a retry). `client` is the upstream's client, that is the parent's server.
     pub(crate) fn parent(&mut self, key: u64, tier: u16, client: u128) -> Option<Open> {
         let alike = self.open.get_mut(&key)?;
         let fits = |open: &Open| open.tier != tier && open.server == client;

@@ -1,46 +1,48 @@
-//! A model that never ends: what is finished is taken out of it again and again, so that it stays small.
+//! Keeps a running model small: removes completed slices.
 //!
-//! A slice is ripe when most requests that arrived in it are over; the caller says how long that is. What is still under
-//! way then counts in the concurrency of the slices that it has crossed; its duration counts in the first slice that is
-//! still there when it ends. Numbers of slices begin at 0 anew each time, in the gate, in the shards and in the ledger;
-//! no slice is in a shard then, and totals are the ledger's alone.
+//! A slice is evicted once most requests that arrived in it are complete; the caller decides how
+//! long to wait. A request still in flight then counts in the concurrency of the slices it has
+//! crossed; its duration counts in the first slice left when it ends. After each eviction slices
+//! are renumbered from 0 in the admission, the shards and the sequencer; the shards then hold no
+//! slice, and all totals are in the sequencer.
 
 use super::exchange::Exchange;
 use super::slice::Slice;
 use super::tier::Transport;
 use super::{Gate, Hands, Ledger, Model, Shard, Tier, each_slice};
 
-/// Slices after which totals and templates are halved or forgotten, so that "usual" means the last minutes.
+/// Slices after which totals are halved and templates dropped, so that "usual" means recent
+/// minutes.
 const WINDOW_SLICES: u32 = 600;
-/// Templates that make forgetting worth it.
+/// Templates are dropped only above this number.
 const URLS_MANY: usize = 2048;
 
-/// One slice of one tier, taken out.
+/// One evicted slice of one tier.
 pub(crate) struct Ripe {
     pub(crate) tier: u16,
     pub(crate) start_ns: i64,
     pub(crate) slice: Slice,
-    /// Whether all requests that arrived in it have ended in it or since, and none from before counts in it.
+    /// Whether it holds exactly the durations of the requests that arrived in it.
     pub(crate) is_whole: bool,
 }
 
-/// What was taken out at once.
+/// Slices evicted at once.
 pub(crate) struct Harvest<'a> {
-    /// The oldest first.
+    /// Oldest first.
     pub(crate) slices: Vec<Ripe>,
-    /// By number; what is usual at each of them.
+    /// Tiers by number, for their baselines.
     pub(crate) tiers: &'a [Tier],
     pub(crate) width_ns: i64,
-    /// When the first of the packets passed that the slices may hold; `None` before there are any.
+    /// Time of the first packet that the slices may hold; `None` before any.
     pub(crate) begin_ns: Option<i64>,
 }
 
 impl Model {
-    /// Slices of all tiers that end at `until_ns` or before. From then on the caller's thread does everything.
+    /// Evicts the slices that end at or before `until_ns`. Moves the work to the caller's thread.
     pub(crate) fn take_ripe(&mut self, until_ns: i64) -> Harvest<'_> {
         let (gate, shards, ledger) = self.own();
         for (number, shard) in shards.iter_mut().enumerate() {
-            // On a quiet port no packet says that time goes on.
+            // On a quiet port no packet advances the clock.
             shard.end_block(until_ns);
             ledger.take(number, &mut shard.world.out);
             ledger.add_slices(number, shard.take_slices(u32::MAX));
@@ -64,13 +66,13 @@ impl Model {
         Harvest { slices, tiers: &ledger.tiers, width_ns, begin_ns }
     }
 
-    /// Hands over the rows that wait. From then on the caller's thread does everything.
+    /// Flushes buffered rows. Moves the work to the caller's thread.
     pub fn flush(&mut self) {
         let (_, _, ledger) = self.own();
         ledger.flush();
     }
 
-    /// The parts, with all packets so far in the ledger.
+    /// The parts, with all packets so far sequenced.
     fn own(&mut self) -> (&mut Gate, &mut [Shard], &mut Ledger) {
         self.end_block();
         let Self { gate, hands, .. } = self;
@@ -82,11 +84,11 @@ impl Model {
 }
 
 impl Ledger {
-    /// What is under way, or over and not yet counted, was so in the slices before `cut` as well.
+    /// Counts a request in flight, or complete and not yet counted, in the slices before `cut`.
     fn count_under_way(&mut self, shard: usize, exchange: &Exchange, cut: i64) {
         let (start, width) = (self.start_ns, self.slice_ns);
         let [asked, _] = exchange.asked;
-        // What has an end waits for the client's acknowledgement only.
+        // A request with an end only waits for the client's acknowledgement.
         let end = if exchange.end_seq != 0 { exchange.answered[1].min(cut) } else { cut };
         if end <= asked.max(start) {
             return;
@@ -95,7 +97,7 @@ impl Ledger {
         each_slice(start, width, asked, end, |slice, ns| {
             let slice = slices.at(slice);
             slice.weighted_ns += ns;
-            // Its duration will be in another slice, so Little's law cannot hold in this one.
+            // Its duration counts in another slice, so Little's law cannot hold in this one.
             slice.has_late = true;
         });
         idle.fill(asked, end, &mut |from, to| {
@@ -103,7 +105,7 @@ impl Ledger {
         });
     }
 
-    /// Takes out the first `count` slices of each tier, which end at `cut`.
+    /// Evicts the first `count` slices of each tier, which end at `cut`.
     fn take_before(&mut self, cut: i64, count: u32) -> Vec<Ripe> {
         let (start, width) = (self.start_ns, self.slice_ns);
         let mut ripe = Vec::new();
@@ -123,7 +125,8 @@ impl Ledger {
         ripe
     }
 
-    /// Slice 0 begins at `start_ns` from now on, `count` slices later; the present one has the number `slice`.
+    /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later; the current one is
+    /// `slice`.
     fn begin_at(&mut self, start_ns: i64, count: u32, slice: u32) {
         (self.start_ns, self.slice) = (start_ns, slice);
         let window = self.taken / WINDOW_SLICES;
@@ -136,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// Lets the past count half, and forgets what would only grow.
+    /// Halves totals and drops what would only grow.
     fn age(&mut self) {
         self.worst.clear();
         if self.urls.len() > URLS_MANY {

@@ -1,8 +1,8 @@
-//! A shard: the connections of one part of the capture, and all that can be counted of them without knowing the others.
+//! A shard: the connections of one part of the capture and all counts that need no other part.
 //!
-//! Which shard a connection belongs to depends on its two ends only, and there are always as many shards; so the answer
-//! is the same whether one thread works on all of them or each has a thread. What needs the order of the whole capture is
-//! told to the ledger as events.
+//! A connection's shard depends on its two endpoints only, and the number of shards is constant; so
+//! results do not depend on the number of threads. What needs the packet order of the whole capture
+//! is sent to the sequencer as events.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -19,19 +19,19 @@ use crate::flow::{Arena, Connection};
 use crate::packet::{Flags, Packet};
 use crate::skip::Skipped;
 
-/// Connections that share a hash.
+/// Connections that share a hash value.
 pub(crate) struct Shard {
     connections: Arena,
-    /// Closed connections, oldest first: when they are forgotten, their slot and number.
+    /// Closed connections by expiry, oldest first: time, slot and number.
     closing: VecDeque<(i64, u32, u32)>,
     pub(crate) world: World,
 }
 
-/// Everything of a shard but the connections.
+/// State of a shard besides its connections.
 pub(crate) struct World {
     pub(crate) ports: Vec<u16>,
     pub(crate) wants_rows: bool,
-    /// Where slice 0 begins.
+    /// Start of slice 0.
     start_ns: i64,
     width_ns: i64,
     pub(crate) pool: Pool,
@@ -41,30 +41,30 @@ pub(crate) struct World {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) given_up: u64,
-    /// Connections so far: tells those apart that use a slot one after the other.
+    /// Connections so far: distinguishes connections that reuse a slot.
     connections: u32,
-    /// Slices by which slice 0 has moved: with it, numbers of slices are never used again.
+    /// Slices removed so far; makes slice numbers unique.
     pub(crate) taken: u32,
-    /// The present packet: its place in the block, and what the gate knows of it.
+    /// Index of the current packet in its block.
     at: u32,
     pub(crate) pass: Pass,
-    /// The slot of the present connection.
+    /// Slot of the current connection.
     pub(crate) slot: u32,
     pub(crate) out: Out,
 }
 
-/// What was counted at one server port.
+/// Counters of one server port.
 #[derive(Default)]
 pub(crate) struct Part {
     pub(crate) transport: Transport,
     pub(crate) recent: Recent,
 }
 
-/// The place of events that belong to the end of a block.
+/// Index of events at the end of a block.
 pub(crate) const AT_END: u32 = u32::MAX;
 
 impl Shard {
-    /// The shard with this number; all of them together follow as many connections as the options say.
+    /// Creates shard `number`; all shards together follow `connections_max` connections.
     pub(crate) fn new(number: usize, options: &Options, wants_rows: bool) -> Self {
         let limit = (options.connections_max + SHARDS - 1 - number) / SHARDS;
         let connections = Arena::new(limit, options.seed);
@@ -76,7 +76,8 @@ impl Shard {
         self.connections.len()
     }
 
-    /// Takes in the next packet of the shard; `at` is its place in the block, and slices begin at `start_ns`.
+    /// Processes the shard's next packet; `at` is its index in the block, and slice 0 begins at
+    /// `start_ns`.
     pub(crate) fn packet(&mut self, at: u32, packet: &Packet<'_>, pass: Pass, start_ns: i64) {
         let Self { connections, closing, world } = self;
         (world.at, world.pass, world.start_ns) = (at, pass, start_ns);
@@ -87,7 +88,7 @@ impl Shard {
                     || connection.is_forgotten(packet.ts_ns, LINGER_NS)
                 {
                     world.finish(connection, slot, false);
-                    // The ends may have changed their parts, but the index does not care which is first.
+                    // The ends may have swapped roles; the index ignores their order.
                     *connection = world.open(packet);
                     world.tell(Event::Open { slot });
                 }
@@ -114,7 +115,7 @@ impl Shard {
         }
     }
 
-    /// The end of a block whose latest packet passed at `now`: what has closed long ago is forgotten.
+    /// Ends a block whose latest packet passed at `now`: forgets connections closed long ago.
     pub(crate) fn end_block(&mut self, now: i64) {
         let Self { connections, closing, world } = self;
         world.at = AT_END;
@@ -131,7 +132,7 @@ impl Shard {
         }
     }
 
-    /// The slices of the shard that are older than `present`, by its own numbers of tiers.
+    /// Removes the slices older than `present`; tiers have the shard's local numbers.
     pub(crate) fn take_slices(&mut self, present: u32) -> Vec<(u16, u32, Box<Slice>)> {
         let mut taken = Vec::new();
         for (local, part) in (0..).zip(&mut self.world.parts) {
@@ -141,7 +142,8 @@ impl Shard {
         taken
     }
 
-    /// Slice 0 begins at `start_ns` from now on: `count` slices later. None may be left to be taken.
+    /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later. All slices must
+    /// have been taken.
     pub(crate) fn begin_at(&mut self, start_ns: i64, count: u32) {
         let world = &mut self.world;
         world.taken = world.taken.wrapping_add(count);
@@ -149,7 +151,7 @@ impl Shard {
         world.start_ns = start_ns;
     }
 
-    /// The end of the capture: what is under way is cut, everything is counted.
+    /// Ends the capture: cuts requests in flight and finishes all counts.
     pub(crate) fn end(&mut self) {
         self.world.at = AT_END;
         for slot in self.connections.slots() {
@@ -166,7 +168,7 @@ impl World {
             start_ns: 0,
             width_ns: options.slice_ns,
             pool: Pool::default(),
-            // Part 0 is what has no port of its own.
+            // Part 0 collects ports without a tier.
             parts: vec![Part::default()],
             part_of_port: HashMap::default(),
             skipped: Skipped::default(),
@@ -192,7 +194,7 @@ impl World {
         self.out.events.push(Told { at: self.at, slice: self.pass.slice, event });
     }
 
-    /// A connection that begins with this packet.
+    /// Creates the connection that begins with this packet.
     fn open(&mut self, packet: &Packet<'_>) -> Connection {
         let is_from_server = match packet.flags {
             flags if flags.has(Flags::SYN | Flags::ACK) => true,
@@ -207,7 +209,7 @@ impl World {
         connection
     }
 
-    /// The slice of a time that may lie in the past.
+    /// Slice of a time that may lie in the past.
     pub(crate) fn slice_of(&self, ts: i64) -> u32 {
         let slice = self.pass.slice;
         let slice_begin = self.start_ns + i64::from(slice) * self.width_ns;
@@ -218,7 +220,7 @@ impl World {
         slice.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX))
     }
 
-    /// The tier of a port; made when there is room.
+    /// Tier of a port, created unless the limit is reached.
     pub(crate) fn tier(&mut self, port: u16) -> u16 {
         if let Some(tier) = self.part_of_port.get(&port) {
             return *tier;
@@ -238,7 +240,7 @@ impl World {
         &mut self.parts[usize::from(tier)].transport
     }
 
-    /// The present slice of a tier.
+    /// The current slice of a tier.
     #[inline]
     pub(crate) fn now(&mut self, tier: u16) -> &mut Slice {
         let slice = self.pass.slice;

@@ -1,29 +1,29 @@
-//! One tier during one slice of time: what arrived, what was under way, what TCP did.
+//! One tier during one time slice: arrivals, requests in flight, TCP events.
 //!
-//! A request belongs to the slice in which its first byte was seen; a completion to that of the last byte of its
-//! response. Concurrency is exact: each request adds the time it was under way to every slice that it crosses.
+//! A request belongs to the slice of its first byte; a completion to the slice of the response's
+//! last byte. Concurrency is exact: each request adds its time in flight to every slice it crosses.
 
 use crate::histogram::Samples;
 
-/// Counts of one slice; times are nanoseconds, samples microseconds.
+/// Counters of one slice; times are nanoseconds, samples microseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Slice {
     pub(crate) arrivals: u64,
     pub(crate) completions: u64,
-    /// Durations of requests that arrived in the slice: how many ended, their sum and the sum of their squares, µs.
+    /// Durations of requests that arrived in the slice: count, sum and sum of squares, µs.
     pub(crate) timed: u64,
     pub(crate) sum_us: u64,
     pub(crate) sum_of_squares: f64,
-    /// Request-nanoseconds under way.
+    /// Request-nanoseconds in flight.
     pub(crate) weighted_ns: i64,
-    /// Time with nothing under way between requests.
+    /// Time with no request in flight, between requests.
     pub(crate) idle_ns: i64,
     pub(crate) think: Samples,
     pub(crate) transfer: Samples,
     pub(crate) connect: Samples,
     pub(crate) delay: Samples,
     pub(crate) total: Samples,
-    /// Quantiles, once the samples were dropped.
+    /// Quantiles, once the samples are dropped.
     pub(crate) sealed: Option<Box<Sealed>>,
     pub(crate) delayed_connections: u32,
     pub(crate) new_connections: u32,
@@ -42,16 +42,16 @@ pub(crate) struct Slice {
     pub(crate) errors_5xx: u32,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// Sums of squares of arrivals in bins of 10 and of 100 ms.
+    /// Sums of squares of arrivals per 10 ms and per 100 ms.
     pub(crate) squares: [u64; 2],
-    /// Whether a request's time and duration are in different slices, since one of them had been taken out.
+    /// Whether a request's arrival and duration are in different slices because one was evicted.
     pub(crate) has_late: bool,
 }
 
 /// p50, p95 and p99 in microseconds; `None` where nothing was measured.
 pub(crate) type Quantiles = Option<[u64; 3]>;
 
-/// What is left of samples.
+/// Quantiles that replace the samples.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sealed {
     pub(crate) think: Quantiles,
@@ -62,7 +62,7 @@ pub(crate) struct Sealed {
 }
 
 impl Slice {
-    /// A request that arrived in the slice was answered: microseconds.
+    /// Adds the durations of a request that arrived in the slice, in microseconds.
     pub(crate) fn time(&mut self, think: u64, transfer: u64, total: u64) {
         self.timed += 1;
         self.sum_us += total;
@@ -77,7 +77,7 @@ impl Slice {
         }
     }
 
-    /// Adds what another part of the capture counted in the same slice.
+    /// Merges the counts of another part of the capture for the same slice.
     pub(crate) fn merge(&mut self, other: Self) {
         self.arrivals += other.arrivals;
         self.completions += other.completions;
@@ -117,7 +117,7 @@ impl Slice {
         self.has_late |= other.has_late;
     }
 
-    /// Computes the quantiles and drops the samples; what comes later is counted, but not in the quantiles.
+    /// Computes the quantiles and drops the samples; later requests are counted but not sampled.
     pub(crate) fn seal(&mut self) -> Sealed {
         if let Some(sealed) = &self.sealed {
             return **sealed;
@@ -139,14 +139,14 @@ impl Slice {
     }
 }
 
-/// The few slices of a shard that the ledger does not have yet; the one in use last comes last.
+/// Slices of a shard not yet merged by the sequencer, the most recently used last.
 #[derive(Default)]
 pub(crate) struct Recent {
     items: Vec<(u32, Box<Slice>)>,
 }
 
 impl Recent {
-    /// The slice with this number; made when there is none.
+    /// The slice with this number, created if absent.
     #[inline]
     pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
         if self.items.last().is_none_or(|(last, _)| *last != number) {
@@ -167,7 +167,7 @@ impl Recent {
         }
     }
 
-    /// Takes out what is older than `present`.
+    /// Removes the slices before `present`.
     pub(crate) fn take_before(&mut self, present: u32) -> Vec<(u32, Box<Slice>)> {
         if self.items.iter().all(|(number, _)| *number >= present) {
             return Vec::new();
@@ -176,21 +176,21 @@ impl Recent {
     }
 }
 
-/// The slices of one tier; those in which nothing happened do not exist.
+/// Slices of one tier; empty ones do not exist.
 #[derive(Default)]
 pub(crate) struct Slices {
     items: Vec<Option<Box<Slice>>>,
     sealed_to: usize,
 }
 
-/// Slices older than this many seconds are sealed.
+/// Age at which slices are sealed.
 const SEAL_AFTER_NS: i64 = 120_000_000_000;
 
-/// Slices that are taken out at once, those in which nothing happened included.
+/// Slices evicted at once, empty ones included.
 const SLICES_AT_ONCE: u32 = 10_000;
 
 impl Slices {
-    /// The slice with this number; made when there is none.
+    /// The slice with this number, created if absent.
     #[inline]
     pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
         let number = number as usize;
@@ -204,7 +204,7 @@ impl Slices {
         self.items.get(number as usize)?.as_deref()
     }
 
-    /// Seals what is old when `number` is the present.
+    /// Seals old slices; `number` is the current one.
     pub(crate) fn seal_old(&mut self, number: u32, width_ns: i64) {
         let keep = usize::try_from(SEAL_AFTER_NS / width_ns + 1).unwrap_or(usize::MAX);
         let end = (number as usize).saturating_sub(keep).min(self.items.len());
@@ -216,7 +216,7 @@ impl Slices {
         }
     }
 
-    /// Takes out the first `count`; those in which nothing happened are empty. The rest moves to the front.
+    /// Removes the first `count` slices and renumbers the rest; missing ones are returned empty.
     pub(crate) fn take(&mut self, count: u32) -> Vec<(u32, Box<Slice>)> {
         let taken = (count as usize).min(self.items.len());
         self.sealed_to = self.sealed_to.saturating_sub(taken);
@@ -226,13 +226,17 @@ impl Slices {
             .collect()
     }
 
-    /// All of them that something happened in.
+    /// All non-empty slices.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Slice> {
         self.items.iter_mut().flatten().map(|slice| &mut **slice)
     }
 }
 
-/// The time in which nothing was under way, although requests begin and end in any order: the holes between them.
+/// Time without any request in flight: the gaps between requests, which may begin and end in any
+/// order.
+///
+/// Example: requests cover `[0, 10)`, `[20, 30)` and then, reported late, `[5, 25)`. The first two
+/// leave the gap `[10, 20)`, which the third fills, so nothing was idle.
 #[derive(Default)]
 pub(crate) struct Idle {
     /// Ascending, disjoint.
@@ -240,11 +244,11 @@ pub(crate) struct Idle {
     reach: i64,
 }
 
-/// Holes that are kept to be filled by a long request; older ones are final.
+/// Gaps kept open for a long request; older ones are final.
 const HOLES_MAX: usize = 100_000;
 
 impl Idle {
-    /// Something was under way from `from` to `to`. `finish` is called with holes that are final.
+    /// Marks `[from, to)` as busy; calls `finish` with gaps that become final.
     pub(crate) fn fill(&mut self, from: i64, to: i64, finish: &mut impl FnMut(i64, i64)) {
         if self.reach == 0 {
             self.reach = from;
@@ -262,7 +266,7 @@ impl Idle {
         self.reach = self.reach.max(to);
     }
 
-    /// Takes `[from, to)` out of the holes.
+    /// Removes `[from, to)` from the gaps.
     fn cut(&mut self, from: i64, to: i64) {
         let mut at = self.holes.len();
         while at > 0 && self.holes[at - 1].1 > from {
@@ -284,7 +288,7 @@ impl Idle {
         }
     }
 
-    /// What is not filled before `cut` is final.
+    /// Makes idle time before `cut` final.
     pub(crate) fn settle(&mut self, cut: i64, finish: &mut impl FnMut(i64, i64)) {
         if self.reach != 0 && self.reach < cut {
             self.holes.push_back((self.reach, cut));
@@ -301,7 +305,7 @@ impl Idle {
         }
     }
 
-    /// All holes are final now.
+    /// Makes all gaps final.
     pub(crate) fn drain(&mut self, finish: &mut impl FnMut(i64, i64)) {
         self.holes.drain(..).for_each(|(from, to)| finish(from, to));
     }

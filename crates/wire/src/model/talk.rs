@@ -1,7 +1,7 @@
-//! Requests and responses of one connection: by HTTP's framing, or by whose turn it is.
+//! Requests and responses of one connection: by message framing, or by turns.
 //!
-//! Exchanges form a list: `current` is the oldest without a whole response, `newest` the last that began; an answered
-//! one waits in `unacknowledged` until the client has it.
+//! Exchanges form a list: `current` is the oldest without a complete response, `newest` the last
+//! that began; a complete one waits in `unacknowledged` until the client has it.
 
 use super::event::{Ask, Done, Event};
 use super::exchange::Text;
@@ -15,10 +15,11 @@ use crate::http::{
 };
 use crate::packet::Packet;
 
-/// Without a measured round trip, a request so soon behind the server's FIN has crossed it.
+/// Without a measured round trip, a request this soon after the server's FIN has crossed it.
 const CROSSING_NS: i64 = 50_000_000;
 
-/// The first payload of a connection tells what is spoken, and who is the server if the capture began too late.
+/// Detects the protocol from the connection's first payload, and which end serves if the capture
+/// began too late.
 pub(super) fn greet(
     connection: &mut Connection,
     world: &mut World,
@@ -55,7 +56,7 @@ pub(super) fn greet(
             }
         }
         None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
-        // In the middle of a connection this may be anybody's body; without payload nobody ever will tell.
+        // Mid-stream, this may be part of a body; without payload it stays unknown.
         None if !is_whole && may_tell && has_known_port => {}
         None => connection.protocol = Protocol::Opaque,
     }
@@ -67,7 +68,8 @@ fn is_http_port(connection: &Connection, world: &World, side: Side) -> bool {
         || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
 }
 
-/// The next bytes of a direction, in order: `length` on the wire, of which `bytes` were captured.
+/// Processes the next in-order bytes of a direction: `length` on the wire, of which `bytes` were
+/// captured.
 pub(super) fn bytes(
     connection: &mut Connection,
     world: &mut World,
@@ -83,7 +85,7 @@ pub(super) fn bytes(
         return by_turn(connection, world, side, ts, bytes, length);
     }
     let end_seq = half.next;
-    // What is read may change the other direction's framer, but not this one's.
+    // Reading may change the other direction's framer, never this one's.
     let (mut framer, mut partial) = (half.framer, half.partial.take());
     let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
     if protocol == Protocol::Http {
@@ -95,7 +97,7 @@ pub(super) fn bytes(
     (half.framer, half.partial) = (framer, partial);
 }
 
-/// So many bytes of a direction are missing in the capture, not on the way.
+/// Skips `length` bytes that the capture misses (they were on the wire).
 pub(super) fn gap(connection: &mut Connection, world: &mut World, side: Side, length: u32) {
     let tier = connection.tier;
     world.tier_mut(tier).missed_by_tap += 1;
@@ -112,7 +114,7 @@ pub(super) fn gap(connection: &mut Connection, world: &mut World, side: Side, le
     (half.framer, half.partial) = (framer, partial);
 }
 
-/// Without framing, a request is what the client says until the server speaks.
+/// Without framing, a request is what the client sends until the server answers.
 fn by_turn(
     connection: &mut Connection,
     world: &mut World,
@@ -150,7 +152,7 @@ fn by_turn(
     }
 }
 
-/// A response's retransmit or a request's.
+/// Counts a retransmit for the current request or response.
 pub(super) fn note_retransmit(connection: &Connection, world: &mut World, side: Side) {
     let slot = match side {
         Side::Client => connection.newest,
@@ -167,7 +169,7 @@ pub(super) fn note_retransmit(connection: &Connection, world: &mut World, side: 
     }
 }
 
-/// The client had a segment of the response already.
+/// Counts a spurious retransmit of a response.
 pub(super) fn note_spurious(connection: &Connection, world: &mut World) {
     for slot in [connection.unacknowledged, connection.current] {
         if slot != NONE {
@@ -178,7 +180,7 @@ pub(super) fn note_spurious(connection: &Connection, world: &mut World) {
     }
 }
 
-/// The server paused within a response and went on when the client had made room.
+/// Adds a pause of the server within a response that ended with the client's window update.
 pub(super) fn note_pause(connection: &Connection, world: &mut World, ns: i64) {
     if connection.current != NONE {
         let exchange = world.pool.get(connection.current);
@@ -188,7 +190,7 @@ pub(super) fn note_pause(connection: &Connection, world: &mut World, ns: i64) {
     }
 }
 
-/// The last request byte and the place of a request that waits for its response.
+/// Time of the last request byte and position of a request that waits for its response.
 pub(super) fn waiting(connection: &Connection, world: &mut World) -> Option<(i64, u32)> {
     if connection.current == NONE {
         return None;
@@ -197,7 +199,7 @@ pub(super) fn waiting(connection: &Connection, world: &mut World) -> Option<(i64
     (exchange.answered[0] == 0).then_some((exchange.asked[1], exchange.order))
 }
 
-/// The client acknowledges up to `ack`.
+/// Processes the client's acknowledgement up to `ack`.
 pub(super) fn acknowledged(connection: &mut Connection, world: &mut World, ts: i64, ack: u32) {
     let slot = connection.unacknowledged;
     if slot != NONE && !is_before(ack, world.pool.get(slot).end_seq) {
@@ -206,8 +208,8 @@ pub(super) fn acknowledged(connection: &mut Connection, world: &mut World, ts: i
     }
 }
 
-/// The client asks again and has all that the server sent, of which the tap has not seen the end: the answers are
-/// over, and the server's next byte begins another.
+/// Gives up responses that the tap missed: the client has everything the server sent and sends
+/// another request. The server's next byte begins a new response.
 pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts: i64) {
     while connection.current != NONE {
         give_up_oldest(connection, world, Some(ts));
@@ -224,7 +226,7 @@ pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts:
     world.now(tier).missed_by_tap += 1;
 }
 
-/// The server's FIN ends what has no other end.
+/// Ends a response that only the server's FIN delimits.
 pub(super) fn server_closed(connection: &mut Connection, world: &mut World, ts: i64) {
     let is_soft = connection.half(Side::Server).framer.turn()
         || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque | Protocol::Mysql);
@@ -235,7 +237,7 @@ pub(super) fn server_closed(connection: &mut Connection, world: &mut World, ts: 
     }
 }
 
-/// Nothing more will come.
+/// Ends the connection: no more packets.
 pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: bool) {
     let ts = connection.last_ts;
     server_closed(connection, world, ts);
@@ -259,19 +261,19 @@ pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: boo
     connection.newest = NONE;
 }
 
-/// One direction's messages, at one moment.
+/// Messages of one direction at one moment; receives the framers' events.
 struct Talk<'a> {
     connection: &'a mut Connection,
     world: &'a mut World,
     side: Side,
     ts: i64,
-    /// Behind the bytes that are being read.
+    /// Sequence number after the bytes being read.
     end_seq: u32,
     is_interim: bool,
 }
 
 impl Talk<'_> {
-    /// The exchange that is answered next.
+    /// The exchange whose response is due.
     fn current(&mut self) -> Option<&mut super::exchange::Exchange> {
         let slot = self.connection.current;
         (slot != NONE).then(|| self.world.pool.get(slot))
@@ -283,7 +285,7 @@ impl Talk<'_> {
     }
 
     fn begin_request(&mut self) {
-        // Whatever had no end of its own ends here.
+        // A response without a delimiter ends here.
         let has_no_end = self.connection.protocol == Protocol::Mysql;
         if (self.connection.half(Side::Server).framer.turn() || has_no_end)
             && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
@@ -319,7 +321,8 @@ impl Talk<'_> {
         }
     }
 
-    /// A response to a request that lies behind the snap length, pipelined in a segment of the client.
+    /// Adds a request hidden by the snap length (pipelined in a client segment) when its response
+    /// comes.
     fn begin_hidden_request(&mut self) {
         let ts = self.ts;
         self.ts = self.connection.half(Side::Client).last_data_ts;
@@ -332,7 +335,7 @@ impl Talk<'_> {
         }
     }
 
-    /// The response to `current` is whole.
+    /// Completes the response to `current`.
     fn end_response(&mut self) {
         let slot = self.connection.current;
         if slot == NONE {
@@ -354,7 +357,7 @@ impl Talk<'_> {
         }
     }
 
-    /// What the newest request asks for.
+    /// Emits the details of the newest request.
     fn ask(&mut self, target: &[u8], keys: [u64; 2]) {
         let Self { connection, world, .. } = self;
         let path = urls::path(target);
@@ -502,7 +505,7 @@ impl Listener for Talk<'_> {
         if self.side == Side::Client {
             return;
         }
-        // The answer that was due is among what is missing. Of several, the newest may still come.
+        // The due response is among the missing bytes. With pipelining, the newest may still come.
         let is_pipelined = self.connection.current != self.connection.newest;
         while self.connection.current != NONE {
             let is_newest = self.connection.current == self.connection.newest;
@@ -537,7 +540,7 @@ impl Ears for Talk<'_> {
 
     fn command(&mut self, name: &[u8]) {
         let wants_text = self.world.wants_rows;
-        // A server that answers half a command has ended the request that it belongs to.
+        // A server that answers half a command has already ended its request.
         let Some(exchange) = self.newest() else { return };
         if wants_text {
             let method = String::from_utf8_lossy(name).into_owned();
@@ -552,7 +555,7 @@ impl Ears for Talk<'_> {
         }
     }
 
-    /// What belongs to no request, such as closing a statement, is not counted to the one before.
+    /// Bytes outside of requests, such as closing a statement, do not count to the one before.
     fn count(&mut self, bytes: u64) {
         let belongs = match self.side {
             Side::Client => self.newest().is_some_and(|exchange| !exchange.is_sent),
@@ -593,7 +596,7 @@ impl Ears for Talk<'_> {
     }
 }
 
-/// The client has the answer to the oldest request, or what is left of it; the capture has not.
+/// Ends the oldest request: the client has its response, the capture lacks all or part of it.
 fn give_up_oldest(connection: &mut Connection, world: &mut World, acknowledged: Option<i64>) {
     let slot = connection.current;
     let exchange = world.pool.get(slot);
@@ -607,14 +610,14 @@ fn give_up_oldest(connection: &mut Connection, world: &mut World, acknowledged: 
     emit(connection, world, slot, end, acknowledged);
 }
 
-/// A target that the snap length cut may end in half an id: what is behind the last slash does not count.
+/// The target without its last segment: cut by the snap length, that may be half an id.
 fn cut_target(target: &[u8]) -> &[u8] {
     let end = target.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let has_query = target.contains(&b'?');
     if has_query { target } else { &target[..end] }
 }
 
-/// An exchange is over: the ledger counts it, and hands it to who wants rows.
+/// Completes an exchange: the sequencer counts it and emits its row.
 fn emit(
     connection: &Connection,
     world: &mut World,

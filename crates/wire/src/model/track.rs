@@ -1,4 +1,4 @@
-//! One packet of one connection: what TCP does with it.
+//! Tracks TCP: processes one packet of one connection.
 
 use super::event::{Closed, Event};
 use super::seen::ConnectionSeen;
@@ -8,34 +8,36 @@ use crate::flow::{Arrival, Connection, NONE, Ordered, Side};
 use crate::packet::{Flags, Packet, SackBlock};
 use crate::skip::Skip;
 
-/// SYNs that follow the first one sooner were held on the way together; a kernel sends the second after a second.
+/// Later SYNs sooner than this were held together in the network; a kernel retries after one
+/// second.
 const SYN_RETRY_NS: i64 = 800_000_000;
-/// The shortest time after which Linux sends again without being told to.
+/// Minimum retransmission timeout of Linux, with a margin.
 const RETRANSMIT_NS: i64 = 150_000_000;
-/// What fills a hole sooner was overtaken on the way; later, and later than a round trip, it was sent again.
+/// A hole filled sooner was reordering; later than this and than a round trip it was a retransmit.
 const REORDERED_NS: i64 = 3_000_000;
-/// A server that pauses longer than that, and than two round trips, in a response, waits for its client.
+/// A pause within a response longer than this and two round trips means the server waits for its
+/// client.
 const CLIENT_WAIT_NS: i64 = 20_000_000;
-/// A server that goes on so soon behind the client's acknowledgement had waited for that.
+/// A server that resumes this soon after the client's acknowledgement had waited for it.
 const PROMPT_NS: i64 = 5_000_000;
-/// A reset so soon after a request did not come from thinking about it.
+/// A reset this soon after a request was not caused by it.
 const RACE_NS: i64 = 50_000_000;
-/// Payload beyond that is several segments that a network card put together: identifications then count those.
+/// Larger payload is several segments merged by the NIC (GRO); identifications count the segments.
 const SEGMENT_BYTES_MAX: u32 = 1460;
 
-/// Whether a packet begins another connection between the same ends.
+/// Whether a packet begins a new connection between the same endpoints.
 pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -> bool {
     if !packet.flags.has(Flags::SYN) || packet.flags.has(Flags::ACK) {
         return false;
     }
     match connection.side(packet.from) {
         Side::Client => connection.syn_count == 0 || connection.client_isn != packet.seq,
-        // Both ends open at once is not seen in the wild; a former client that listens now is.
+        // Simultaneous open does not occur in practice; a former client that now listens does.
         Side::Server => true,
     }
 }
 
-/// Takes in a packet.
+/// Processes a packet.
 pub(super) fn packet(connection: &mut Connection, world: &mut World, packet: &Packet<'_>) {
     let side = connection.side(packet.from);
     if packet.payload_length > 0 {
@@ -77,7 +79,7 @@ pub(super) fn packet(connection: &mut Connection, world: &mut World, packet: &Pa
     }
 }
 
-/// The same packet, captured on a second interface of the host.
+/// Whether this is the same packet captured on a second interface.
 fn is_duplicate(connection: &Connection, packet: &Packet<'_>) -> bool {
     packet.interface != connection.interface
         && packet.ip_id.is_some_and(|id| id != 0)
@@ -127,7 +129,7 @@ fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'
     }
 }
 
-/// The first packet behind the SYN-ACK, or one of a connection that is older than the capture.
+/// Processes the first packet after the SYN-ACK, or the first of a connection seen mid-stream.
 fn finish_handshake(
     connection: &mut Connection,
     world: &mut World,
@@ -154,7 +156,7 @@ fn tier_of(connection: &mut Connection, world: &mut World) -> u16 {
     connection.tier
 }
 
-/// A port is a tier when something answers there, or somebody insists; scans of many ports make none.
+/// Assigns a tier: a port gets one when it answers or is configured; port scans get none.
 fn give_tier(connection: &mut Connection, world: &mut World) {
     connection.has_tier = true;
     connection.tier = world.tier(connection.server().port);
@@ -168,7 +170,7 @@ fn count_syns(connection: &Connection, world: &mut World, count: u32) {
     world.now(connection.tier).syns += count;
 }
 
-/// What is counted of every packet.
+/// Counts a packet.
 fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
     world.packets += 1;
     world.bytes += u64::from(packet.payload_length);
@@ -208,7 +210,7 @@ fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
     }
 }
 
-/// A shut receive window: the side does not take what it is sent.
+/// Tracks zero windows: the receiver does not accept data.
 fn watch_window(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
     let is_shut = packet.window == 0
         && packet.flags.has(Flags::ACK)
@@ -269,7 +271,7 @@ fn payload(
 ) {
     let tier = connection.tier;
     if side == Side::Client && connection.half(Side::Server).is_ahead_of_tap() {
-        // The client has an answer that the tap has not; what comes next is not pipelined.
+        // The client has a response that the tap missed; what follows is not pipelined.
         talk::answers_unseen(connection, world, packet.ts_ns);
     }
     let last_data_ts = connection.half(side).last_data_ts;
@@ -322,7 +324,7 @@ fn payload(
     }
 }
 
-/// Hands over what was held and is in order now; all of it when nothing more will come.
+/// Passes on held segments that are in order now; all of them when the connection is over.
 fn release(connection: &mut Connection, world: &mut World, side: Side, now: i64, is_over: bool) {
     loop {
         let half = connection.half(side);
@@ -372,7 +374,7 @@ fn reset(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
     }
 }
 
-/// The connection is over, or the capture is: what is under way ends, and everything is added up.
+/// Ends a connection: completes what is in flight and adds up its counters.
 pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: bool) {
     let last_ts = connection.last_ts;
     for side in [Side::Client, Side::Server] {
@@ -423,7 +425,7 @@ fn seen(connection: &Connection) -> ConnectionSeen {
         server: connection.server(),
         protocol: connection.protocol,
         first_ts: connection.first_ts,
-        // A packet of another processor may be older than the first.
+        // A packet from another CPU may be older than the first.
         last_ts: connection.last_ts.max(connection.first_ts),
         syns: connection.syn_count,
         synacks: connection.synack_count,
@@ -449,7 +451,7 @@ fn seen(connection: &Connection) -> ConnectionSeen {
     }
 }
 
-/// Nanoseconds to microseconds, from 0 to one less than "not seen".
+/// Microseconds from nanoseconds, from 0 to one less than the marker for "not seen".
 fn micros(ns: i64) -> u32 {
     u32::try_from(ns.max(0) / 1000).unwrap_or(NONE - 1).min(NONE - 1)
 }
