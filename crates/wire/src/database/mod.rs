@@ -1,7 +1,8 @@
-//! Databases: where their messages begin and end, which command is asked, and which error is answered.
+//! Database protocols: message boundaries, command names and error codes.
 //!
-//! Read is as much as tells requests apart, never a statement's text or a value. A request's first byte is that of its
-//! first message, its end that of its last; what belongs to a response each protocol says in a way of its own.
+//! Only what tells requests apart is read, never a statement's text or values. A request's first
+//! byte is that of its first message, its last byte that of its last; the end of a response depends
+//! on the protocol.
 
 mod mongodb;
 mod mysql;
@@ -11,57 +12,59 @@ mod redis;
 use crate::flow::{Protocol, Side};
 use crate::http::{Framer, Partial};
 
-/// Who wants to know of requests and responses.
+/// Receives the events of a database protocol.
 pub(crate) trait Ears {
-    /// Whether no request was seen yet: the two may still be introducing themselves.
+    /// Whether no request was seen yet, so that the handshake may still be running.
     fn is_fresh(&mut self) -> bool;
     /// A request begins.
     fn request(&mut self);
-    /// A message of a request that takes several, by its bit; the first of them begins it.
+    /// A message of a multi-message request, by its bit; the first begins the request. Returns all
+    /// bits so far.
     fn part(&mut self, bit: u8) -> u8;
-    /// What the request asks for: a word of the protocol.
+    /// The request's command: a word of the protocol.
     fn command(&mut self, name: &[u8]);
     /// The request's last byte.
     fn request_end(&mut self);
-    /// So many bytes of a message.
+    /// Bytes of a message.
     fn count(&mut self, bytes: u64);
     /// A message belongs to the response that is due.
     fn response(&mut self);
-    /// The response is an error: the protocol's code.
+    /// The response is an error with this code.
     fn error(&mut self, code: &[u8]);
     /// The response's last byte.
     fn response_end(&mut self);
-    /// From now on nothing is readable: TLS, or compressed.
+    /// Nothing is readable from now on: TLS, or compressed.
     fn hidden(&mut self, by: Protocol);
-    /// Where messages begin is not known any more.
+    /// Message boundaries are lost.
     fn lost(&mut self);
 }
 
-/// What is known of a message by its first bytes.
+/// Result of reading a message's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Head {
     /// More bytes are needed.
     Short,
-    /// It is so long; whether a request or response is over with it.
+    /// Length of the message, and whether a request or response ends with it.
     Message { bytes: u32, is_last: bool },
-    /// It is no message.
+    /// No valid message.
     Wrong,
 }
 
-/// What a message's beginning is read from.
+/// First bytes of a message.
 struct Look<'a> {
     side: Side,
     bytes: &'a [u8],
-    /// No more of this message's beginning will come: a snap length cuts it.
+    /// The rest of the message's head is missing, cut by the snap length.
     is_all: bool,
-    /// The stretch that it stands in holds nothing else.
+    /// Whether the stretch holds nothing else.
     is_alone: bool,
 }
 
-/// Messages are not larger: MySQL's are below 16 MiB, MongoDB's below 48 MiB, PostgreSQL's below 1 GiB.
+/// Messages are smaller: MySQL's are below 16 MiB, MongoDB's below 48 MiB, PostgreSQL's below 1
+/// GiB.
 const MESSAGE_BYTES_MAX: u32 = 1 << 30;
 
-/// What is spoken, if these are the first bytes of a packet in such a protocol; and which side speaks.
+/// Detects the protocol from the first bytes of a packet, and which side sends them.
 pub(crate) fn recognise(
     bytes: &[u8],
     length: u32,
@@ -80,14 +83,15 @@ pub(crate) fn recognise(
         })
 }
 
-/// Whether a database usually listens there.
+/// Whether a database usually listens on this port.
 pub(crate) fn has_port(port: u16) -> bool {
     [mysql::PORTS.as_slice(), &postgresql::PORTS, &redis::PORTS, &mongodb::PORTS]
         .iter()
         .any(|ports| ports.contains(&port))
 }
 
-/// Takes in the next bytes in order of one direction: `length` on the wire, of which `bytes` were captured.
+/// Processes the next in-order bytes of one direction: `length` on the wire, of which `bytes` were
+/// captured.
 pub(crate) fn feed(
     protocol: Protocol,
     side: Side,
@@ -112,7 +116,7 @@ pub(crate) fn feed(
                 end_if(framer, side, ears);
             }
             Framer::Opaque => return,
-            // Packets nearly always begin with a message, so the way is found again there.
+            // Packets nearly always begin with a message, so resynchronise at the next packet.
             Framer::Lost if left < length => return,
             _ => {
                 let before = partial.as_ref().map_or(0, |partial| partial.0.len());
@@ -137,7 +141,8 @@ pub(crate) fn feed(
                     }
                     Head::Message { bytes: total, is_last } => {
                         *partial = None;
-                        // What came with packets before was not counted while it meant nothing.
+                        // Bytes of earlier packets were not counted while their meaning was
+                        // unknown.
                         ears.count(before as u64);
                         let rest = total.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX));
                         *framer = Framer::Message(rest, is_last);
@@ -157,7 +162,7 @@ pub(crate) fn feed(
     }
 }
 
-/// A head is known by then.
+/// A head is always shorter.
 const HEAD_BYTES_MAX: usize = 512;
 
 fn end_if(framer: &mut Framer, side: Side, ears: &mut impl Ears) {
@@ -183,7 +188,7 @@ fn head(protocol: Protocol, look: &Look<'_>, ears: &mut impl Ears) -> Head {
     }
 }
 
-/// Four bytes at `at`, when they are there.
+/// Four bytes at `at`, if present.
 fn four(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
     bytes.get(at..at + 4)?.try_into().ok()
 }

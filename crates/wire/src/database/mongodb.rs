@@ -1,7 +1,8 @@
-//! MongoDB: sixteen bytes of length, number, number of what is answered, and kind, little endian.
+//! MongoDB: sixteen bytes of length, request id, id of the request answered, and opcode,
+//! little-endian.
 //!
-//! Source: MongoDB's documentation, "Wire Protocol". The command is the name of the first field of the first document;
-//! no value is looked at but `ok`.
+//! Source: MongoDB's documentation, "Wire Protocol". The command is the name of the first field of
+//! the first document; the only value read is `ok`.
 
 use super::{Ears, Head, Look, four};
 use crate::flow::Side;
@@ -11,14 +12,14 @@ const COMPRESSED: u32 = 2012;
 const MESSAGE: u32 = 2013;
 const QUERY: u32 = 2004;
 const REPLY: u32 = 1;
-/// `OP_MSG`: another message follows without being asked for, or no answer is wanted.
+/// `OP_MSG`: another message follows unrequested, or no response is wanted.
 const MORE_TO_COME: u32 = 2;
 /// Head, flags, kind of section, length of the document, type of its first field.
 const NAME_AT: usize = 16 + 4 + 1 + 4 + 1;
-/// Names of commands are shorter.
+/// Maximum length of a command name.
 const NAME_BYTES_MAX: usize = 40;
 
-/// A head that fits; who speaks is told by whether it answers something.
+/// Detects a plausible head; a message that answers nothing is the client's.
 pub(super) fn recognise(bytes: &[u8], length: u32) -> Option<Side> {
     let word = |at| four(bytes, at).map(u32::from_le_bytes);
     let (size, answers, kind) = (word(0)?, word(8)?, word(12)?);
@@ -62,14 +63,14 @@ pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
     message(true)
 }
 
-/// The name of the first field of the first document.
+/// Name of the first field of the first document.
 fn name(bytes: &[u8]) -> Option<&[u8]> {
     let rest = bytes.get(NAME_AT..)?;
     let end = rest.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0)?;
     Some(&rest[..end]).filter(|name| !name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// Servers begin a refusal with `ok: 0.0`.
+/// Whether the response is an error: servers begin it with `ok: 0.0`.
 fn has_failed(bytes: &[u8]) -> bool {
     const DOUBLE: u8 = 1;
     bytes.get(NAME_AT - 1) == Some(&DOUBLE)

@@ -1,19 +1,19 @@
 //! MySQL and MariaDB: packets of three bytes of length, one of sequence, then the payload.
 //!
-//! Source: MySQL's documentation of its client/server protocol. A command begins with sequence 0; its first byte is
-//! the command. How long a result is only its contents say, so it lasts until the next command. Nothing but the first
-//! bytes of a packet is looked at.
+//! Source: MySQL's documentation of its client/server protocol. A command begins with sequence 0;
+//! its first byte is the command. Only a result's contents give its length, so it lasts until the
+//! next command. Only the first bytes of a packet are read.
 
 use super::{Ears, Head, Look};
 use crate::flow::{Protocol, Side};
 
 pub(super) const PORTS: [u16; 3] = [3306, 3307, 33_060];
-/// Capabilities of the client, in the first two bytes of what it introduces itself with.
+/// Client capabilities, in the first two bytes of its handshake response.
 const COMPRESSES: u8 = 0x20;
 const WANTS_TLS: u8 = 0x08;
-/// `SSLRequest` is an introduction without a name.
+/// Length of `SSLRequest`, a handshake response without a user name.
 const TLS_REQUEST_BYTES: u32 = 32;
-/// Introductions are longer than that.
+/// Other handshake responses are longer.
 const INTRODUCTION_BYTES_MIN: u32 = 32;
 const ERROR: u8 = 0xff;
 
@@ -51,10 +51,10 @@ const COMMANDS: [&str; 32] = [
     "COM_BINLOG_DUMP_GTID",
     "COM_RESET_CONNECTION",
 ];
-/// COM_QUIT, COM_STMT_SEND_LONG_DATA, COM_STMT_CLOSE: nobody answers these.
+/// COM_QUIT, COM_STMT_SEND_LONG_DATA, COM_STMT_CLOSE: commands without a response.
 const UNANSWERED: [u8; 3] = [1, 24, 25];
 
-/// The server greets with its version; later, a command that fills its packet.
+/// Detects the server's greeting with its version; later, a command that fills its packet.
 pub(super) fn recognise(bytes: &[u8], length: u32, port: u16, side: Side) -> Option<Side> {
     let [a, b, c, sequence, first, after @ ..] = bytes else { return None };
     let size = u32::from_le_bytes([*a, *b, *c, 0]);

@@ -1,19 +1,21 @@
-//! PostgreSQL: a letter and four bytes of length, which count themselves; a connection's first message has no letter.
+//! PostgreSQL: a letter and four bytes of length, which count themselves; a connection's first
+//! message has no letter.
 //!
-//! Source: PostgreSQL's documentation, "Frontend/Backend Protocol". A simple query is one message, an extended one is what
-//! stands before `Sync`; to each of both belongs one `ReadyForQuery`, also when clients send several without waiting.
+//! Source: PostgreSQL's documentation, "Frontend/Backend Protocol". A simple query is one message,
+//! an extended one is everything up to `Sync`; each ends with one `ReadyForQuery`, even when
+//! clients pipeline.
 
 use super::{Ears, Head, Look, four};
 use crate::flow::{Protocol, Side};
 
 pub(super) const PORTS: [u16; 2] = [5432, 6432];
-/// Codes that stand where a version would.
+/// Codes in place of a protocol version.
 const TLS_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
 const CANCEL: u32 = 80_877_102;
-/// Introductions are not longer.
+/// Maximum length of a startup message.
 const INTRODUCTION_BYTES_MAX: u32 = 10_000;
-/// How much of an error is looked at: its code comes third, behind two words.
+/// Bytes read of an error: its code comes third, after two words.
 const ERROR_BYTES: u32 = 64;
 
 const PARSE: u8 = 1;
@@ -21,7 +23,7 @@ const BIND: u8 = 2;
 const EXECUTE: u8 = 4;
 const OTHER: u8 = 8;
 
-/// An introduction, or a message that fills its packet at a known port.
+/// Detects a startup message, or a message that fills its packet at a known port.
 pub(super) fn recognise(bytes: &[u8], length: u32, port: u16, side: Side) -> Option<Side> {
     if is_introduction(bytes) {
         return Some(Side::Client);
@@ -48,7 +50,7 @@ pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
     let bytes = look.bytes;
     let message = |bytes, is_last| Head::Message { bytes, is_last };
     match (look.side, bytes) {
-        // The answer to a request for TLS is one letter.
+        // The response to a TLS request is one letter.
         (Side::Server, [b'S' | b'G']) if look.is_alone && ears.is_fresh() => {
             ears.hidden(Protocol::Tls);
             return message(1, false);
@@ -85,7 +87,7 @@ pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
     }
 }
 
-/// A message of the client; true when it ends a request.
+/// Processes a client message; true when it ends a request.
 fn ask(kind: u8, ears: &mut impl Ears) -> bool {
     let bit = match kind {
         b'Q' | b'F' => {
@@ -98,7 +100,7 @@ fn ask(kind: u8, ears: &mut impl Ears) -> bool {
         b'E' => EXECUTE,
         b'D' | b'C' | b'H' => OTHER,
         b'S' => 0,
-        // Passwords, rows to copy, good-bye.
+        // Passwords, COPY data, Terminate.
         _ => return false,
     };
     let bits = ears.part(bit);
@@ -114,10 +116,11 @@ fn ask(kind: u8, ears: &mut impl Ears) -> bool {
     bit == 0
 }
 
-/// A message of the server; true when it ends a response.
+/// Processes a server message; true when it ends a response.
 fn answer(kind: u8, body: &[u8], ears: &mut impl Ears) -> bool {
     match kind {
-        // Settings, notices and notifications come whenever they like; keys and authentication before all requests.
+        // Settings, notices and notifications are asynchronous; keys and authentication precede all
+        // requests.
         b'S' | b'N' | b'A' | b'K' | b'R' => return false,
         b'E' => {
             ears.response();
@@ -130,7 +133,7 @@ fn answer(kind: u8, body: &[u8], ears: &mut impl Ears) -> bool {
     kind == b'Z'
 }
 
-/// SQLSTATE: the field `C` of an error.
+/// SQLSTATE: field `C` of an error.
 fn code(body: &[u8]) -> Option<&[u8]> {
     let mut fields = body.split(|byte| *byte == 0);
     let field = fields.find(|field| field.first() == Some(&b'C'))?;

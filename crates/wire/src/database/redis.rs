@@ -1,17 +1,19 @@
-//! Redis: values that begin with a letter for their kind; lines, strings with a length, and lists of values.
+//! Redis: values that begin with a letter for their type; lines, strings with a length, and lists
+//! of values.
 //!
-//! Source: Redis' documentation, "RESP protocol description". A request is a list of strings whose first is the command; each
-//! is answered by one value, also when clients send several without waiting. Of strings only the command is looked at.
+//! Source: Redis' documentation, "RESP protocol description". A request is a list of strings whose
+//! first is the command; each gets one value in response, even when clients pipeline. The only
+//! string read is the command.
 
 use super::Ears;
 use crate::flow::Side;
 use crate::http::{Framer, Value};
 
 pub(super) const PORTS: [u16; 3] = [6379, 6380, 26_379];
-/// Commands are shorter.
+/// Maximum length of a command.
 const NAME_BYTES_MAX: usize = 20;
 
-/// A list of strings, or an answer at a known port.
+/// Detects a list of strings, or a response at a known port.
 pub(super) fn recognise(bytes: &[u8], port: u16, side: Side) -> Option<Side> {
     let is_list = match bytes {
         [b'*', b'1'..=b'9', rest @ ..] => {
@@ -25,13 +27,13 @@ pub(super) fn recognise(bytes: &[u8], port: u16, side: Side) -> Option<Side> {
         && matches!(bytes.first(), Some(b'+' | b'-' | b':' | b'$' | b'*' | b'%' | b'_'));
     match side {
         Side::Client if is_list => Some(Side::Client),
-        // Servers list strings as well.
+        // Servers send lists of strings as well.
         Side::Server if is_answer => Some(Side::Server),
         _ => None,
     }
 }
 
-/// Takes in the next bytes of one direction.
+/// Processes the next bytes of one direction.
 pub(super) fn feed(
     side: Side,
     framer: &mut Framer,
@@ -52,7 +54,7 @@ pub(super) fn feed(
                 taken
             }
             _ if bytes.is_empty() => {
-                // Cut by the snap length: where the next value begins is not known.
+                // Cut by the snap length: the start of the next value is unknown.
                 *framer = Framer::Lost;
                 return ears.lost();
             }
@@ -81,7 +83,7 @@ fn is_kind(byte: u8) -> bool {
     b"+-:$*%~>_,#(!=|".contains(&byte)
 }
 
-/// The first byte of a request or an answer.
+/// Begins a request or response at its first byte.
 fn begin(side: Side, framer: &mut Framer, kind: u8, ears: &mut impl Ears) -> u32 {
     if side == Side::Client && kind != b'*' || !is_kind(kind) {
         return 0;
@@ -89,7 +91,7 @@ fn begin(side: Side, framer: &mut Framer, kind: u8, ears: &mut impl Ears) -> u32
     if side == Side::Client {
         ears.request();
     } else if kind != b'>' {
-        // What is pushed (RESP3) answers nothing.
+        // A push message (RESP3) is no response.
         ears.response();
     }
     let is_pushed = kind == b'>';
@@ -97,7 +99,8 @@ fn begin(side: Side, framer: &mut Framer, kind: u8, ears: &mut impl Ears) -> u32
     1
 }
 
-/// The next bytes of a line; how many there are of them. The kind of a value is 0 when its own first byte is next.
+/// Processes the next bytes of a line and returns their count. A value's type is 0 when its own
+/// first byte is next.
 fn step(
     side: Side,
     framer: &mut Framer,
@@ -121,7 +124,7 @@ fn step(
         }
         value.number = match byte {
             b'0'..=b'9' => value.number.saturating_mul(10).saturating_add(u32::from(byte - b'0')),
-            // A length below zero is none.
+            // A negative length means null.
             b'-' if matches!(value.kind, b'$' | b'*') => 0x8000_0000,
             _ if value.kind == b'-' => 1,
             _ => value.number,
@@ -150,7 +153,7 @@ fn step(
     1
 }
 
-/// A command in capitals, when the capture holds it.
+/// The command in capitals, if captured.
 fn command(bytes: &[u8], length: u32) -> Vec<u8> {
     let name = bytes.get(..length as usize).filter(|name| name.len() <= NAME_BYTES_MAX);
     match name {
@@ -159,7 +162,7 @@ fn command(bytes: &[u8], length: u32) -> Vec<u8> {
     }
 }
 
-/// What is over goes on with the next value, or was the last.
+/// Moves to the next value, or ends the message.
 fn settle(side: Side, framer: &mut Framer, ears: &mut impl Ears) {
     let (items, is_pushed, is_first) = match *framer {
         Framer::Text { items, rest: 0, is_pushed } => (items, is_pushed, false),

@@ -1,4 +1,5 @@
-//! Conversations with databases: what is asked, answered, and wrong, in one piece, byte by byte, and in trash.
+//! Database conversations: requests, responses and errors, in one piece, byte by byte, and as
+//! garbage.
 
 use expect_test::{Expect, expect};
 
@@ -6,7 +7,7 @@ use super::{Ears, feed, recognise};
 use crate::flow::{Protocol, Side};
 use crate::http::Framer;
 
-/// `[` and `]` around requests, `(` and `)` around responses, with their bytes.
+/// Logs `[` and `]` around requests, `(` and `)` around responses, with their byte counts.
 #[derive(Default)]
 struct Log {
     text: String,
@@ -74,7 +75,7 @@ fn run(protocol: Protocol, side: Side, bytes: &[u8], step: usize, log: &mut Log)
     }
 }
 
-/// The same messages however they are cut.
+/// Checks that the messages do not depend on how the bytes are cut.
 fn check(protocol: Protocol, side: Side, bytes: &[u8], expected: &Expect) {
     let text = |step| {
         let mut log = Log { requests: 1, ..Log::default() };
@@ -181,7 +182,7 @@ fn pipelined_commands_of_redis_are_told_apart() {
     let mut log = Log::default();
     run(Protocol::Redis, Side::Client, asked, asked.len(), &mut log);
     assert_eq!(log.text, "[SET 31] [GET 20] [PING 14] ");
-    // A command that two packets share is not put together.
+    // A command split over two packets is not reassembled.
     let mut log = Log::default();
     run(Protocol::Redis, Side::Client, asked, 1, &mut log);
     assert_eq!(log.text, "[(other) 31] [(other) 20] [(other) 14] ");

@@ -1,6 +1,7 @@
-//! Connections by number and by their two ends, without ever moving one.
+//! Connections by slot and by their two endpoints; they never move.
 //!
-//! Growing copies the small index only. The hash is seeded, since ports and addresses are chosen by strangers.
+//! Growing copies only the small index. The hash is seeded, since attackers can choose addresses
+//! and ports.
 
 use hashbrown::HashTable;
 
@@ -13,26 +14,27 @@ pub(crate) struct Arena {
     free: Vec<u32>,
     index: HashTable<u32>,
     secrets: Secrets,
-    /// Where the search for one that is idle goes on.
+    /// Where the search for an idle connection resumes (clock hand).
     hand: u32,
     limit: usize,
 }
 
-/// Connections allocated at once: as many as fit into a size that an allocator has, since what it rounds up by is lost.
+/// Connections per allocation: as many as fit an allocator's size class, since rounding up wastes
+/// memory.
 const CHUNK: usize = (256 << 10) / size_of::<Connection>();
 
-/// The two secrets of a hash.
+/// Hash keys.
 #[derive(Clone, Copy)]
 struct Secrets([u64; 2]);
 
 impl Secrets {
     fn new(seed: u64) -> Self {
-        // A factor of 0 would make all hashes the same.
+        // A factor of 0 would make all hashes equal.
         Self([seed, mix(seed, ODD) | 1])
     }
 
-    /// Of both ends, the same for both directions. The address is scattered by a secret before the port comes to it, so
-    /// that nobody can choose ports that undo it.
+    /// Hash of both endpoints, equal in both directions. The address is mixed with a secret before
+    /// the port, so that chosen ports cannot cancel it.
     #[inline]
     fn hash(self, a: Endpoint, b: Endpoint) -> u64 {
         self.of(a).wrapping_add(self.of(b))
@@ -49,7 +51,7 @@ impl Secrets {
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Both halves of the product in one.
+/// Folded product of two numbers.
 #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
 fn mix(a: u64, b: u64) -> u64 {
@@ -58,19 +60,19 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 impl Arena {
-    /// An arena for at most `limit` connections.
+    /// Creates an arena for at most `limit` connections.
     pub(crate) fn new(limit: usize, seed: u64) -> Self {
         let limit = limit.clamp(1, 1 << 30);
         let (chunks, free) = (Vec::new(), Vec::new());
         Self { chunks, free, index: HashTable::new(), secrets: Secrets::new(seed), hand: 0, limit }
     }
 
-    /// How many are live.
+    /// Number of live connections.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether one more would be too many.
+    /// Whether the limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
@@ -81,7 +83,7 @@ impl Arena {
         &mut self.chunks[slot / CHUNK][slot % CHUNK]
     }
 
-    /// The connection between two ends.
+    /// Slot of the connection between two endpoints.
     #[inline]
     pub(crate) fn find(&self, a: Endpoint, b: Endpoint) -> Option<u32> {
         let is_same = |slot: &u32| {
@@ -91,7 +93,7 @@ impl Arena {
         self.index.find(self.secrets.hash(a, b), is_same).copied()
     }
 
-    /// Takes in a connection; there is none between its ends.
+    /// Inserts a connection; there must be none between its endpoints.
     pub(crate) fn insert(&mut self, connection: Connection) -> u32 {
         let hash = self.secrets.hash(connection.client(), connection.server());
         let slot = match self.free.pop() {
@@ -119,7 +121,7 @@ impl Arena {
         slot
     }
 
-    /// Forgets one; its slot is used again.
+    /// Removes a connection; its slot is reused.
     pub(crate) fn remove(&mut self, slot: u32) {
         let secrets = self.secrets;
         let connection = self.get(slot);
@@ -131,7 +133,7 @@ impl Arena {
         }
     }
 
-    /// One that has been idle for long, or the one idle longest among some: the next to go when all are taken.
+    /// Connection to evict: the longest idle of a few candidates.
     pub(crate) fn idle(&mut self) -> Option<u32> {
         const LOOKED_AT: usize = 8;
         let total = self.chunks.iter().map(Vec::len).sum::<usize>();
@@ -147,7 +149,7 @@ impl Arena {
         best.map(|(_, slot)| slot)
     }
 
-    /// All live ones.
+    /// Slots of all live connections, ascending.
     pub(crate) fn slots(&self) -> Vec<u32> {
         let mut slots: Vec<u32> = self.index.iter().copied().collect();
         slots.sort_unstable();

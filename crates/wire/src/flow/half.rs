@@ -1,12 +1,17 @@
-//! One direction of a connection: its bytes in order, and what happened to them on the way.
+//! One direction of a connection: its bytes in order, and what TCP reveals about losses.
 //!
 //! ```text
 //!            next                     held
 //!  delivered  |  hole (not yet seen)  [####]  hole  [##]
 //! ```
-//! A hole is either filled (the segment was late or sent again: it was lost or overtaken *before* the tap), or the
-//! receiver acknowledges it though the tap never saw it (the *tap* lost it). What arrives twice was sent twice:
-//! lost *behind* the tap, or not lost at all, which the receiver tells by DSACK (RFC 2883).
+//! A hole is either filled (the segment was reordered, or lost *before* the tap and retransmitted),
+//! or acknowledged by the receiver although the tap never saw it (lost by the *tap*). A segment
+//! that arrives twice was sent twice: lost *behind* the tap, or spuriously retransmitted, which the
+//! receiver reports by DSACK (RFC 2883).
+//!
+//! Example: bytes 0–99 and 200–299 arrive, so 200–299 are held. If 100–199 arrive next, all are
+//! delivered in order (`Filled`). If instead the peer acknowledges 300, the tap lost 100–199: a gap
+//! is delivered, then 200–299.
 
 use std::collections::VecDeque;
 
@@ -14,45 +19,45 @@ use super::{is_after, is_before, span};
 use crate::http::{Framer, Partial};
 use crate::packet::Packet;
 
-/// What one side sends.
+/// State of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
-    /// When the segment that is timed was sent; 0 for none.
+    /// Send time of the segment being timed; 0 for none.
     timed_ts: i64,
-    /// When new payload last came.
+    /// Time of the last new payload.
     pub(crate) last_data_ts: i64,
     /// Payload bytes, each counted once.
     pub(crate) bytes: u64,
     pub(crate) framer: Framer,
-    /// The beginning of a head whose end has not come.
+    /// Start of an incomplete head.
     pub(crate) partial: Option<Box<Partial>>,
-    /// What most connections never have.
+    /// State that most connections never need.
     rare: Option<Box<Rare>>,
-    /// The next byte that is not delivered yet.
+    /// Next byte to deliver.
     pub(crate) next: u32,
-    /// The highest acknowledgement that the peer sent.
+    /// Highest acknowledgement of the peer.
     acked: u32,
     timed_end: u32,
-    /// The shortest time from data to its acknowledgement, µs; `u32::MAX` when not measured.
+    /// Minimum time from data to its acknowledgement, µs; `u32::MAX` when not measured.
     pub(crate) rtt_us: u32,
     pub(crate) packets: u32,
     pub(crate) id: IdCounter,
     flags: u8,
 }
 
-/// What went wrong in one direction.
+/// Rarely needed state of one direction.
 #[derive(Debug, Default)]
 struct Rare {
     held: Option<Held>,
     troubles: Troubles,
 }
 
-/// Counts of what went wrong in one direction.
+/// Counters of one direction's problems.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Troubles {
-    /// Since when this side's receive window is shut; 0 when it is open.
+    /// Since when this side's receive window is zero; 0 when it is open.
     pub(crate) shut_since: i64,
-    /// How long its receive window was shut, µs.
+    /// Time with a zero receive window, µs.
     pub(crate) shut_us: u32,
     pub(crate) shut_count: u16,
     pub(crate) retransmits: u32,
@@ -60,8 +65,8 @@ pub(crate) struct Troubles {
     pub(crate) filled: u32,
 }
 
-/// IPv4 identifications: Linux counts up by one per packet and connection, so a step of two is a packet that
-/// was lost before the tap.
+/// IPv4 identifications: Linux increments them by one per packet and connection, so a step of two
+/// is a packet lost before the tap.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct IdCounter {
     pub(crate) steps: u32,
@@ -74,12 +79,12 @@ const HAS_NEXT: u8 = 1;
 const HAS_ACKED: u8 = 2;
 const HAS_ID: u8 = 4;
 const FIN: u8 = 8;
-/// The last packet was several segments in one, each of which took an identification.
+/// The last packet was several merged segments, each of which took an identification.
 const MANY: u8 = 16;
 
-/// Segments of one direction that wait for a hole to be filled.
+/// Segments of one direction held behind a hole.
 const HELD_MAX: usize = 64;
-/// Holes larger than any window are no holes: the sender is another one.
+/// A larger hole than any window is no hole: the sender changed.
 const HOLE_MAX: u32 = 1 << 30;
 
 #[derive(Debug, Default)]
@@ -96,22 +101,22 @@ struct Segment {
     bytes: Box<[u8]>,
 }
 
-/// What is next in order, out of what was held.
+/// The next in-order piece of what was held.
 #[derive(Debug)]
 pub(crate) enum Ordered {
     /// Bytes: `length` on the wire, of which `bytes` were captured.
     Bytes { ts: i64, bytes: Box<[u8]>, overlap: u32, length: u32 },
-    /// Bytes that the tap missed.
+    /// Bytes missed by the tap.
     Gap { length: u32 },
 }
 
-/// What to do with a segment: pass over a gap, then hand over its payload from `overlap` on.
+/// How to process a segment: skip a gap, then deliver its payload from `overlap` on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     pub(crate) arrival: Arrival,
     pub(crate) gap: u32,
     pub(crate) overlap: u32,
-    /// 0 when nothing of it is in order and new.
+    /// 0 when none of it is in order and new.
     pub(crate) length: u32,
 }
 
@@ -121,18 +126,18 @@ impl Received {
     }
 }
 
-/// What a segment with payload turned out to be.
+/// Classification of a segment with payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// What was expected.
+    /// The expected segment.
     New,
     /// Seen before.
     Again,
-    /// One byte before what is expected, to see whether the peer lives.
+    /// Keep-alive probe: one byte before the expected one.
     KeepAlive,
     /// Behind a hole.
     Ahead,
-    /// What was missing, so many nanoseconds after it was missed first.
+    /// Fills a hole this many nanoseconds after it appeared.
     Filled(i64),
 }
 
@@ -142,24 +147,24 @@ impl Half {
         Self { rtt_us: u32::MAX, ..Self::default() }
     }
 
-    /// The side sent a SYN.
+    /// Processes the side's SYN.
     pub(crate) fn open(&mut self, isn: u32) {
         self.next = isn.wrapping_add(1);
         self.flags |= HAS_NEXT;
     }
 
-    /// What went wrong so far.
+    /// Problems so far.
     #[inline]
     pub(crate) fn troubles(&self) -> Troubles {
         self.rare.as_ref().map_or_else(Troubles::default, |rare| rare.troubles)
     }
 
-    /// Something went wrong: where to count it.
+    /// Counters of problems, allocated on first use.
     pub(crate) fn troubles_mut(&mut self) -> &mut Troubles {
         &mut self.rare.get_or_insert_default().troubles
     }
 
-    /// Since when its receive window is shut; 0 when it is open.
+    /// Since when its receive window is zero; 0 when it is open.
     #[inline]
     pub(crate) fn shut_since(&self) -> i64 {
         self.rare.as_ref().map_or(0, |rare| rare.troubles.shut_since)
@@ -185,7 +190,7 @@ impl Half {
         self.flags & FIN != 0
     }
 
-    /// A packet without payload tells where the sender stands, when nothing else has.
+    /// Learns the position from a packet without payload, if still unknown.
     pub(crate) fn start(&mut self, seq: u32) {
         if self.flags & HAS_NEXT == 0 {
             self.flags |= HAS_NEXT;
@@ -193,13 +198,14 @@ impl Half {
         }
     }
 
-    /// Sorts payload in. What is in order now is the caller's; then [`Half::ready`] has more.
+    /// Sorts in payload. The caller processes what is in order now; then [`Half::ready`] may have
+    /// more.
     #[inline]
     pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> Received {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         self.start(seq);
         if seq == self.next && self.held().is_none() {
-            // Nearly always.
+            // The common case.
             self.advance(length);
             if self.timed_ts == 0 {
                 (self.timed_ts, self.timed_end) = (ts, self.next);
@@ -209,7 +215,7 @@ impl Half {
         if is_after(seq, self.next) { self.receive_ahead(packet) } else { self.receive_old(packet) }
     }
 
-    /// What was seen before, in part or as a whole, or what fills a hole.
+    /// Handles payload seen before, in part or in full, or payload that fills a hole.
     fn receive_old(&mut self, packet: &Packet<'_>) -> Received {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         let end = seq.wrapping_add(length);
@@ -271,14 +277,15 @@ impl Half {
         self.bytes += u64::from(length);
     }
 
-    /// The next of what is held, if it is in order, if the peer has what is missing before it, or if too much is held.
+    /// The next held segment, if it is in order, if the peer has acknowledged what is missing, or
+    /// if too much is held.
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<Ordered> {
         self.held()?;
         self.ready_of_held(false)
     }
 
-    /// The next of what is held, whatever is missing before it: nothing more will come.
+    /// The next held segment regardless of holes: nothing more will come.
     pub(crate) fn rest(&mut self) -> Option<Ordered> {
         self.held()?;
         self.ready_of_held(true)
@@ -311,7 +318,8 @@ impl Half {
         }
     }
 
-    /// The peer acknowledges: the round trip that this measured, µs. Then [`Half::ready`] may have more.
+    /// Processes the peer's acknowledgement; returns the round trip it measures, µs. Then
+    /// [`Half::ready`] may have more.
     #[inline]
     pub(crate) fn acknowledge(&mut self, ts: i64, ack: u32) -> Option<u32> {
         if self.flags & HAS_ACKED == 0 || is_after(ack, self.acked) {
@@ -327,7 +335,8 @@ impl Half {
         Some(rtt)
     }
 
-    /// A packet without payload says that its sender has sent more than the tap saw, and the peer has it: how much.
+    /// Bytes that the tap missed before a packet without payload, if the peer has acknowledged
+    /// them.
     pub(crate) fn missed_before(&mut self, seq: u32) -> u32 {
         self.start(seq);
         let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
@@ -347,19 +356,20 @@ impl Half {
         self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && is_after(self.acked, reach)
     }
 
-    /// Goes on where the peer is, past what the tap has not seen.
+    /// Skips to the peer's position, past what the tap missed.
     pub(crate) fn catch_up(&mut self) {
         self.drop_held();
         self.next = self.acked;
         self.timed_ts = 0;
     }
 
-    /// The identification of the last packet.
+    /// Identification of the last packet.
     pub(crate) fn last_id(&self) -> Option<u16> {
         (self.flags & HAS_ID != 0).then_some(self.id.last)
     }
 
-    /// Compares a packet's identification with the one before; how many packets are missing between.
+    /// Compares a packet's identification with the previous one; returns the number of missing
+    /// packets.
     #[inline]
     pub(crate) fn identify(&mut self, id: u16, is_many: bool) -> u16 {
         let before = std::mem::replace(&mut self.id.last, id);
@@ -384,7 +394,7 @@ impl Half {
                 missing
             }
             -32..=-1 => {
-                // Overtaken, not lost; the next step goes on from the highest.
+                // Reordered, not lost; the next step counts from the highest.
                 self.id.missing = self.id.missing.saturating_sub(1);
                 self.id.last = before;
                 0
@@ -398,7 +408,7 @@ impl Half {
 }
 
 impl IdCounter {
-    /// Whether steps are nearly always one: else the sender's identifications mean nothing.
+    /// Whether nearly all steps are one; otherwise the sender's identifications are meaningless.
     pub(crate) fn is_usable(&self) -> bool {
         self.steps >= 2 && u64::from(self.by_one) * 10 >= u64::from(self.steps) * 9
     }
@@ -432,7 +442,8 @@ mod tests {
         }
     }
 
-    /// Feeds segments `(seq, bytes)` and acks (`bytes` empty); the stream with `_` for each byte that was missed.
+    /// Feeds segments `(seq, bytes)` and acks (`bytes` empty); returns the stream with `_` for each
+    /// missed byte.
     fn run(segments: &[(u32, &str)]) -> (String, Vec<Arrival>) {
         let (mut half, mut out, mut arrivals) = (Half::default(), String::new(), Vec::new());
         half.open(segments[0].0.wrapping_sub(1));
@@ -473,7 +484,7 @@ mod tests {
             "abcdefghi",
             &[New, Ahead, Ahead, Again, Filled(3), New],
         );
-        // The receiver has what the tap has not.
+        // The receiver has what the tap missed.
         check(&[(10, "ab"), (14, "ef"), (14, "")], "ab__ef", &[New, Ahead]);
         check(&[(10, "ab"), (14, ""), (14, "ef")], "ab__ef", &[New, New]);
         // Across the wrap.

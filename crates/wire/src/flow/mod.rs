@@ -1,4 +1,4 @@
-//! Connections: which packets belong together, and what TCP itself did.
+//! Connections: which packets belong together, and TCP's own behaviour.
 
 mod arena;
 mod clock;

@@ -1,4 +1,4 @@
-//! Sequence numbers wrap: comparison is by the shorter way round (RFC 9293 §3.4).
+//! Wrapping sequence numbers: compares by the shorter distance (RFC 9293 §3.4).
 
 /// Whether `a` comes after `b`.
 #[inline]
@@ -12,7 +12,7 @@ pub(crate) fn is_before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
 
-/// How many bytes lie from `from` to `to`, which is not before it.
+/// Bytes from `from` to `to`, which must not be before it.
 #[inline]
 pub(crate) fn span(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from)

@@ -1,105 +1,109 @@
-//! One direction of a connection cut into messages.
+//! Cuts one direction of a connection into messages.
 //!
 //! ```text
 //! Idle ─first byte─► Head ─empty line─► Body(n) │ Size ⇄ Chunk(n) ─0─► Trailer │ UntilEnd ─► Idle
 //! ```
-//! A snap length hides bytes but not how many there were, so bodies are counted, not read. When a head is cut, or a
-//! gap hides a length, the message lasts until the other side answers (`UntilEnd`), or until a packet begins like a
-//! head (`Lost`).
+//! A snap length hides bytes but not their number, so bodies are counted, not read. When a head is
+//! cut, or a gap hides a length, the message lasts until the other side answers (`UntilEnd`), or
+//! until a packet begins like a head (`Lost`).
+//!
+//! Example: `POST /a` with `Content-Length: 5000`, of which 96 bytes were captured. The head is
+//! complete within the 96 bytes, so the state becomes `Body(5000)`; the uncaptured bytes count it
+//! down to 0, and the message ends at its true last byte.
 
 use super::head::{self, RequestHead, ResponseHead, is_request_start, is_response_start};
 
-/// Where a direction stands.
+/// Parser state of one direction.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framer {
     /// The next byte begins a message.
     #[default]
     Idle,
-    /// In a head, of which `partial` holds the beginning.
+    /// In a head; `partial` holds its start.
     Head,
-    /// So many bytes of body are left.
+    /// Remaining bytes of the body.
     Body(u64),
-    /// In the line that says how long the next chunk is; whether its digits are over.
+    /// In the size line of the next chunk; whether its digits are complete.
     Size(u64, bool),
-    /// So many bytes of the chunk and its line end are left.
+    /// Remaining bytes of the chunk and its line end.
     Chunk(u64),
-    /// Behind the last chunk; whether the line so far is empty.
+    /// After the last chunk; whether the line so far is empty.
     Trailer(bool),
-    /// Until the other side speaks, or the connection ends.
+    /// Until the other side sends, or the connection ends.
     UntilEnd,
     /// Until a packet begins like a head.
     Lost,
-    /// No HTTP any more.
+    /// No longer HTTP.
     Opaque,
-    /// So many bytes of a database's message are left; whether a request or response is over with it.
+    /// Remaining bytes of a database message, and whether a request or response ends with it.
     Message(u32, bool),
     /// In a line of Redis.
     Value(Value),
-    /// So many bytes of a string of Redis are left, and so many values behind it.
+    /// In a string of Redis.
     Text {
-        /// Values behind it.
+        /// Values after it.
         items: u32,
-        /// Bytes of it, with its line end.
+        /// Remaining bytes, with the line end.
         rest: u32,
-        /// Whether it was sent without being asked for.
+        /// Whether the message was pushed, not requested.
         is_pushed: bool,
     },
 }
 
-/// A value of Redis that is being read.
+/// The Redis value being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Value {
-    /// Values until the message is over, this one included.
+    /// Values until the message ends, this one included.
     pub(crate) items: u32,
-    /// What its line has said so far.
+    /// Number parsed so far.
     pub(crate) number: u32,
-    /// Its first byte; 0 before that.
+    /// First byte; 0 before it is read.
     pub(crate) kind: u8,
     /// Whether it is the first of its message.
     pub(crate) is_first: bool,
-    /// Whether the message was sent without being asked for.
+    /// Whether the message was pushed, not requested.
     pub(crate) is_pushed: bool,
 }
 
 /// How the body of a message ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// There is none.
+    /// No body.
     None,
-    /// After so many bytes.
+    /// After this many bytes.
     Length(u64),
     /// With an empty chunk.
     Chunked,
-    /// When the other side speaks or the connection ends.
+    /// When the other side sends or the connection ends.
     UntilEnd,
-    /// Never: the connection now speaks something else.
+    /// Never: the connection switches to another protocol.
     Opaque,
 }
 
-/// The beginning of a head. Boxed where it is kept: few connections have one.
+/// Start of an incomplete head. Boxed, since few connections have one.
 #[derive(Debug)]
 pub(crate) struct Partial(pub(crate) Vec<u8>);
 
-/// Who wants to know of messages.
+/// Receives the events of HTTP framing.
 pub(crate) trait Listener {
     /// A message's first byte.
     fn begin(&mut self);
-    /// A request's head, whole or cut; the answer is how its body ends.
+    /// A request's head, complete or cut; returns how its body ends.
     fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body;
-    /// A response's head, whole or cut.
+    /// A response's head, complete or cut; returns how its body ends.
     fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body;
-    /// So many bytes belong to the message.
+    /// Bytes of the message.
     fn count(&mut self, bytes: u64);
     /// The message's last byte.
     fn end(&mut self);
-    /// Where messages begin is not known any more.
+    /// Message boundaries are lost.
     fn lost(&mut self);
 }
 
-/// A head is no longer; what is longer is not read.
+/// Maximum length of a head; longer ones are not read.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// The stretch that is being read.
+/// The stretch being read.
 struct Input<'a> {
     bytes: &'a [u8],
     length: u64,
@@ -121,7 +125,7 @@ impl Input<'_> {
 }
 
 impl Framer {
-    /// Takes in the next bytes in order, of which the capture may hold the beginning only.
+    /// Processes the next in-order bytes, of which only the beginning may be captured.
     pub(crate) fn feed(
         &mut self,
         partial: &mut Option<Box<Partial>>,
@@ -154,14 +158,14 @@ impl Framer {
                 }
                 Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, listener),
                 Self::UntilEnd => input.consume(u64::MAX, listener),
-                // Databases have readers of their own.
+                // Databases have separate parsers.
                 Self::Message(..) | Self::Value(_) | Self::Text { .. } => return,
                 Self::Lost | Self::Opaque => return,
             }
         }
     }
 
-    /// So many bytes are missing.
+    /// Skips missing bytes.
     pub(crate) fn gap(
         &mut self,
         partial: &mut Option<Box<Partial>>,
@@ -205,7 +209,7 @@ impl Framer {
         }
     }
 
-    /// A message that lasts until the other side speaks has ended; true if there was one.
+    /// Ends a message that lasts until the other side sends; true if there was one.
     pub(crate) fn turn(&mut self) -> bool {
         let is_over = *self == Self::UntilEnd;
         if is_over {
@@ -214,7 +218,7 @@ impl Framer {
         is_over
     }
 
-    /// A packet that begins like a head ends what has no other end.
+    /// Ends a message without a delimiter when a packet begins like a head.
     fn begin_packet(&mut self, is_request: bool, bytes: &[u8], listener: &mut impl Listener) {
         let is_start =
             || if is_request { is_request_start(bytes) } else { is_response_start(bytes) };
@@ -287,7 +291,7 @@ impl Framer {
         }
     }
 
-    /// A head whose beginning has come before: it is read again only when its end is there.
+    /// Continues a head from earlier packets; it is parsed only when complete.
     fn head_in_pieces(
         &mut self,
         partial: &mut Option<Box<Partial>>,
@@ -338,7 +342,7 @@ impl Framer {
         };
     }
 
-    /// `1a;extension CRLF`: one byte at a time, as a line may be split anywhere.
+    /// Parses `1a;extension CRLF` byte by byte, since a line may be split anywhere.
     fn size(
         &mut self,
         size: u64,
@@ -347,7 +351,7 @@ impl Framer {
         listener: &mut impl Listener,
     ) {
         let Some(byte) = input.bytes.first().copied() else {
-            // Cut by the snap length: how long the chunk is stays unknown.
+            // Cut by the snap length: the chunk's length stays unknown.
             *self = Self::UntilEnd;
             return;
         };
@@ -376,7 +380,7 @@ impl Framer {
     }
 }
 
-/// A head that was read as far as it goes, and where it ends.
+/// A parsed head and where it ends.
 enum Head<'a> {
     Request(RequestHead<'a>, Option<usize>),
     Response(ResponseHead, Option<usize>),
@@ -392,11 +396,11 @@ fn read(is_request: bool, bytes: &[u8]) -> Head<'_> {
     }
 }
 
-/// What `HTTP/1.1 100 Continue` takes: no final answer in use is as long.
+/// Length of `HTTP/1.1 100 Continue`: no final response in use has it.
 const CONTINUE_BYTES: u64 = 25;
 
 impl Head<'_> {
-    /// Of a response whose status is cut off altogether, the length tells whether it is final.
+    /// Guesses from its length whether a response without a readable status is interim.
     fn guess(&mut self, length: u64) {
         if let Self::Response(head, _) = self
             && head.class == 0
@@ -463,7 +467,7 @@ mod tests {
         }
     }
 
-    /// Feeds the text in one piece and byte by byte: messages must be the same.
+    /// Feeds the text in one piece and byte by byte: the messages must be equal.
     fn check(is_request: bool, text: &str, expected: &Expect) {
         let run = |step: usize| {
             let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());

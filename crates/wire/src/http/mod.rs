@@ -1,4 +1,4 @@
-//! HTTP/1.x: where messages begin and end in a stream of bytes (RFC 9112), and which URLs are alike.
+//! HTTP/1.x: message boundaries in a stream of bytes (RFC 9112), and URL templates.
 
 mod framer;
 mod head;
