@@ -1,15 +1,16 @@
-//! pcap files: a header of 24 bytes, then records of 16 bytes and what was captured.
+//! pcap files: a header of 24 bytes, then records of 16 bytes plus the captured bytes.
 //!
 //! ```text
 //! magic u32 · version u16 u16 · zone i32 · accuracy u32 · snap length u32 · link type u32
-//! then each: seconds u32 · fraction u32 · captured length u32 · wire length u32 · bytes
+//! per record: seconds u32 · fraction u32 · captured length u32 · wire length u32 · bytes
 //! ```
-//! The magic tells byte order and unit: a1b2c3d4 µs, a1b23c4d ns, a1b2cd34 µs with 8 more bytes in each record.
+//! The magic gives byte order and unit: a1b2c3d4 µs, a1b23c4d ns, a1b2cd34 µs with 8 more bytes in
+//! each record.
 
 use super::{RECORD_BYTES_MAX, Record, Walk, u32_at};
 use crate::decode::LinkType;
 
-/// Byte order, unit and link type, once the header was read.
+/// Byte order, unit and link type, once the header is read.
 #[derive(Default)]
 pub(super) struct Walker {
     header: Option<Header>,
@@ -30,7 +31,7 @@ pub(super) fn is_magic(first: [u8; 4]) -> bool {
     magic(first).is_some()
 }
 
-/// Big endian, nanoseconds per unit of the fraction, bytes of a record's header.
+/// Whether big-endian, nanoseconds per unit of the fraction, and bytes of a record's header.
 fn magic(first: [u8; 4]) -> Option<(bool, i64, usize)> {
     let of = |value: u32| match value {
         0xa1b2_c3d4 => Some((1000, 16)),
@@ -43,7 +44,7 @@ fn magic(first: [u8; 4]) -> Option<(bool, i64, usize)> {
 }
 
 impl Walker {
-    /// Hands each whole record of `bytes` to `each`.
+    /// Passes each complete record of `bytes` to `each`.
     pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> Walk {
         let mut at = 0;
         let header = match self.header {
@@ -80,7 +81,7 @@ impl Walker {
 
 fn read_header(bytes: &[u8]) -> Option<Header> {
     let (is_big, ns_per_fraction, record_bytes) = magic(*bytes.first_chunk()?)?;
-    // The upper bits say how long a frame check sequence is; it lies behind what IP says is there.
+    // The upper bits hold the length of a frame check sequence, which follows the IP packet.
     let link = LinkType::from_number(u32_at(bytes, 20, is_big) & 0x0fff_ffff);
     Some(Header { is_big, ns_per_fraction, record_bytes, link })
 }

@@ -1,10 +1,10 @@
-//! pcapng files: sections of blocks; a section has its own byte order and its own interfaces, each with a link type
-//! and a unit of time.
+//! pcapng files: sections of blocks. A section has a byte order and interfaces, each with a link
+//! type and a clock resolution.
 //!
 //! ```text
 //! block: type u32 · total length u32 · body, padded to 4 · total length u32 again
 //! ```
-//! Blocks that are not about packets (names, secrets, custom ones) are passed over, as the format asks.
+//! Blocks not about packets (names, secrets, custom ones) are skipped, as the format requires.
 
 use super::{RECORD_BYTES_MAX, Record, Walk, u16_at, u32_at};
 use crate::decode::LinkType;
@@ -16,19 +16,20 @@ const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
-/// A section that describes more interfaces than this is hostile.
+/// A section that describes more interfaces is hostile.
 const INTERFACES_MAX: usize = 65_536;
 
-/// The section that is being read.
+/// The section being read.
 #[derive(Default)]
 pub(super) struct Walker {
     is_big: bool,
     interfaces: Vec<Interface>,
-    /// The time of the newest packet: simple packets have none of their own.
+    /// Time of the newest packet, used for simple packets, which carry none.
     last_ts_ns: i64,
     unknown: u64,
     drops: Option<u64>,
-    /// Statistics come again and again with totals: of each interface of this section, the newest total.
+    /// Drops of earlier sections. Statistics are totals, so only the newest of each interface
+    /// counts.
     drops_before: u64,
 }
 
@@ -41,14 +42,14 @@ struct Interface {
     drops: u64,
 }
 
-/// What one tick of an interface's clock is.
+/// Tick of an interface's clock.
 #[derive(Clone, Copy)]
 enum Unit {
-    /// So many nanoseconds.
+    /// Nanoseconds per tick.
     Nanoseconds(u64),
-    /// So many make one nanosecond.
+    /// Ticks per nanosecond.
     PerNanosecond(u64),
-    /// Two to the minus so many seconds.
+    /// One tick is 2^-n seconds.
     PowerOfTwo(u32),
 }
 
@@ -81,7 +82,7 @@ pub(super) fn is_magic(first: [u8; 4]) -> bool {
 }
 
 impl Walker {
-    /// Hands each whole packet of `bytes` to `each`.
+    /// Passes each complete packet of `bytes` to `each`.
     pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> Walk {
         let mut at = 0;
         while let Some(head) = bytes.get(at..at + 12) {
@@ -112,7 +113,7 @@ impl Walker {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Packets that the tap lost, if the file says so.
+    /// Packets that the tap lost, if the file has statistics.
     pub(super) fn drops(&self) -> Option<u64> {
         let now: u64 = self.interfaces.iter().map(|interface| interface.drops).sum();
         self.drops.map(|_| self.drops_before + now)
@@ -163,7 +164,7 @@ impl Walker {
         self.interfaces.push(interface);
     }
 
-    /// `isb_ifdrop` and `isb_osdrop`: totals since the capture began.
+    /// Reads `isb_ifdrop` and `isb_osdrop`: totals since the capture began.
     fn statistics(&mut self, body: &[u8]) {
         let Some(options) = body.get(12..) else { return };
         let number = u32_at(body, 0, self.is_big) as usize;
@@ -202,7 +203,8 @@ impl Walker {
         self.last_ts_ns = ts_ns;
     }
 
-    /// Has only its wire length; what was captured is that, cut at the snap length of the first interface.
+    /// Reads a packet that has only a wire length; it is captured up to the first interface's snap
+    /// length.
     fn simple_packet(&mut self, body: &[u8], each: &mut impl FnMut(&Record<'_>)) {
         let (Some(interface), true) = (self.interfaces.first(), body.len() >= 4) else {
             self.unknown += 1;

@@ -1,4 +1,5 @@
-//! Captures that tests write byte by byte, read by us and by the oracles `pcap-parser` and `etherparse`.
+//! Captures built byte by byte, read by this crate and by the oracles `pcap-parser` and
+//! `etherparse`.
 
 use std::io::{Cursor, Write};
 
@@ -9,7 +10,7 @@ use super::{Capture, Format, Input};
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::skip::{Skip, Skipped};
 
-/// What a test wants to know of a packet; `payload` is owned.
+/// Compared fields of a packet, with an owned payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     ts_ns: i64,
@@ -42,7 +43,7 @@ fn read(bytes: &[u8]) -> (Vec<Seen>, Skipped) {
     (seen, capture.skipped())
 }
 
-/// Number in the byte order of a file.
+/// Numbers in the byte order of a file.
 struct Order {
     is_big: bool,
 }
@@ -169,7 +170,7 @@ fn pcapng_has_a_unit_for_each_interface_and_an_order_for_each_section() {
     assert_eq!(skipped.count(Skip::Interface), 2);
 }
 
-/// What the oracle reads: time in ns, and the frame.
+/// The oracle's result: time in ns, and the frame.
 fn by_pcap_parser(file: &[u8]) -> Vec<(i64, Vec<u8>)> {
     let mut reader = pcap_parser::create_reader(65_536, Cursor::new(file)).expect("a capture");
     let (mut out, mut units) = (Vec::new(), Vec::new());
@@ -492,7 +493,8 @@ fn random_bytes_are_counted_and_never_panic() {
             }
         }
         let (seen, skipped) = read(&file);
-        // A record has a head of sixteen bytes; what follows a lone magic may look like more of them than were written.
+        // A record's header has sixteen bytes; bytes after a lone magic may look like more records
+        // than were written.
         let records = file.len() as u64 / 16;
         assert!(seen.len() as u64 + skipped.total() <= records + 1);
         Ok(())

@@ -1,6 +1,7 @@
-//! Fragments of a datagram, put together again, in bounded memory.
+//! Reassembles IP fragments in bounded memory.
 //!
-//! Only datagrams that begin with TCP are kept; a tunnel whose outer datagram is in pieces is left out and counted.
+//! Only datagrams that begin with TCP are kept; a tunnel whose outer datagram is fragmented is
+//! skipped and counted.
 
 use std::collections::VecDeque;
 
@@ -8,11 +9,11 @@ use super::Part;
 use super::ip::{Datagram, Fragment, TCP};
 use crate::skip::Skip;
 
-/// Datagrams that wait for pieces; the oldest goes first.
+/// Incomplete datagrams; the oldest is dropped first.
 const WAITING_MAX: usize = 256;
-/// Pieces of one datagram: 64 KiB in pieces of 576 bytes, and some twice.
+/// Pieces of one datagram: 64 KiB in pieces of 576 bytes, some repeated.
 const PIECES_MAX: usize = 256;
-/// A datagram's body is never longer.
+/// Maximum length of a datagram's body.
 const BODY_BYTES_MAX: usize = 65_535;
 
 #[derive(Default)]
@@ -25,7 +26,7 @@ pub(super) struct Fragments {
 struct Waiting {
     key: (u128, u128, u32),
     pieces: Vec<Piece>,
-    /// Known when the last piece came.
+    /// Known once the last piece has come.
     total: Option<usize>,
 }
 
@@ -35,11 +36,11 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// What became of a fragment.
+/// Result of adding a fragment.
 pub(super) struct Added {
-    /// The datagram is whole now.
+    /// Whether the datagram is complete.
     pub(super) is_whole: bool,
-    /// So many fragments were given up.
+    /// Fragments dropped.
     pub(super) count: u64,
 }
 
@@ -76,7 +77,7 @@ impl Fragments {
             self.wire_length = waiting.total.unwrap_or_default();
             self.assembled.clear();
             for piece in &waiting.pieces {
-                // A piece that the snap length cut ends what is known.
+                // A piece cut by the snap length ends the known bytes.
                 if piece.offset <= self.assembled.len() {
                     let known = self.assembled.len() - piece.offset;
                     self.assembled.extend_from_slice(piece.bytes.get(known..).unwrap_or_default());
@@ -86,7 +87,7 @@ impl Fragments {
         Added { is_whole, count }
     }
 
-    /// The datagram that just became whole; `like` is its last fragment.
+    /// The datagram just completed; `like` is its last fragment.
     pub(super) fn whole<'a>(&'a self, like: &Datagram<'_>) -> Result<Datagram<'a>, Skip> {
         let body = Part { bytes: &self.assembled, wire_length: self.wire_length };
         if self.assembled.is_empty() {
@@ -102,7 +103,7 @@ impl Fragments {
 }
 
 impl Waiting {
-    /// Sorts the pieces; true when they reach from the beginning to the end without a hole.
+    /// Sorts the pieces; true when they cover the datagram without a hole.
     fn is_whole(&mut self) -> bool {
         let Some(total) = self.total else { return false };
         self.pieces.sort_by_key(|piece| piece.offset);

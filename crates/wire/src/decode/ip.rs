@@ -1,6 +1,7 @@
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) headers, with options and extension headers.
 //!
-//! A total length of 0 is no lie: a sender that leaves segmentation to its network card captures packets so.
+//! A total length of 0 is valid: with segmentation offload (TSO), packets are captured before the
+//! NIC sets it.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +14,7 @@ pub(super) const UDP: u8 = 17;
 pub(super) const IPV6: u8 = 41;
 pub(super) const GRE: u8 = 47;
 
-/// What an IP header says, and what is behind it.
+/// Fields of an IP header, and its body.
 #[derive(Clone, Copy)]
 pub(super) struct Datagram<'a> {
     pub(super) from: u128,
@@ -23,7 +24,7 @@ pub(super) struct Datagram<'a> {
     pub(super) body: Part<'a>,
 }
 
-/// Where a fragment's body belongs.
+/// Position of a fragment's body.
 #[derive(Clone, Copy)]
 pub(super) struct Fragment {
     pub(super) id: u32,
@@ -31,7 +32,7 @@ pub(super) struct Fragment {
     pub(super) is_last: bool,
 }
 
-/// Reads the header of either version.
+/// Parses the header of either version.
 #[inline(always)]
 pub(super) fn open(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
     match part.u8(0).ok_or(Skip::HeaderCut)? >> 4 {
@@ -75,7 +76,7 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 const MOBILITY: u8 = 135;
-/// Extension headers in one datagram; the standard has no more than seven.
+/// Extension headers in one datagram; the standard has at most seven.
 const EXTENSIONS_MAX: usize = 8;
 
 fn six(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
@@ -115,7 +116,7 @@ fn six(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
         protocol = body.u8(0).ok_or(Skip::HeaderCut)?;
         body = body.skip(size).ok_or(Skip::HeaderCut)?;
         if fragment.is_some() {
-            // What follows belongs to the whole datagram.
+            // What follows belongs to the reassembled datagram.
             break;
         }
     }

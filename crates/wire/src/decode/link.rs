@@ -1,28 +1,28 @@
-//! Link layers: where IP begins in a frame.
+//! Link layers: finds IP in a frame.
 
 use super::{Outside, Part};
 use crate::packet::Direction;
 use crate::skip::Skip;
 
-/// What a frame begins with.
+/// Link type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet.
     Ethernet,
-    /// Linux cooked, of `tcpdump -i any` before libpcap 1.10 or so.
+    /// Linux cooked: `tcpdump -i any` before libpcap 1.10.
     Sll,
-    /// Linux cooked version 2, of `tcpdump -i any` today.
+    /// Linux cooked version 2: `tcpdump -i any` today.
     Sll2,
-    /// IP itself.
+    /// Raw IP.
     Raw,
     /// BSD loopback: four bytes of address family in either order.
     Loopback,
-    /// Another one.
+    /// Any other.
     Other(u32),
 }
 
 impl LinkType {
-    /// From the number in the file; 12 and 14 are what raw IP was called on some systems.
+    /// Converts the number in the file; some systems use 12 and 14 for raw IP.
     pub fn from_number(number: u32) -> Self {
         match number {
             1 => Self::Ethernet,
@@ -39,9 +39,9 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ETHERNET_BRIDGED: u16 = 0x6558;
 const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// Tags in each other: QinQ has two.
+/// Nested tags: QinQ has two.
 const VLAN_TAGS_MAX: usize = 4;
-/// `sll_pkttype` of what the host sent itself.
+/// `sll_pkttype` of packets sent by the host.
 const OUTGOING: u8 = 4;
 
 /// The IP datagram in a frame.
@@ -69,7 +69,7 @@ pub(super) fn open<'a>(
         LinkType::Loopback => {
             let family = frame.bytes.first_chunk::<4>().ok_or(Skip::HeaderCut)?;
             let number = u32::from_be_bytes(*family).min(u32::from_le_bytes(*family));
-            // 2 is IPv4 everywhere, IPv6 has a number of its own on each system.
+            // 2 is IPv4 everywhere; the number of IPv6 differs per system.
             match number {
                 2 | 10 | 24 | 28 | 30 => frame.skip(4).ok_or(Skip::HeaderCut),
                 _ => Err(Skip::NotIp),
@@ -85,7 +85,7 @@ pub(super) fn ethernet(frame: Part<'_>) -> Result<Part<'_>, Skip> {
     by_ethertype(protocol, frame.skip(14).ok_or(Skip::HeaderCut)?)
 }
 
-/// What an EtherType announces, with VLAN tags taken off.
+/// Payload of an EtherType, without VLAN tags.
 pub(super) fn by_ethertype(mut protocol: u16, mut part: Part<'_>) -> Result<Part<'_>, Skip> {
     for _ in 0..=VLAN_TAGS_MAX {
         match protocol {

@@ -1,7 +1,9 @@
-//! Frames to TCP segments: link layer, VLAN tags, IP with options and extension headers, fragments, tunnels, TCP.
+//! Frames to TCP segments: link layer, VLAN tags, IP with options and extension headers, fragments,
+//! tunnels, TCP.
 //!
-//! Written by hand, since this is what every packet goes through; etherparse is the oracle in tests. Lengths are
-//! believed only as far as the bytes reach. Sources: RFC 791, 8200, 9293, 2784, 7348, <https://www.tcpdump.org/linktypes.html>.
+//! Hand-written, since every packet passes it; etherparse is the oracle in tests. Lengths are never
+//! trusted beyond the captured bytes. Sources: RFC 791, 8200, 9293, 2784, 7348,
+//! <https://www.tcpdump.org/linktypes.html>.
 
 mod fragment;
 mod ip;
@@ -16,13 +18,13 @@ use crate::skip::{Skip, Skipped};
 use fragment::Fragments;
 use ip::Datagram;
 
-/// Turns frames into packets; remembers only fragments.
+/// Decodes frames into packets; its only state is fragments.
 #[derive(Default)]
 pub struct Decoder {
     fragments: Fragments,
 }
 
-/// A stretch of a frame that some protocol begins: what is there, and how long it was on the wire.
+/// A stretch of a frame: captured bytes and length on the wire.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     bytes: &'a [u8],
@@ -30,13 +32,13 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Without its first bytes, or `None` when the capture does not hold them.
+    /// Skips the first bytes; `None` when they were not captured.
     fn skip(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;
         Some(Self { bytes, wire_length: self.wire_length.checked_sub(count)? })
     }
 
-    /// At most so many bytes: what is behind is padding.
+    /// Limits the length: the rest is padding.
     fn limit(self, length: usize) -> Self {
         let bytes = &self.bytes[..self.bytes.len().min(length)];
         Self { bytes, wire_length: self.wire_length.min(length) }
@@ -51,7 +53,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What a frame's outer layers say.
+/// Metadata of a frame's outer layers.
 #[derive(Clone, Copy)]
 struct Outside {
     ts_ns: i64,
@@ -59,14 +61,13 @@ struct Outside {
     direction: Direction,
 }
 
-/// Tunnels in each other that are followed.
+/// Nested tunnels that are followed.
 const NESTING_MAX: usize = 4;
 
 impl Decoder {
-    /// Hands the TCP segment in a frame to `sink`.
-    ///
+    /// Passes the TCP segment in a frame to `sink`.
     /// # Errors
-    /// Why there is none; `None` for a fragment that waits for its siblings.
+    /// The reason why there is none; `None` for a fragment of an incomplete datagram.
     #[inline]
     pub fn decode(
         &mut self,
@@ -77,7 +78,7 @@ impl Decoder {
         self.decode_on_its_way(record, Direction::Unknown, skipped, sink)
     }
 
-    /// The same, where the tap knows which way the frame went although the frame does not say it.
+    /// Decodes a frame whose direction the tap knows.
     #[inline(always)]
     pub(crate) fn decode_on_its_way(
         &mut self,
@@ -90,7 +91,7 @@ impl Decoder {
         let frame = Part { bytes: record.bytes, wire_length: record.wire_length as usize };
         let part = link::open(record.link, frame, &mut outside)?;
         match ip::open(part)? {
-            // Nearly always.
+            // The common case.
             (datagram, None) if datagram.protocol == ip::TCP => {
                 tcp::open(datagram, outside, sink).map_err(Some)
             }
@@ -98,7 +99,7 @@ impl Decoder {
         }
     }
 
-    /// Fragments and tunnels.
+    /// Handles fragments and tunnels.
     #[inline(never)]
     fn decode_rest(
         &mut self,
@@ -126,7 +127,7 @@ impl Decoder {
         Err(Some(Skip::Nesting))
     }
 
-    /// Fragments that still wait for siblings.
+    /// Fragments of incomplete datagrams.
     pub fn waiting_fragments(&self) -> u64 {
         self.fragments.waiting()
     }
@@ -134,7 +135,7 @@ impl Decoder {
 
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 
-/// The IP datagram inside of a tunnel.
+/// The IP datagram inside a tunnel.
 fn inner(datagram: Datagram<'_>) -> Result<Part<'_>, Skip> {
     let body = datagram.body;
     match datagram.protocol {
@@ -149,7 +150,7 @@ fn inner(datagram: Datagram<'_>) -> Result<Part<'_>, Skip> {
             link::by_ethertype(protocol, body.skip(4 + optional).ok_or(Skip::HeaderCut)?)
         }
         ip::UDP if body.u16(2).is_some_and(|port| VXLAN_PORTS.contains(&port)) => {
-            // The flag says that the network's number is valid: without it this is some other UDP.
+            // Without the flag for a valid network id, this is some other UDP.
             if body.u8(8).ok_or(Skip::HeaderCut)? & 0x08 == 0 {
                 return Err(Skip::NotTcp);
             }

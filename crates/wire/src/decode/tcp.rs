@@ -1,11 +1,12 @@
-//! The TCP header and its options: RFC 9293, 7323 (timestamps, window scale), 2018 and 2883 (SACK, DSACK).
+//! The TCP header and its options: RFC 9293, 7323 (timestamps, window scale), 2018 and 2883 (SACK,
+//! DSACK).
 
 use super::Outside;
 use super::ip::Datagram;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::skip::Skip;
 
-/// Reads the segment in a datagram and hands it to `sink`: a packet is too large to be returned from function to function.
+/// Parses the segment in a datagram and passes it to `sink`: a packet is too large to return.
 #[inline(always)]
 pub(super) fn open<'a>(
     datagram: Datagram<'a>,
@@ -44,7 +45,7 @@ pub(super) fn open<'a>(
     };
     let options = &body.bytes[20..header_length.min(body.bytes.len())];
     match options.first_chunk::<12>() {
-        // How every established connection of Linux, macOS and the BSDs looks.
+        // Options of every established connection of Linux, macOS and the BSDs.
         Some([1, 1, 8, 10, stamps @ ..]) if options.len() == 12 => {
             packet.timestamps = Some(timestamps(stamps));
         }
@@ -86,7 +87,8 @@ fn read_options(mut rest: &[u8], packet: &mut Packet<'_>) {
     }
 }
 
-/// RFC 2883: the first block reports a duplicate if it lies below the acknowledged, or inside of the second block.
+/// RFC 2883: the first block reports a duplicate if it lies below the acknowledgement number or
+/// inside the second block.
 fn read_sack(bytes: &[u8], packet: &mut Packet<'_>) {
     let blocks = bytes.as_chunks::<8>().0;
     packet.sack_blocks = u8::try_from(blocks.len()).unwrap_or(u8::MAX);

@@ -1,10 +1,12 @@
-//! The kernel's filter: classic BPF that lets TCP packets of the wanted ports through, of a share of the connections.
+//! Kernel packet filter: classic BPF that passes TCP packets of the configured ports, for a share
+//! of the connections.
 //!
-//! Instruction set: Documentation/networking/filter.rst, linux/filter.h. Packets begin at their network header (the
-//! socket is SOCK_DGRAM); what is known of them besides is read at negative offsets. Dropping a packet here costs the
-//! kernel tens of nanoseconds; handing it over costs ten times that, and this program as much again. That is why
-//! sampling happens here: by a hash of both ends that is the same for both directions, so a connection is seen whole
-//! or not at all. The hash has a seed, since strangers choose their ports.
+//! Instruction set: Documentation/networking/filter.rst, linux/filter.h. Packets begin at their
+//! network header (the socket is SOCK_DGRAM); metadata is read at negative offsets. Dropping a
+//! packet here costs the kernel tens of nanoseconds; delivering it costs ten times that, and this
+//! program as much again. That is why sampling happens here, by a hash of both endpoints that is
+//! equal for both directions: a connection is seen whole or not at all. The hash is seeded, since
+//! attackers can choose their ports.
 
 use std::collections::HashMap;
 
@@ -17,22 +19,22 @@ pub(super) struct Instruction {
     pub(super) k: u32,
 }
 
-/// What is let through.
+/// Packets to pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted<'a> {
-    /// Either end's port; all when empty. [`PORTS_MAX`] at most.
+    /// Ports of either end; all when empty, at most [`PORTS_MAX`].
     pub(super) ports: &'a [u16],
-    /// Bytes of a packet that are kept, from the network header on.
+    /// Bytes kept of a packet, from the network header on.
     pub(super) snap_bytes: u32,
-    /// Of 65,536 connections so many.
+    /// Connections to sample, of 65,536.
     pub(super) share: u32,
-    /// Seeds the hash of connections.
+    /// Seeds the connection hash.
     pub(super) seed: u64,
 }
 
-/// Ports that a filter can tell: jumps reach 255 instructions far.
+/// Maximum ports of a filter: jumps reach 255 instructions.
 pub(super) const PORTS_MAX: usize = 32;
-/// The share of all connections.
+/// Share of all connections.
 pub(super) const ALL: u32 = 65_536;
 
 const LOAD_WORD: u16 = 0x20;
@@ -51,7 +53,7 @@ const IF_NOT_BELOW: u16 = 0x35;
 const IF_BITS: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
-/// `SKF_AD_OFF` and what lies there: EtherType, way, hardware type.
+/// Ancillary data at `SKF_AD_OFF`: EtherType, direction, hardware type.
 const PROTOCOL: u32 = 0xffff_f000;
 const WAY: u32 = 0xffff_f004;
 const HARDWARE: u32 = 0xffff_f01c;
@@ -63,14 +65,14 @@ const IPV6: u32 = 0x86dd;
 const VLAN: [u32; 2] = [0x8100, 0x88a8];
 const TCP: u32 = 6;
 
-/// A place to jump to.
+/// Jump target.
 type Label = u32;
 
-/// Instructions whose jumps are still names.
+/// Instructions with symbolic jumps.
 #[derive(Default)]
 struct Program {
     code: Vec<Instruction>,
-    /// For each instruction where it goes when true, when false; 0 for the next one.
+    /// Per instruction, its targets when true and when false; 0 is the next instruction.
     jumps: Vec<[Label; 2]>,
     places: HashMap<Label, usize>,
     labels: Label,
@@ -95,7 +97,7 @@ impl Program {
         self.jumps.push([when_true, when_false]);
     }
 
-    /// With labels as distances.
+    /// Resolves labels to distances.
     fn finish(mut self) -> Vec<Instruction> {
         for (at, instruction) in self.code.iter_mut().enumerate() {
             let distance = |label: Label| match label {
@@ -115,12 +117,12 @@ impl Program {
     }
 }
 
-/// The program for `wanted`.
+/// Compiles the filter.
 pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
     let mut p = Program::default();
     let (begin, next, outer_tag, none) = (p.label(), p.label(), p.label(), p.label());
     let bodies = [(IPV4, 0), (IPV6, 0), (IPV4, 4), (IPV6, 4)].map(|body| (body, p.label()));
-    // Loopback shows each packet twice: going out and coming in. The second is kept.
+    // Loopback delivers each packet twice, outgoing and incoming; keep the second.
     p.add(LOAD_WORD, HARDWARE);
     p.branch(IF_EQUAL, LOOPBACK, 0, begin);
     p.add(LOAD_WORD, WAY);
@@ -132,7 +134,8 @@ pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
     p.branch(IF_EQUAL, VLAN[1], outer_tag, none);
     p.here(none);
     p.add(RETURN, 0);
-    // A tag that is still there: coming in it stands before the header, going out the kernel points behind it.
+    // A remaining VLAN tag: before the header on incoming packets; on outgoing ones the kernel
+    // points after it.
     p.here(outer_tag);
     p.add(LOAD_WORD, WAY);
     p.branch(IF_EQUAL, OUTGOING, 0, next);
@@ -151,7 +154,7 @@ pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
     p.finish()
 }
 
-/// Goes to one of two places, which may be far.
+/// Jumps to one of two labels, which may be far.
 fn dispatch(p: &mut Program, values: [u32; 2], places: [Label; 2]) {
     for (value, place) in values.into_iter().zip(places) {
         let other = p.label();
@@ -161,13 +164,13 @@ fn dispatch(p: &mut Program, values: [u32; 2], places: [Label; 2]) {
     }
 }
 
-/// The IP header stands at `base`.
+/// Emits the check of a packet whose IP header is at `base`.
 fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
     let (accept, refuse) = (p.label(), p.label());
     p.add(LOAD_BYTE, base + if is_ipv4 { 9 } else { 6 });
     p.branch(IF_EQUAL, TCP, 0, refuse);
     if is_ipv4 {
-        // Fragments have no ports, or not all of their bytes.
+        // Fragments lack ports or some of their bytes.
         p.add(LOAD_HALF, base + 6);
         p.branch(IF_BITS, 0x3fff, refuse, 0);
         p.add(LOAD_X_HEADER, base);
@@ -200,7 +203,8 @@ fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
     }
 }
 
-/// One port is in memory 0, the other in the accumulator: goes on with the share of connections that is wanted.
+/// Emits the sampling: one port is in memory 0, the other in the accumulator; continues for the
+/// sampled share.
 fn sample(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
     let odd = |shift: u32| {
         let word = u32::try_from((wanted.seed >> shift) & 0xffff_ffff).expect("32 bits");

@@ -1,8 +1,8 @@
-//! The filter, run by an interpreter of classic BPF that knows what the kernel knows of a packet.
+//! Tests of the filter on an interpreter of classic BPF with the kernel's ancillary data.
 
 use super::*;
 
-/// What the kernel says of a packet beside its bytes.
+/// Ancillary data of a packet.
 #[derive(Clone, Copy)]
 struct Seen {
     protocol: u32,
@@ -12,7 +12,7 @@ struct Seen {
 
 const IN: Seen = Seen { protocol: IPV4, way: 0, hardware: 1 };
 
-/// How many bytes are kept; reading beyond the end drops the packet, as the kernel does.
+/// Bytes kept; reading beyond the end drops the packet, as in the kernel.
 fn run(program: &[Instruction], bytes: &[u8], seen: Seen) -> u32 {
     let (mut a, mut x, mut memory, mut at) = (0_u32, 0_u32, [0_u32; 16], 0);
     let load = |from: u32, count: usize| -> Option<u32> {

@@ -1,40 +1,41 @@
-//! What a tap lost, and in which slices: the kernel's counters are read now and then, so a loss lies somewhere between
-//! two looks.
+//! Losses of a tap over time. The kernel's counters are polled, so a loss lies anywhere between two
+//! polls.
 
 use std::collections::VecDeque;
 
-/// What was lost in a stretch of time.
+/// Losses in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Packets that the ring had no room for.
+    /// Packets dropped because the ring was full.
     pub tap_drops: u64,
-    /// How often the ring was full.
+    /// Times the ring was full.
     pub ring_freezes: u64,
     /// Packets that the kernel dropped before the tap: `/proc/net/softnet_stat`, second column.
     pub softnet_drops: u64,
-    /// Whether something may have been lost in this stretch, although it is counted in another.
+    /// Whether a loss counted elsewhere may lie in this interval.
     pub is_touched: bool,
 }
 
 impl Lost {
-    /// Whether what was seen in this stretch may be less than what was.
+    /// Whether the interval may be incomplete.
     pub fn is_any(&self) -> bool {
         self.is_touched || self.tap_drops + self.ring_freezes + self.softnet_drops > 0
     }
 }
 
-/// Losses, oldest first.
+/// Losses by poll interval, oldest first.
 #[derive(Debug, Default)]
 pub struct Losses {
     looks: VecDeque<(i64, i64, Lost)>,
     since: Option<i64>,
 }
 
-/// Losses that are remembered: one look a quarter of a second makes an hour.
+/// Intervals remembered: an hour of four polls per second.
 const LOOKS_MAX: usize = 16_384;
 
 impl Losses {
-    /// The counters rose by `lost` since the last look; `now` is nanoseconds since 1970.
+    /// Records that the counters rose by `lost` since the last poll; `now` is nanoseconds since
+    /// 1970.
     pub fn note(&mut self, now: i64, lost: Lost) {
         let since = self.since.replace(now).unwrap_or(now);
         if lost.is_any() {
@@ -45,7 +46,8 @@ impl Losses {
         }
     }
 
-    /// What was lost in `[from, to)`: a loss is counted where its stretch ends and touches all that it reaches into.
+    /// Losses in `[from, to)`: a loss counts where its poll interval ends and touches every
+    /// interval it overlaps.
     pub fn between(&self, from: i64, to: i64) -> Lost {
         let mut sum = Lost::default();
         for (begin, end, lost) in &self.looks {
@@ -59,7 +61,7 @@ impl Losses {
         sum
     }
 
-    /// Forgets what ended before `ts`.
+    /// Drops intervals that ended before `ts`.
     pub fn forget_before(&mut self, ts: i64) {
         while self.looks.front().is_some_and(|(_, end, _)| *end < ts) {
             self.looks.pop_front();
@@ -67,7 +69,7 @@ impl Losses {
     }
 }
 
-/// Packets that all processors together dropped before any tap, in the text of `/proc/net/softnet_stat`.
+/// Packets dropped by all CPUs before any tap, from the text of `/proc/net/softnet_stat`.
 pub fn softnet_drops(text: &str) -> u64 {
     let column = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
     text.lines().filter_map(column).sum()

@@ -1,8 +1,9 @@
-//! Packets as they pass: a tap on an interface, what it loses, and a capture file of what it sees.
+//! Live capture: a tap on an interface, its losses, and a capture file of its packets.
 //!
-//! The tap is a packet socket with a ring ([`ring`]), behind a filter of the wanted ports ([`filter`]); interfaces are
-//! not made promiscuous. It belongs to the network namespace of the thread that opens it. What it cannot take is counted
-//! by the kernel and given to the slices in which it happened ([`Losses`]): a slice with losses has no verdict.
+//! The tap is a packet socket with a ring ([`ring`]) behind a port filter ([`filter`]); interfaces
+//! are not made promiscuous. It belongs to the network namespace of the thread that opens it. The
+//! kernel counts what the tap cannot take; these losses are assigned to slices ([`LossHistory`]),
+//! and a slice with losses has no verdict.
 
 mod filter;
 mod losses;
@@ -29,20 +30,20 @@ use crate::skip::Skipped;
 use filter::Wanted;
 use ring::{Raw, Ring};
 
-/// What a tap takes.
+/// Configuration of a tap.
 #[derive(Debug, Clone)]
 pub struct TapOptions {
     /// The interface; all of the namespace when `None`.
     pub interface: Option<String>,
     /// Ports of either end, at most 32; all of TCP when empty.
     pub ports: Vec<u16>,
-    /// Bytes kept of each packet from its network header on.
+    /// Bytes kept of each packet, from its network header on.
     pub snap_bytes: u32,
-    /// Memory of the ring.
+    /// Size of the ring.
     pub ring_bytes: usize,
 }
 
-/// One packet as it passed.
+/// One captured packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     /// Nanoseconds since 1970, UTC.
@@ -51,9 +52,9 @@ pub struct Frame<'a> {
     pub interface: u32,
     /// Whether this host received or sent it.
     pub direction: Direction,
-    /// From the IP header on: at most the snap length.
+    /// Bytes from the IP header on: at most the snap length.
     pub bytes: &'a [u8],
-    /// How many there were.
+    /// Length on the wire.
     pub wire_length: u32,
 }
 
@@ -65,27 +66,26 @@ pub struct Tap {
     share: u32,
 }
 
-/// What the kernel counted since it was last asked.
+/// Kernel counters since the last call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TapCounts {
-    /// Packets that were wanted, those lost included.
+    /// Packets that passed the filter, lost ones included.
     pub packets: u64,
-    /// Of these, lost because the ring was full.
+    /// Packets lost because the ring was full.
     pub drops: u64,
-    /// How often the ring was full.
+    /// Times the ring was full.
     pub freezes: u64,
 }
 
-/// All connections, as a share: [`Tap::keep`].
+/// The share of all connections: see [`Tap::keep`].
 pub const ALL_CONNECTIONS: u32 = filter::ALL;
-/// Ports that one tap can tell.
+/// Maximum ports of one tap.
 pub const TAP_PORTS_MAX: usize = filter::PORTS_MAX;
 
 impl Tap {
-    /// Begins to take packets.
-    ///
+    /// Starts capturing.
     /// # Errors
-    /// When there is no such interface, or the right to see packets is missing.
+    /// When there is no such interface, or the permission to capture is missing.
     pub fn open(options: TapOptions) -> Result<Self, WireError> {
         let name = options.interface.as_deref();
         if options.ports.len() > TAP_PORTS_MAX {
@@ -100,7 +100,7 @@ impl Tap {
             Some(name) => ring.index(name).map_err(|_| no_interface(name))?,
             None => 0,
         };
-        // Unknown to those who choose ports.
+        // An attacker who chooses ports must not know the seed.
         let seed = RandomState::new().hash_one(0);
         let mut tap = Self { ring, options, seed, share: ALL_CONNECTIONS };
         tap.set_filter()?;
@@ -108,10 +108,9 @@ impl Tap {
         Ok(tap)
     }
 
-    /// From now on only so many of 65,536 connections are seen, each of them whole.
-    ///
+    /// Samples this many of 65,536 connections from now on, each of them whole.
     /// # Errors
-    /// When the kernel does not take the filter.
+    /// When the kernel rejects the filter.
     pub fn keep(&mut self, share: u32) -> Result<(), WireError> {
         self.share = share.clamp(1, ALL_CONNECTIONS);
         self.set_filter()
@@ -129,8 +128,7 @@ impl Tap {
             .map_err(|error| WireError::new(format!("cannot set a filter of packets: {error}"), ""))
     }
 
-    /// Waits for packets, `timeout` at most, and hands what is there to `each`; how many there were.
-    ///
+    /// Waits up to `timeout` for packets, passes them to `each` and returns their count.
     /// # Errors
     /// When the interface is gone or down.
     pub fn step(
@@ -147,7 +145,7 @@ impl Tap {
                 each(&frame);
             }
         };
-        // More than a round of the ring would keep the caller from its other work.
+        // Processing more than a round of the ring would starve the caller's other work.
         for _ in 0..BLOCKS_AT_ONCE {
             if !self.ring.next_block(&mut take) {
                 break;
@@ -156,9 +154,8 @@ impl Tap {
         Ok(count)
     }
 
-    /// Waits for packets, `timeout` at most, and hands the TCP segments among them to the model; what is none is counted
+    /// Waits up to `timeout` for packets and passes their TCP segments to the model; counts others
     /// in `skipped`.
-    ///
     /// # Errors
     /// When the interface is gone or down.
     pub fn feed(
@@ -171,10 +168,9 @@ impl Tap {
         self.step(timeout, &mut |frame| frame.feed(decoder, skipped, model))
     }
 
-    /// What the kernel counted since the last call.
-    ///
+    /// Kernel counters since the last call.
     /// # Errors
-    /// When it does not say.
+    /// When they cannot be read.
     pub fn counts(&self) -> Result<TapCounts, WireError> {
         let failed = |error: io::Error| {
             WireError::new(format!("cannot read what the tap lost: {error}"), "")
@@ -188,11 +184,11 @@ impl Tap {
     }
 }
 
-/// Blocks handed over before the caller has a say again: 8 MiB.
+/// Blocks processed before control returns to the caller: 8 MiB.
 const BLOCKS_AT_ONCE: usize = 8;
 
 impl Frame<'_> {
-    /// Hands the TCP segment in it to the model; what is none is counted in `skipped`.
+    /// Passes its TCP segment to the model, or counts it in `skipped`.
     fn feed(&self, decoder: &mut Decoder, skipped: &mut Skipped, model: &mut Model) {
         let record = Record {
             ts_ns: self.ts_ns,
@@ -209,7 +205,8 @@ impl Frame<'_> {
     }
 }
 
-/// A packet from its IP header on: an inner VLAN tag stands before it when the packet came in.
+/// Converts a packet to one that begins at its IP header: an incoming packet has an inner VLAN tag
+/// before it.
 fn frame<'a>(raw: &Raw<'a>) -> Option<Frame<'a>> {
     let is_tagged = matches!(raw.protocol, 0x8100 | 0x88a8) && raw.direction == Direction::In;
     let before = if is_tagged { 4 } else { 0 };

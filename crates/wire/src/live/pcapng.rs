@@ -1,30 +1,30 @@
-//! Writes what a tap sees as pcapng, which tcpdump, tshark and `weir wire` read.
+//! Writes a tap's packets as pcapng, readable by tcpdump, tshark and `weir wire`.
 //!
-//! Layout: draft-ietf-opsawg-pcapng. Packets begin at their IP header (link type 101, raw IP), since that is where all
-//! links are alike; each interface is described by name when its first packet comes. Times are nanoseconds. What the tap
-//! lost stands in the statistics at the end.
+//! Layout: draft-ietf-opsawg-pcapng. Packets begin at their IP header (link type 101, raw IP),
+//! which is common to all links; each interface is described by name at its first packet. Times are
+//! nanoseconds. The tap's losses are in the statistics at the end.
 
 use std::io::{self, Write};
 
 use super::Frame;
 use crate::packet::Direction;
 
-/// What of a packet is written.
+/// How much of a packet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// The headers of IP and TCP, nothing of what is said.
+    /// The IP and TCP headers, without payload.
     Headers,
-    /// As much as was captured.
+    /// Everything captured.
     Nothing,
 }
 
-/// Writes blocks until a limit is reached.
+/// Writes blocks up to a size limit.
 pub struct PcapngWriter<W: Write> {
     out: W,
     cut: Cut,
-    /// Bytes that may still be written.
+    /// Bytes left of the limit.
     left: u64,
-    /// Index of each interface that has been described, in the order of the file.
+    /// Indexes of described interfaces, in file order.
     interfaces: Vec<u32>,
     packets: u64,
     block: Vec<u8>,
@@ -35,12 +35,11 @@ const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 const RAW_IP: u16 = 101;
-/// Packets of more interfaces than this are not written.
+/// Packets of further interfaces are not written.
 const INTERFACES_MAX: usize = 256;
 
 impl<W: Write> PcapngWriter<W> {
     /// Begins a file of at most `bytes_max` bytes.
-    ///
     /// # Errors
     /// When it cannot be written.
     pub fn new(out: W, cut: Cut, bytes_max: u64) -> io::Result<Self> {
@@ -55,8 +54,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
-    /// Writes one packet; `name` finds the name of an interface. False when the file is as large as it may become.
-    ///
+    /// Writes one packet; `name` returns an interface's name. False once the file is full.
     /// # Errors
     /// When it cannot be written.
     pub fn frame(&mut self, frame: &Frame<'_>, name: impl Fn(u32) -> String) -> io::Result<bool> {
@@ -89,8 +87,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(true)
     }
 
-    /// Writes what the tap took and lost, and everything that waits; how many packets there are.
-    ///
+    /// Writes the tap's counters, flushes, and returns the number of packets.
     /// # Errors
     /// When it cannot be written.
     pub fn finish(mut self, ts_ns: i64, received: u64, dropped: u64) -> io::Result<u64> {
@@ -108,7 +105,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(self.packets)
     }
 
-    /// The number of an interface in the file; described when it is new.
+    /// Number of an interface in the file, described when new.
     fn interface(&mut self, index: u32, name: impl Fn(u32) -> String) -> io::Result<Option<u32>> {
         let known = self.interfaces.iter().position(|known| *known == index);
         if let Some(known) = known {
@@ -156,9 +153,9 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// The longest packet that a tap hands over.
+/// Maximum length of a tap's packet.
 const SNAP_BYTES: u32 = 262_144;
-/// Room for a packet's own head and for the statistics at the end.
+/// Space for a packet's block header and the final statistics.
 const RESERVE_BYTES: u64 = 256;
 
 fn high(ticks: u64) -> u32 {
@@ -169,7 +166,7 @@ fn low(ticks: u64) -> u32 {
     u32::try_from(ticks & 0xffff_ffff).expect("32 bits")
 }
 
-/// Bytes of the headers of IP and TCP at the begin of a packet.
+/// Length of the IP and TCP headers.
 fn header_length(bytes: &[u8]) -> usize {
     let ip = match bytes.first().map(|first| first >> 4) {
         Some(4) => usize::from(bytes[0] & 15) * 4,
@@ -184,7 +181,7 @@ mod tests {
     use super::*;
     use crate::capture::{Capture, Input};
 
-    /// IPv4 and TCP with `payload`.
+    /// An IPv4 TCP packet with `payload`.
     fn packet(payload: &[u8]) -> Vec<u8> {
         let length = u16::try_from(40 + payload.len()).unwrap().to_be_bytes();
         let mut bytes = vec![0x45, 0, length[0], length[1], 0, 1, 0x40, 0, 64, 6, 0, 0];

@@ -1,7 +1,8 @@
-//! Rows of a tap that goes on: as those of a capture, with the share of connections that they stand for.
+//! Rows of a live tap: those of a capture, with the sampling ratio.
 //!
-//! Numbers of requests and connections begin at the tap's start in microseconds since 1970, so that they do not come
-//! again when it is started anew. Above the limit of rows, connections are left out whole, by a hash of their number.
+//! Numbers of requests and connections start at the tap's start time in microseconds since 1970, so
+//! that they are not reused after a restart. Above the row limit, whole connections are dropped, by
+//! a hash of their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -13,10 +14,10 @@ use crate::judge::{RipeSlice, Verdict};
 use crate::model::{ConnectionSeen, RequestSeen, Sink};
 use crate::rows::{Origin, connection, detail, request, slice_row};
 
-/// What the sink is told while it works; and how many rows it made.
+/// Sampling state shared with the sink, and its row count.
 #[derive(Debug)]
 pub struct Shares {
-    /// Of 65,536 connections how many pass the tap, and how many of those have rows.
+    /// Connections that pass the tap, of 65,536; `rows` is the share of those with rows.
     connections: AtomicU32,
     rows: AtomicU32,
     now: AtomicI64,
@@ -35,13 +36,13 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// From now on so many of 65,536 connections are seen, and so many of those have rows.
+    /// Sets how many of 65,536 connections are sampled, and how many of those have rows.
     pub fn set(&self, connections: u32, rows: u32) {
         self.connections.store(connections, Ordering::Relaxed);
         self.rows.store(rows, Ordering::Relaxed);
     }
 
-    /// The time that rows carry as that of their reading.
+    /// Sets the observation time of further rows.
     pub fn set_now(&self, now: Micros) {
         self.now.store(now.0, Ordering::Relaxed);
     }
@@ -58,7 +59,7 @@ impl Shares {
     }
 }
 
-/// A sink for a tap.
+/// Row sink of a tap.
 pub struct LiveSink<F: FnMut(Vec<Batch>) + Send> {
     origin: Origin,
     shares: Arc<Shares>,
@@ -69,11 +70,11 @@ pub struct LiveSink<F: FnMut(Vec<Batch>) + Send> {
     take: F,
 }
 
-/// Rows of one table that wait at most; normally they are fetched every second.
+/// Buffered rows of one table; normally they are flushed every second.
 const ROWS_MAX: usize = 16_384;
 
 impl<F: FnMut(Vec<Batch>) + Send> LiveSink<F> {
-    /// A sink that gives its batches to `take` when it is flushed.
+    /// Creates a sink that passes its batches to `take` when flushed.
     pub fn new(origin: Origin, shares: Arc<Shares>, take: F) -> Self {
         let base = origin.observed.0;
         let (requests, details) = (RequestRows::default(), WireRequestRows::default());
@@ -97,7 +98,7 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
         let client = seen.client.ip().to_string();
         let mut row = request(seen, host, source, observed);
         row.client_address = Some(&client);
-        // What visitors type is in queries, and nobody chose to log these.
+        // Queries contain user input that was not meant to be logged.
         row.url_query = None;
         row.source_offset = row.source_offset.map(|number| self.base + number);
         row.sampled_ratio = (ratio < 1.0).then_some(ratio);
@@ -141,14 +142,15 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
     }
 }
 
-/// What is left goes when the model does.
+/// Flushes when the model ends.
 impl<F: FnMut(Vec<Batch>) + Send> Drop for LiveSink<F> {
     fn drop(&mut self) {
         self.flush();
     }
 }
 
-/// Rows of finished slices; `of` says for each stretch `[from, to)` what was lost and which share was seen.
+/// Rows of completed slices; `of` returns the losses and the sampling ratio of an interval `[from,
+/// to)`.
 pub fn live_slices(
     slices: &[RipeSlice],
     width_ns: i64,

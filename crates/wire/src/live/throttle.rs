@@ -1,61 +1,62 @@
-//! How many connections a tap follows so that it stays within its cost: fewer at once when it is too much, more again
-//! slowly.
+//! Limits the cost of a tap by sampling: halves the connections at once when it costs too much, and
+//! raises them slowly.
 
-/// What the tap cost since the last look.
+/// Cost of the tap since the last check.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// Processor time over time.
+    /// CPU time per elapsed time.
     pub cpu_ratio: f64,
-    /// Rows over what is allowed.
+    /// Rows per allowed rows.
     pub rows_ratio: f64,
-    /// Whether the ring was full.
+    /// Whether packets were lost.
     pub is_losing: bool,
 }
 
-/// Decides on the share of connections that are followed, and on the share of these whose rows are kept.
+/// Decides which share of connections is followed, and which share of those has rows.
 #[derive(Debug)]
 pub struct Throttle {
     cpu_ratio_max: f64,
-    /// Both as powers of one half.
+    /// Number of halvings; `rows` likewise.
     connections: u32,
     rows: u32,
     calm_connections: u32,
     calm_rows: u32,
 }
 
-/// One connection of 1,024 at least.
+/// At least one connection of 1,024.
 const HALVINGS_MAX: u32 = 10;
-/// So many calm looks in a row before the share is doubled: doubling doubles the cost, so there must be room.
+/// Quiet checks in a row before the share is doubled. Doubling doubles the cost, so there must be
+/// headroom.
 const CALM_LOOKS: u32 = 30;
-/// What is calm: with twice as many connections it would still be below the limit.
+/// Quiet: twice the connections would still be below the limit.
 const CALM_RATIO: f64 = 0.4;
 
 impl Throttle {
-    /// Everything is followed until it costs more than `cpu_ratio_max` of one processor.
+    /// Follows everything until it costs more than `cpu_ratio_max` of one CPU.
     pub fn new(cpu_ratio_max: f64) -> Self {
         let cpu_ratio_max = cpu_ratio_max.max(0.001);
         Self { cpu_ratio_max, connections: 0, rows: 0, calm_connections: 0, calm_rows: 0 }
     }
 
-    /// Looks at one second; true when a share changed.
+    /// Evaluates one second; true when a share changed.
     pub fn look(&mut self, load: &Load) -> bool {
         let before = (self.connections, self.rows);
         let cpu = load.cpu_ratio / self.cpu_ratio_max;
         let cpu = if load.is_losing { cpu.max(1.1) } else { cpu };
         step(&mut self.connections, &mut self.calm_connections, cpu);
-        // Fewer connections make fewer rows by themselves.
+        // Fewer connections already reduce the rows.
         if self.connections == before.0 {
             step(&mut self.rows, &mut self.calm_rows, load.rows_ratio);
         }
         (self.connections, self.rows) != before
     }
 
-    /// Of 65,536 connections, how many are followed.
+    /// Connections followed, of 65,536.
     pub fn connections(&self) -> u32 {
         super::ALL_CONNECTIONS >> self.connections
     }
 
-    /// Of 65,536 followed connections, how many have rows.
+    /// Followed connections with rows, of 65,536.
     pub fn rows(&self) -> u32 {
         super::ALL_CONNECTIONS >> self.rows
     }
@@ -63,7 +64,7 @@ impl Throttle {
 
 fn step(halvings: &mut u32, calm: &mut u32, ratio: f64) {
     if ratio > 1.0 {
-        // One halving may not be enough: a burst must not last until it is.
+        // One halving may not be enough for a burst.
         *halvings = (*halvings + if ratio > 3.0 { 2 } else { 1 }).min(HALVINGS_MAX);
         *calm = 0;
     } else if ratio < CALM_RATIO && *halvings > 0 {

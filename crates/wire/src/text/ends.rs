@@ -1,10 +1,11 @@
-//! The two ends of a packet by the text that says them: nearly every line repeats what a line before it said.
+//! Caches both endpoints of a packet by their text: nearly every line repeats an earlier pair.
 //!
 //! ```text
 //! 10.1.0.1.1024 > 10.9.0.1.80: Flags [.], …
 //! |—— 8 ——||—— 8 ——||—— 8 ——||– 5 –|          up to the third space, eight bytes at a time
 //! ```
-//! Texts with the same hash take each other's place: then a line costs what reading its numbers costs.
+//! The cache is direct-mapped: on a collision the newer text replaces the older, and the line costs
+//! a full parse.
 
 use super::Skip;
 use super::cursor::Cursor;
@@ -12,12 +13,12 @@ use super::segment::addresses;
 use super::sequence::Place;
 use crate::packet::Endpoint;
 
-/// Eights of bytes that a text may have: IPv4 has 46 bytes at most, and IPv6 is often shorter.
+/// Words of eight bytes per text: IPv4 has at most 46 bytes, and IPv6 is often shorter.
 const EIGHTS: usize = 6;
-/// Texts that are remembered, 128 bytes each.
+/// Cached texts, 128 bytes each.
 const TEXTS: usize = 4096;
 
-/// Two ends as some text says them.
+/// A pair of endpoints with its text.
 #[derive(Clone)]
 pub(super) struct Ends {
     text: [u64; EIGHTS],
@@ -26,10 +27,10 @@ pub(super) struct Ends {
     pub(super) place: Place,
 }
 
-/// The texts that were read last.
+/// The texts parsed last.
 pub(super) struct KnownEnds {
     known: Box<[Ends]>,
-    /// What is not remembered stands here until the next line.
+    /// An uncacheable text, until the next line.
     other: Ends,
 }
 
@@ -41,7 +42,7 @@ impl KnownEnds {
         Self { known: vec![other.clone(); TEXTS].into_boxed_slice(), other }
     }
 
-    /// `SRC > DST: `; the line goes on behind it.
+    /// Consumes `SRC > DST: `.
     #[inline]
     pub(super) fn read(&mut self, line: &mut Cursor<'_>) -> Result<&mut Ends, Skip> {
         let Some((text, length, at)) = up_to_third_space(line.0) else {
@@ -50,7 +51,7 @@ impl KnownEnds {
             return Ok(&mut self.other);
         };
         let ends = &mut self.known[at];
-        // As one expression, since a call costs as much as all of this.
+        // A single expression: a call costs as much as all of this.
         let differ = |sum, (one, other): (&u64, &u64)| sum | (one ^ other);
         if ends.text.iter().zip(&text).fold(0, differ) == 0 {
             line.0 = &line.0[length..];
@@ -68,8 +69,8 @@ impl KnownEnds {
     }
 }
 
-/// The text up to the third space and with it, its length, and where it would be remembered; `None` when it is too long
-/// or the line ends soon after it.
+/// The text up to and including the third space, its length, and its cache slot; `None` when it is
+/// too long or the line ends soon after it.
 #[inline(always)]
 fn up_to_third_space(line: &[u8]) -> Option<([u64; EIGHTS], usize, usize)> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,23 +1,25 @@
-//! What stands between the stamp and the addresses: interface and direction (`-i any` since 4.99), the link header
-//! (`-e`), VLAN tags, `IP` or `IP6`, and the IP header in parentheses (`-v`).
+//! Parses what is between timestamp and addresses: interface and direction (`-i any` since 4.99),
+//! link header (`-e`), VLAN tags, `IP` or `IP6`, and the IP header in parentheses (`-v`).
 //!
 //! ```text
 //! IP 10.0.0.1.80 > …                                                          plain
 //! eth0  In  IP 10.0.0.1.80 > …                                                -i any
 //! 02:…:01 > 02:…:02, ethertype IPv4 (0x0800), length 66: 10.0.0.1.80 > …      -e
-//! 02:…:01 > 02:…:02, ethertype 802.1Q (0x8100), length 70: vlan 5, p 0, ethertype IPv4, 10.0.0.1.80 > …
+//! 02:…:01 > 02:…:02, ethertype 802.1Q (0x8100), length 70: vlan 5, p 0,
+//!     ethertype IPv4, 10.0.0.1.80 > …                                          -e, one line
 //! eth0  In  ifindex 2 02:…:01 ethertype IPv4 (0x0800), length 72: 10.0.0.1.80 > …
-//! IP (tos 0x0, ttl 64, id 7, offset 0, flags [DF], proto TCP (6), length 60)  -v, addresses on the next line
+//! IP (tos 0x0, ttl 64, id 7, offset 0, flags [DF], proto TCP (6), length 60)
+//!                                                       -v, addresses on the next line
 //! ```
 
 use super::cursor::Cursor;
 use super::{Names, Skip};
 use crate::packet::Direction;
 
-/// Fields of VLAN tags, one tag in the other, that are passed over.
+/// Skipped fields of nested VLAN tags.
 const TAG_FIELDS_MAX: usize = 32;
 
-/// What the beginning of a packet's line says.
+/// Fields before a packet's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) interface: u32,
@@ -25,7 +27,7 @@ pub(super) struct Head {
     pub(super) ip_id: Option<u16>,
 }
 
-/// Reads up to the addresses.
+/// Parses up to the addresses.
 #[inline]
 pub(super) fn read(line: &mut Cursor<'_>, names: &mut Names) -> Result<Head, Skip> {
     let mut head = Head::default();
@@ -36,7 +38,7 @@ pub(super) fn read(line: &mut Cursor<'_>, names: &mut Names) -> Result<Head, Ski
     rest(line, names, head)
 }
 
-/// What does not begin with `IP`.
+/// Parses lines that do not begin with `IP`.
 fn rest(line: &mut Cursor<'_>, names: &mut Names, mut head: Head) -> Result<Head, Skip> {
     interface(line, names, &mut head);
     if line.eat(b"IP ") || line.eat(b"IP6 ") {
@@ -48,7 +50,7 @@ fn rest(line: &mut Cursor<'_>, names: &mut Names, mut head: Head) -> Result<Head
     Ok(head)
 }
 
-/// `eth0  In  ` of SLL2, or `  In ` of SLL with `-e`.
+/// Parses `eth0  In  ` of SLL2, or `  In ` of SLL with `-e`.
 fn interface(line: &mut Cursor<'_>, names: &mut Names, head: &mut Head) {
     let begin = *line;
     line.spaces();
@@ -67,7 +69,8 @@ fn interface(line: &mut Cursor<'_>, names: &mut Names, head: &mut Head) {
     }
 }
 
-/// `In  `, `Out `: a word and the spaces after it. Broadcast, multicast and packets for others came in.
+/// Parses `In  ` or `Out `, with the spaces after it. Broadcast, multicast and packets for other
+/// hosts are incoming.
 fn way(line: &mut Cursor<'_>) -> Option<Direction> {
     let words = [
         (&b"In "[..], Direction::In),
@@ -81,7 +84,7 @@ fn way(line: &mut Cursor<'_>) -> Option<Direction> {
     Some(direction)
 }
 
-/// The link header of `-e`, up to the IP header.
+/// Skips the link header of `-e`, up to the IP header.
 fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
     if line.eat(b"ifindex ") {
         line.number().ok_or(Skip::Malformed)?;
@@ -90,7 +93,7 @@ fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
     let is_short = is_address(line.0) && line.0.get(ADDRESS) == Some(&b' ');
     let behind = line.0.get(ADDRESS + 1..).unwrap_or_default();
     if is_short && !behind.starts_with(b"> ") && !behind.starts_with(b"ethertype ") {
-        // `-q -e` of SLL: nothing but the address.
+        // `-q -e` of SLL: only the address.
         line.0 = behind;
         return Ok(());
     }
@@ -112,19 +115,20 @@ fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
     Ok(())
 }
 
-/// Bytes of `02:00:00:00:00:01`.
+/// Length of `02:00:00:00:00:01`.
 const ADDRESS: usize = 17;
 
-/// What the fields of VLAN tags begin with: `vlan 5, p 0, DEI, ethertype IPv4 (0x0800), `, with `-q` `IPv4, `.
+/// Prefixes of VLAN tag fields: `vlan 5, p 0, DEI, ethertype IPv4 (0x0800), `, with `-q` `IPv4, `.
 const TAG_FIELDS: [&[u8]; 7] =
     [b"vlan ", b"p ", b"DEI,", b"ethertype ", b"802.1", b"IPv4,", b"IPv6,"];
 
-/// `02:00:00:00:00:01`.
+/// Whether the text is like `02:00:00:00:00:01`.
 fn is_address(text: &[u8]) -> bool {
     text.get(2) == Some(&b':') && text.get(5) == Some(&b':') && text.get(14) == Some(&b':')
 }
 
-/// `02:00:00:00:00:01 > …, ethertype IPv4 …`, `… ethertype IPv4 …`, `AF IPv4 (2), …`.
+/// Whether the text is like `02:00:00:00:00:01 > …, ethertype IPv4 …`, `… ethertype IPv4 …` or `AF
+/// IPv4 (2), …`.
 fn is_ip(text: &[u8]) -> bool {
     let head = &text[..text.len().min(120)];
     let words = [&b"IPv4"[..], b"IPv6", b"802.1Q", b"AF I"];
@@ -132,7 +136,8 @@ fn is_ip(text: &[u8]) -> bool {
         && words.iter().any(|word| memchr::memmem::find(head, word).is_some())
 }
 
-/// The IP header of `-v`, where there is one: `(tos 0x0, ttl 64, id 7, offset 0, …)`, `(flowlabel …, hlim 64, …)`.
+/// Parses the optional IP header of `-v`: `(tos 0x0, ttl 64, id 7, offset 0, …)`, `(flowlabel …,
+/// hlim 64, …)`.
 #[inline]
 fn header(line: &mut Cursor<'_>, head: &mut Head) -> Result<(), Skip> {
     if line.0.starts_with(b"(") { parentheses(line, head) } else { Ok(()) }
@@ -151,7 +156,7 @@ fn parentheses(line: &mut Cursor<'_>, head: &mut Head) -> Result<(), Skip> {
     Ok(())
 }
 
-/// Where the parenthesis that opens `text` is closed.
+/// Index of the parenthesis that closes the first one.
 fn closing(text: &[u8]) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in text.iter().enumerate() {

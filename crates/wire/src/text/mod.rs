@@ -1,8 +1,9 @@
-//! Text that tcpdump printed, to packets, as far as the text allows.
+//! tcpdump's text output to packets, as far as the text allows.
 //!
-//! Every style since 4.0: plain, `-n`, `-nn`, `-q`, `-t` variants, `-e`, `-v`, `-S`, `-i any` with interface and
-//! direction, VLAN; and tcpdump 3's `(N)` sizes. Text has no payload but the first line of an HTTP message, and host
-//! names are no addresses: what cannot be a packet is counted by its reason.
+//! Supports every style since 4.0: plain, `-n`, `-nn`, `-q`, `-t` variants, `-e`, `-v`, `-S`, `-i
+//! any` with interface and direction, VLAN; and tcpdump 3's `(N)` sizes. Text has no payload but
+//! the first line of an HTTP message, and host names are not addresses: lines without a usable
+//! packet are counted by reason.
 
 mod clock;
 mod cursor;
@@ -31,36 +32,36 @@ use crate::model::Model;
 use crate::packet::{Flags, Packet, SackBlock};
 use crate::skip::{Skip as Reason, Skipped};
 
-/// Lines between two times that the caller has a say.
+/// Lines processed before control returns to the caller.
 const LINES_AT_ONCE: usize = 10_000;
-/// Tunnels, one in the other, that are followed.
+/// Nested tunnels that are followed.
 const TUNNELS_MAX: usize = 4;
 
-/// Why a line is no packet.
+/// Why a line has no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// It does not begin with a time: payload of `-x` and `-A`, tcpdump's own messages.
+    /// No timestamp: payload of `-x` and `-A`, tcpdump's own messages.
     NoStamp,
-    /// It begins with a time that no clock shows.
+    /// The time is invalid.
     NoSuchTime,
-    /// ARP and others.
+    /// ARP and other protocols.
     NotIp,
-    /// UDP, ICMP and others.
+    /// UDP, ICMP and other protocols.
     NotTcp,
-    /// A fragment but the first: it has no TCP header.
+    /// A fragment after the first: it has no TCP header.
     Fragment,
     /// The snap length cut its TCP header.
     Cut,
-    /// Hosts are names; `tcpdump -n` prints addresses.
+    /// Host names; `tcpdump -n` prints addresses.
     HostName,
-    /// A port is a name that is not known here; `tcpdump -nn` prints numbers.
+    /// An unknown port name; `tcpdump -nn` prints numbers.
     PortName,
-    /// It looks like a packet and is none.
+    /// A malformed packet line.
     Malformed,
 }
 
 impl Skip {
-    /// All of them, in the order of [`TextReader::skipped`].
+    /// All reasons, in the order of [`TextReader::skipped`].
     pub const ALL: [Skip; 9] = [
         Skip::NoStamp,
         Skip::NoSuchTime,
@@ -73,7 +74,7 @@ impl Skip {
         Skip::Malformed,
     ];
 
-    /// A word for tables and JSON.
+    /// Name in tables and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Skip::NoStamp => "no_stamp",
@@ -88,7 +89,7 @@ impl Skip {
         }
     }
 
-    /// The reason by which captures count the same.
+    /// The corresponding reason of binary captures.
     fn reason(self) -> Reason {
         match self {
             Skip::NoStamp | Skip::NoSuchTime | Skip::HostName | Skip::PortName => Reason::Text,
@@ -101,11 +102,11 @@ impl Skip {
     }
 }
 
-/// Names of interfaces, numbered from 1 in the order of their appearance.
+/// Interface names, numbered from 1 in order of appearance.
 #[derive(Default)]
 struct Names(Vec<Box<[u8]>>);
 
-/// Interfaces that are told apart; others are 0.
+/// Distinct interfaces; others are 0.
 const INTERFACES_MAX: usize = 4096;
 
 impl Names {
@@ -120,20 +121,20 @@ impl Names {
     }
 }
 
-/// Reads lines in their order.
+/// Reads lines in order.
 pub struct TextReader {
     clock: Clock,
     names: Names,
     ends: KnownEnds,
     sequences: Sequences,
-    /// The first line of a packet by `-v`, whose addresses stand on the next.
+    /// First line of a packet printed by `-v`; its addresses are on the next line.
     begun: Option<(i64, Head)>,
     skipped: [u64; Skip::ALL.len()],
 }
 
 impl TextReader {
-    /// `day` is when the day of times without a date began, in seconds since 1970. `seed` scatters the table of
-    /// conversations; it shows nowhere.
+    /// Creates a reader; `day` is the start of the day of times without a date, in seconds since
+    /// 1970. `seed` seeds the conversation table's hash; results do not depend on it.
     pub fn new(zone: Zone, day: i64, seed: usize) -> Self {
         Self {
             clock: Clock::new(zone, day),
@@ -145,20 +146,20 @@ impl TextReader {
         }
     }
 
-    /// Whether `text`, the beginning of a file, has a line that begins with a stamp of tcpdump.
+    /// Whether `text`, the start of a file, has a line that begins with a tcpdump timestamp.
     pub fn is_text(text: &[u8]) -> bool {
         let mut clock = Clock::new(Box::new(|_| Some(0)), 0);
         text.split(|byte| *byte == b'\n').take(50).any(|line| clock.read(line).is_ok())
     }
 
-    /// The packet of a line without its end; `None` when it has none, which is counted.
+    /// Parses the packet of a line without its end; `None`, and counted, when it has none.
     pub fn line<'a>(&mut self, line: &'a [u8]) -> Option<Packet<'a>> {
         let mut found = None;
         self.take(line, &mut |packet| found = Some(*packet));
         found
     }
 
-    /// Hands the packet of a line to `sink`: it is too large to be returned from function to function.
+    /// Passes the packet of a line to `sink`: a packet is too large to return.
     #[inline]
     fn take<'a>(&mut self, line: &'a [u8], sink: &mut impl FnMut(&Packet<'a>)) {
         if let Err(skip) = self.read(line, sink) {
@@ -166,8 +167,8 @@ impl TextReader {
         }
     }
 
-    /// Reads some of the lines and hands their packets to the model; how many there were, `None` when nothing is left.
-    ///
+    /// Reads some lines, passes their packets to the model and returns the number of packets;
+    /// `None` at the end.
     /// # Errors
     /// When the lines cannot be read.
     pub fn feed(
@@ -188,19 +189,19 @@ impl TextReader {
         Ok(Some(packets))
     }
 
-    /// How many lines were no packet, by reason; reasons that did not occur are left out.
+    /// Lines without a packet, by reason; reasons that did not occur are omitted.
     pub fn skipped(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
         Skip::ALL.into_iter().zip(self.skipped).filter(|(_, count)| *count > 0)
     }
 
-    /// The same by the reasons of captures.
+    /// Lines without a packet, by the reasons of binary captures.
     pub fn skipped_as_captures_do(&self) -> Skipped {
         let mut all = Skipped::default();
         self.skipped().for_each(|(skip, count)| all.add_many(skip.reason(), count));
         all
     }
 
-    /// The name of an interface's number.
+    /// Name of an interface number.
     pub fn interface(&self, number: u32) -> Option<&[u8]> {
         let place = usize::try_from(number.checked_sub(1)?).ok()?;
         self.names.0.get(place).map(|name| &**name)

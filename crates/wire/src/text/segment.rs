@@ -1,5 +1,5 @@
-//! Addresses and the TCP header of one packet, as tcpdump 4 (`Flags [P.], seq 1:5, …`), tcpdump 3 (`P 1:5(4) ack 1 …`)
-//! and `-q` (`tcp 4`) print them.
+//! Addresses and TCP header of one packet, as printed by tcpdump 4 (`Flags [P.], seq 1:5, …`),
+//! tcpdump 3 (`P 1:5(4) ack 1 …`) and `-q` (`tcp 4`).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +8,7 @@ use super::sequence::Printed;
 use super::{Skip, port_name};
 use crate::packet::{Endpoint, Flags, Timestamps};
 
-/// What text says of a segment.
+/// Printed fields of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Segment<'a> {
     pub(super) printed: Printed,
@@ -16,13 +16,13 @@ pub(super) struct Segment<'a> {
     pub(super) window_scale: Option<u8>,
     pub(super) timestamps: Option<Timestamps>,
     pub(super) sack_blocks: u8,
-    /// The first two blocks, as printed.
+    /// The first two SACK blocks, as printed.
     pub(super) sack: [Option<(u32, u32)>; 2],
     /// The first line of an HTTP message, without its end.
     pub(super) payload: &'a [u8],
 }
 
-/// `SRC > DST: `.
+/// Parses `SRC > DST: `.
 #[inline]
 pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
     match four_addresses(*line) {
@@ -34,7 +34,7 @@ pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), S
     }
 }
 
-/// IPv4 and ports that are numbers: most of all text.
+/// Fast path: IPv4 and numeric ports.
 #[inline]
 fn four_addresses<'a>(mut line: Cursor<'a>) -> Option<((Endpoint, Endpoint), Cursor<'a>)> {
     let from = ipv4_and_port(&mut line)?;
@@ -58,7 +58,7 @@ fn other_addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> 
     Ok((endpoint(from)?, endpoint(to)?))
 }
 
-/// Address, a dot, port.
+/// Parses an address, a dot and a port.
 fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
     let mut cursor = Cursor(text);
     match ipv4_and_port(&mut cursor).filter(|_| cursor.0.is_empty()) {
@@ -67,7 +67,7 @@ fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
     }
 }
 
-/// `10.0.0.1.80` in one go: numbers are too short for anything cleverer.
+/// Parses `10.0.0.1.80` in one pass: its numbers are too short for SWAR.
 #[inline]
 fn ipv4_and_port(line: &mut Cursor<'_>) -> Option<Endpoint> {
     let (mut address, mut part, mut digits, mut dots, mut at) = (0_u32, 0_u32, 0, 0, 0);
@@ -95,18 +95,18 @@ fn ipv4_and_port(line: &mut Cursor<'_>) -> Option<Endpoint> {
     Some(Endpoint { address: Ipv4Addr::from_bits(address).to_ipv6_mapped().to_bits(), port })
 }
 
-/// IPv6, and ports that are names.
+/// Parses IPv6, and named ports.
 fn other_endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
     let dot = memchr::memrchr(b'.', text).ok_or(Skip::NotTcp)?;
     match address(&text[..dot]) {
         Some(address) => Ok(Endpoint::new(address, port_of(&text[dot + 1..])?)),
-        // An address and nothing behind it: not TCP, or a fragment.
+        // An address without a port: not TCP, or a fragment.
         None if address(text).is_some() => Err(Skip::NotTcp),
         None => Err(Skip::HostName),
     }
 }
 
-/// `10.0.0.1`, `fe80::1%eth0`.
+/// Parses `10.0.0.1`, `fe80::1%eth0`.
 fn address(text: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(text).ok()?.split('%').next()?.parse().ok()
 }
@@ -119,7 +119,7 @@ fn port_of(text: &[u8]) -> Result<u16, Skip> {
     }
 }
 
-/// What follows the addresses.
+/// Parses what follows the addresses.
 #[inline]
 pub(super) fn read<'a>(line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
     match usual(line) {
@@ -128,8 +128,8 @@ pub(super) fn read<'a>(line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
     }
 }
 
-/// What nearly all lines of established connections look like, in the order in which tcpdump 4 prints it:
-/// `Flags [P.], seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
+/// Fast path for established connections, in the order in which tcpdump 4 prints: `Flags [P.], seq
+/// 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
 #[inline(always)]
 fn usual<'a>(mut line: Cursor<'a>) -> Option<Segment<'a>> {
     let mut segment = Segment::default();
@@ -212,7 +212,7 @@ fn flags(text: &[u8]) -> Option<Flags> {
             b'U' => Flags(0x20),
             b'E' => Flags(0x40),
             b'W' => Flags(0x80),
-            // Accurate ECN has no place in these eight bits.
+            // Accurate ECN's ninth bit is not in the flags byte.
             b'e' => Flags(0),
             _ => return None,
         };
@@ -220,7 +220,8 @@ fn flags(text: &[u8]) -> Option<Flags> {
     })
 }
 
-/// `, seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
+/// Parses `, seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET /
+/// HTTP/1.1`.
 fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
     let mut segment = Segment::default();
     segment.printed.flags = flags;
@@ -250,7 +251,7 @@ fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
                 segment.payload = http(line);
                 return Ok(segment);
             }
-            // Behind the parenthesis: `0x1234 (incorrect -> 0x5678)`.
+            // Up to the parenthesis: `0x1234 (incorrect -> 0x5678)`.
             Some(b'c') if line.eat(b"cksum ") => line.until(b')').is_some(),
             Some(b'u') if line.eat(b"urg ") => line.number().is_some(),
             _ => false,
@@ -259,7 +260,7 @@ fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
             return Err(if is_cut(line) { Skip::Cut } else { Skip::Malformed });
         }
     }
-    // tcpdump before 4.1 has no length in a packet without data; one that is cut has `[|tcp]`.
+    // tcpdump before 4.1 prints no length without data; a cut packet has `[|tcp]`.
     if is_cut(line) { Err(Skip::Cut) } else { Ok(segment) }
 }
 
@@ -267,7 +268,7 @@ fn is_cut(line: Cursor<'_>) -> bool {
     memchr::memmem::find(line.0, b"[|").is_some()
 }
 
-/// `1:101(100) ack 1 win 229 <nop,nop,timestamp 1 2> (DF)`.
+/// Parses `1:101(100) ack 1 win 229 <nop,nop,timestamp 1 2> (DF)`.
 fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
     let mut segment = Segment::default();
     segment.printed.flags = flags;
@@ -289,7 +290,7 @@ fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
         } else if line.0.starts_with(b"[|") {
             return Err(Skip::Cut);
         } else {
-            // `(DF)`, `[tos 0x10]`, `urg 1`.
+            // Skips `(DF)`, `[tos 0x10]`, `urg 1`.
             let end = if line.0.starts_with(b"[") { b']' } else { b' ' };
             let end = memchr::memchr(end, line.0)
                 .map_or(line.0.len(), |at| at + usize::from(end == b']'));
@@ -305,7 +306,8 @@ fn window(line: &mut Cursor<'_>, segment: &mut Segment<'_>) -> bool {
     window.is_some()
 }
 
-/// `mss 1460,sackOK,TS val 1 ecr 2,nop,wscale 7`, `nop,nop,sack 2 {1:5}{9:11}`, `timestamp 1 2`.
+/// Parses `mss 1460,sackOK,TS val 1 ecr 2,nop,wscale 7`, `nop,nop,sack 2 {1:5}{9:11}`, `timestamp 1
+/// 2`.
 fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
     while !line.0.is_empty() {
         if line.eat(b"nop,") {
@@ -322,7 +324,7 @@ fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
         } else if line.eat(b"wscale ") {
             segment.window_scale = line.number().and_then(|scale| u8::try_from(scale).ok());
         } else if line.eat(b"sack ") {
-            // tcpdump 3 says `sack sack 1 {…}`.
+            // tcpdump 3 prints `sack sack 1 {…}`.
             let _ = line.eat(b"sack ");
             let count = line.number().unwrap_or(0);
             segment.sack_blocks = u8::try_from(count).unwrap_or(u8::MAX);
@@ -335,7 +337,7 @@ fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
     }
 }
 
-/// `{1:5}`.
+/// Parses `{1:5}`.
 fn block(line: &mut Cursor<'_>) -> Option<(u32, u32)> {
     if !line.eat(b"{") {
         return None;

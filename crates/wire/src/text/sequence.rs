@@ -1,28 +1,29 @@
-//! Sequence numbers as they were on the wire, out of those that tcpdump prints.
+//! Restores sequence numbers on the wire from the printed ones.
 //!
-//! Without `-S` tcpdump prints the first packet of a conversation and every SYN as they are; later ones as the distance
-//! from that. So the bases are remembered by conversation. What has no ACK flag (the first SYN, some RST) is printed as
-//! it is and remembered by neither side.
+//! Without `-S` tcpdump prints the first packet of a conversation and every SYN with absolute
+//! numbers, and later ones relative to those. So the bases are remembered per conversation. A
+//! packet without ACK (the first SYN, some RST) is printed as is, and neither side remembers it.
 //!
 //! ```text
 //! first packet or SYN-ACK: seq S, ack A     base of its direction = S, of the other = A - 1
 //! later:                   seq s, ack a     on the wire: base + s, base of the other direction + a
 //! ```
 //!
-//! A pure acknowledgement has no `seq` in text; it is given the byte after the last that its sender was seen to send.
+//! A pure acknowledgement has no `seq` in text; it gets the byte after the last that its sender
+//! sent.
 
 use hashbrown::HashMap;
 use rustc_hash::FxSeededState;
 
 use crate::packet::{Endpoint, Flags};
 
-/// Conversations remembered at once, 100 bytes each. Those beyond have no sequence numbers.
+/// Conversations remembered at once, 100 bytes each. Packets of others have no sequence numbers.
 pub(super) const CONVERSATIONS_MAX: usize = 4 << 20;
 
-/// Relative numbers are below this, and absolute ones are near their base by less than this.
+/// Relative numbers are below this, and absolute ones are within this of their base.
 const NEAR: u32 = 1 << 24;
 
-/// The numbers of one packet as text has them.
+/// Numbers of one packet, as printed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Printed {
     pub(super) seq: Option<u32>,
@@ -31,12 +32,12 @@ pub(super) struct Printed {
     pub(super) flags: Flags,
 }
 
-/// The numbers of one packet as they were.
+/// Numbers of one packet, on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
     pub(super) seq: u32,
     pub(super) ack: u32,
-    /// What was added to `ack`: SACK blocks are relative to the same.
+    /// Offset added to `ack`: SACK blocks are relative to the same base.
     pub(super) ack_base: u32,
 }
 
@@ -47,7 +48,7 @@ struct Conversation {
     next: [u32; 2],
 }
 
-/// Whether numbers are distances: `-S` is seen by the first that is not.
+/// Whether numbers are relative: the first absolute one reveals `-S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     Unknown,
@@ -62,7 +63,7 @@ pub(super) struct Sequences {
     style: Style,
 }
 
-/// Which conversation two ends have; whoever has just asked knows it for the next time.
+/// Cached index of the conversation of two endpoints.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place(Option<u32>);
 
@@ -72,7 +73,8 @@ impl Sequences {
         Self { places, conversations: Vec::new(), style: Style::Unknown }
     }
 
-    /// The numbers of the next packet; `None` when text has none, or when there are too many conversations.
+    /// Numbers of the next packet; `None` when the text has none, or when there are too many
+    /// conversations.
     #[inline]
     pub(super) fn of(
         &mut self,
@@ -112,7 +114,7 @@ impl Sequences {
         let seq = seq.unwrap_or(conversation.next[own]);
         let is_numbered = printed.flags.0 & (Flags::SYN | Flags::FIN).0 != 0;
         let next = seq.wrapping_add(printed.length).wrapping_add(u32::from(is_numbered));
-        // Not back for a retransmit.
+        // A retransmit must not move it back.
         if is_new || next.wrapping_sub(conversation.next[own]) < 1 << 31 {
             conversation.next[own] = next;
         }
@@ -120,7 +122,8 @@ impl Sequences {
         Some(Numbers { seq, ack: printed.ack.unwrap_or(0).wrapping_add(ack_base), ack_base })
     }
 
-    /// Where a conversation stands, made when there is room and none; the smaller end comes first.
+    /// Index of a conversation, created unless the limit is reached; the smaller endpoint comes
+    /// first.
     fn place(&mut self, key: (Endpoint, Endpoint)) -> Option<u32> {
         if let Some(at) = self.places.get(&key) {
             return Some(*at);
@@ -136,7 +139,7 @@ impl Sequences {
 }
 
 impl Style {
-    /// What the numbers of a later packet say, given the bases of its direction and of the other one.
+    /// The style that a later packet's numbers reveal, given the bases of both directions.
     fn after(self, bases: [u32; 2], printed: Printed) -> Style {
         if self != Style::Unknown {
             return self;
@@ -183,7 +186,7 @@ mod tests {
         assert_eq!(of(&mut all, there, syn), (4_294_967_290, 0));
         let syn_ack = printed(Flags::SYN | Flags::ACK, Some(1000), Some(4_294_967_291), 0);
         assert_eq!(of(&mut all, back, syn_ack), (1000, 4_294_967_291));
-        // Six bytes further numbers begin at 0 again.
+        // Six bytes later the numbers wrap to 0.
         assert_eq!(
             of(&mut all, there, printed(Flags::ACK, None, Some(1), 0)),
             (4_294_967_291, 1001)
@@ -193,12 +196,12 @@ mod tests {
         assert_eq!(of(&mut all, back, printed(Flags::ACK, None, Some(101), 0)), (1001, 95));
         let more = printed(Flags::ACK, Some(101), Some(1), 5);
         assert_eq!(of(&mut all, there, more), (95, 1001));
-        // A retransmit does not move what the next pure acknowledgement says.
+        // A retransmit does not change the next pure acknowledgement.
         assert_eq!(of(&mut all, there, data), (4_294_967_291, 1001));
         assert_eq!(of(&mut all, there, printed(Flags::ACK, None, Some(8), 0)), (100, 1008));
-        // A reset without ACK is printed as it was.
+        // A reset without ACK is printed as is.
         assert_eq!(of(&mut all, back, printed(Flags::RST, Some(1008), None, 0)), (1008, 0));
-        // The port is used again.
+        // The port is reused.
         let again = printed(Flags::SYN, Some(77_000_000), None, 0);
         assert_eq!(of(&mut all, there, again), (77_000_000, 0));
         let syn_ack = printed(Flags::SYN | Flags::ACK, Some(9), Some(77_000_001), 0);
