@@ -1,7 +1,8 @@
-//! How fast a capture, or text of tcpdump with `-tt`, is read: `cargo run -p weir-wire --example capture_rate FILE [THREADS]`.
+//! Measures how fast a capture, or `tcpdump -tt` text, is read: `cargo run -p weir-wire --example
+//! capture_rate FILE [THREADS]`.
 //!
-//! Five readings; each prints packets a second of wall clock and of processor time (of all threads), and bytes of the
-//! file a second of processor time.
+//! Five runs; each prints packets per second of wall-clock and of CPU time (all threads), and bytes
+//! per second of CPU time.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
 
 use std::path::Path;
@@ -11,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use weir_wire::text::{Lines, TextReader};
 use weir_wire::{Capture, Format, Input, Model, Options};
 
-/// Seconds on the processor so far, of all threads.
+/// CPU seconds of all threads so far.
 fn on_cpu() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(now).unwrap_or_default().as_secs_f64()

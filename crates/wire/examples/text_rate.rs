@@ -1,7 +1,9 @@
-//! How many lines of tcpdump a second one core turns into packets: `cargo run -p weir-wire --example text_rate [LINES]`.
+//! Measures how many lines of tcpdump per second one core turns into packets: `cargo run -p
+//! weir-wire --example text_rate [LINES]`.
 //!
-//! Each style is read five times and the median is printed; times are those on the CPU (`/proc/self/schedstat`), so that
-//! a busy machine does not change them much. The lines are made here: 2,000 connections, keep-alive, from a fixed seed.
+//! Each style is read five times and the median printed; times are CPU times
+//! (`/proc/self/schedstat`), so that a busy machine changes them little. The lines are generated:
+//! 2,000 keep-alive connections from a fixed seed.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
 
 use std::fmt::Write as _;
@@ -55,7 +57,7 @@ fn zone() -> Zone {
     Box::new(|at: LocalMinute| Some(i64::from(at.hour) * 3600 + i64::from(at.minute) * 60))
 }
 
-/// Nanoseconds on the CPU so far.
+/// CPU nanoseconds so far.
 fn on_cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)

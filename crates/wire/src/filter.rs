@@ -1,18 +1,20 @@
-//! Which packets are looked at: the most used forms of tcpdump's filter (pcap-filter(7)), read and asked here.
+//! Packet filter: the common subset of tcpdump's filters (pcap-filter(7)), parsed and evaluated
+//! here.
 //!
 //! ```text
 //! host 192.0.2.1 and (port 80 or 443) and not src net 10.0.0.0/8
 //! tcp[tcpflags] & (tcp-syn|tcp-rst) != 0
 //! ```
-//! As there, `and` and `or` bind equally and from left to right, `not` binds tighter, and a value without a keyword takes
-//! that of the one before. Names of hosts are refused: whoever reads a capture elsewhere resolves something else.
+//! As in tcpdump, `and` and `or` bind equally from left to right, `not` binds tighter, and a value
+//! without a keyword takes the previous one. Host names are refused: they resolve differently on
+//! another host.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::packet::{Endpoint, Flags, Packet};
 
-/// A question that packets answer with yes or no.
+/// A predicate on packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter(Node);
 
@@ -23,7 +25,8 @@ enum Node {
     Not(Box<Node>),
     End(Way, Test),
     Family(bool),
-    /// Of these flags at least one is set, or none; or exactly `.2` of them are.
+    /// Mask of flags; whether at least one of them is set (or none); or, with a value, whether
+    /// exactly these are.
     Flags(u8, bool, Option<u8>),
     All,
 }
@@ -37,7 +40,7 @@ enum Way {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Test {
-    /// Addresses whose first bits are these.
+    /// Addresses with this prefix.
     Net {
         address: u128,
         mask: u128,
@@ -45,12 +48,12 @@ enum Test {
     Ports(u16, u16),
 }
 
-/// Why a filter cannot be used: what, where in the text, what would be right.
+/// Why a filter is invalid: what, where in the text, and what would be valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// Bytes before it.
+    /// Byte offset in the text.
     pub position: usize,
 }
 
@@ -62,7 +65,7 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Parentheses and negations in each other.
+/// Nested parentheses and negations.
 const DEPTH_MAX: u32 = 50;
 /// Words of one filter.
 const TOKENS_MAX: usize = 1000;
@@ -87,7 +90,7 @@ impl std::str::FromStr for Filter {
 }
 
 impl Filter {
-    /// Whether the packet is looked at.
+    /// Whether the packet matches.
     pub fn matches(&self, packet: &Packet<'_>) -> bool {
         self.0.matches(packet)
     }
@@ -125,7 +128,7 @@ impl Test {
 
 type Token<'a> = (usize, &'a str);
 
-/// Words, numbers and signs with their places.
+/// Words, numbers and signs with their offsets.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     const SIGNS: &[char] = &['(', ')', '!', '&', '|', '=', '[', ']'];
     let (mut out, mut at) = (Vec::new(), 0);
@@ -146,7 +149,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     out
 }
 
-/// Tests of tcpdump that are none here.
+/// Tests of tcpdump that are not supported.
 const UNSUPPORTED: [&str; 15] = [
     "udp",
     "icmp",
@@ -177,7 +180,7 @@ struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     end: usize,
-    /// What a value without a keyword is.
+    /// Qualifiers of a value without a keyword.
     kind: Option<(Way, Kind)>,
     depth: u32,
 }
@@ -199,7 +202,7 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    /// An error at the present word.
+    /// An error at the current word.
     fn wrong(&self, message: String) -> FilterError {
         let position = self.tokens.get(self.at).map_or(self.end, |(position, _)| *position);
         FilterError { message, position }
@@ -248,7 +251,7 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 return self.flags();
             }
-            // Everything is TCP here; `tcp port 80` goes on with the port.
+            // Everything is TCP here; in `tcp port 80`, the port follows.
             Some("tcp") => {
                 self.at += 1;
                 if !matches!(self.peek(), Some("src" | "dst" | "port" | "portrange")) {
@@ -258,7 +261,7 @@ impl<'a> Parser<'a> {
             Some(_) => {}
         }
         let way = if self.take(&["src"]) {
-            // `src or dst` is what no word says as well.
+            // `src or dst` is the default.
             self.either(&["dst"], Way::From)
         } else if self.take(&["dst"]) {
             self.either(&["src"], Way::To)
@@ -302,7 +305,7 @@ impl<'a> Parser<'a> {
 
     fn family(&mut self, is_six: bool) -> Result<Node, FilterError> {
         self.at += 1;
-        // `ip host 192.0.2.1` is that host, which has the family already.
+        // `ip host 192.0.2.1` is that host; its address implies the family.
         if matches!(self.peek(), Some("host" | "net" | "src" | "dst")) {
             return self.primitive();
         }
@@ -492,7 +495,7 @@ mod tests {
             ("tcp[tcpflags] & tcp-syn == 0", false, true),
             ("tcp[13] & 0x12 = 2", true, false),
             ("tcp[tcpflags] = tcp-syn", true, false),
-            // From left to right, as tcpdump has it.
+            // From left to right, as tcpdump does.
             ("port 80 or port 443 and ip6", false, true),
         ] {
             let filter: Filter = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -1,12 +1,13 @@
-//! Packets to connections, requests and time slices; pure, plus capture.
+//! Packets to connections, requests and time slices; pure, except for the live tap.
 //!
 //! ```text
 //! Input ─► Capture ─► Packet ─► Model ─► Report
 //!  file    records    decode    flows    verdicts, slices, URLs
 //!  pipe    (capture)  (decode)  (flow, http, model)  (judge)
 //! ```
-//! A reader makes [`packet::Packet`]s, a [`Model`] takes them in time order, and what it found out is a [`Report`];
-//! requests and connections go to a [`Sink`] as they end. Nothing here knows where packets come from.
+//! A reader produces [`packet::Packet`]s, a [`Model`] takes them in time order and returns a
+//! [`Report`]; requests and connections go to a [`RowSink`] as they end. Only the readers know the
+//! source of packets.
 
 mod capture;
 pub mod compat;

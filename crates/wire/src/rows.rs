@@ -1,4 +1,5 @@
-//! Rows of the tables `request`, `wire_request`, `tcp_conn` and `wire_slice` from what the model saw.
+//! Rows of the tables `request`, `wire_request`, `tcp_conn` and `wire_slice` from the model's
+//! results.
 
 use weir_tables::{
     Batch, Micros, Request, RequestRows, Rows, TcpConn, TcpConnRows, WireRequest, WireRequestRows,
@@ -8,10 +9,10 @@ use weir_tables::{
 use crate::judge::{Report, SliceReport};
 use crate::model::{ConnectionSeen, RequestSeen, Sink};
 
-/// What each row says of its origin.
+/// Origin columns of each row.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// The host that captured it.
+    /// The capturing host.
     pub host: String,
     /// The capture's name.
     pub source: String,
@@ -19,7 +20,7 @@ pub struct Origin {
     pub observed: Micros,
 }
 
-/// A sink that makes batches and hands them on when they are large enough.
+/// A sink that collects batches and passes them on once they are large enough.
 pub struct TableSink<F: FnMut(Vec<Batch>) + Send> {
     origin: Origin,
     requests: RequestRows,
@@ -28,11 +29,11 @@ pub struct TableSink<F: FnMut(Vec<Batch>) + Send> {
     take: F,
 }
 
-/// Rows of one table that wait to be handed on.
+/// Buffered rows of one table.
 const ROWS_MAX: usize = 16_384;
 
 impl<F: FnMut(Vec<Batch>) + Send> TableSink<F> {
-    /// A sink that gives its batches to `take`.
+    /// Creates a sink that passes its batches to `take`.
     pub fn new(origin: Origin, take: F) -> Self {
         let (requests, details) = (RequestRows::default(), WireRequestRows::default());
         Self { origin, requests, details, connections: TcpConnRows::default(), take }
@@ -49,7 +50,7 @@ impl<F: FnMut(Vec<Batch>) + Send> TableSink<F> {
     }
 }
 
-/// What is left goes when the model does.
+/// Flushes when the model ends.
 impl<F: FnMut(Vec<Batch>) + Send> Drop for TableSink<F> {
     fn drop(&mut self) {
         self.hand_on();
@@ -187,7 +188,7 @@ pub(crate) fn detail<'a>(
     }
 }
 
-/// All but the addresses, which need text of their own.
+/// A row without the addresses, whose text must outlive it.
 pub(crate) fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a str) -> TcpConn<'a> {
     let span = |us: Option<u32>| us.map(|us| seconds_of(us.into()));
     TcpConn {
@@ -234,7 +235,7 @@ pub(crate) fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a s
     }
 }
 
-/// The slices of all tiers.
+/// Rows of the slices of all tiers.
 pub fn slices(report: &Report, origin: &Origin) -> Batch {
     let mut rows = WireSliceRows::default();
     for tier in &report.tiers {

@@ -1,36 +1,36 @@
-//! What a capture holds that the model cannot use: counted by reason, so that nothing disappears.
+//! Skipped packets, counted by reason so that nothing disappears silently.
 
-/// Why a packet, or a stretch of a file, was not used.
+/// Why a packet, or a stretch of a file, was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Skip {
     /// Neither IPv4 nor IPv6.
     NotIp,
-    /// UDP, ICMP and the like.
+    /// Other protocols, such as UDP and ICMP.
     NotTcp,
-    /// A link type that is not known.
+    /// An unsupported link type.
     LinkType,
     /// The snap length cuts the headers.
     HeaderCut,
     /// Header fields contradict each other.
     Malformed,
-    /// A fragment whose siblings did not come.
+    /// A fragment of an incomplete datagram.
     Fragment,
-    /// A tunnel in a tunnel in a tunnel.
+    /// Too many nested tunnels.
     Nesting,
-    /// A pcapng packet of an interface that was not described.
+    /// A pcapng packet of an undescribed interface.
     Interface,
-    /// A record or block whose length cannot be true; what follows is not read.
+    /// A record or block with an impossible length; what follows is not read.
     BadRecord,
-    /// The file ends inside of a record.
+    /// The file ends inside a record.
     FileCut,
-    /// A line of text that describes no packet.
+    /// A line of text without a packet.
     Text,
-    /// The same packet again, seen on another interface.
+    /// A duplicate, captured on another interface.
     Duplicate,
-    /// A time further from the first packet than slices reach.
+    /// A time too far from the first packet.
     Time,
-    /// Not what was asked for: another port, server or time.
+    /// Excluded by the options: another port, server or time.
     Filter,
 }
 
@@ -52,39 +52,39 @@ const REASONS: [(Skip, &str, &str); 14] = [
 ];
 
 impl Skip {
-    /// The name in output and the sentence that explains it.
+    /// Name in output and explanation.
     pub fn describe(self) -> (&'static str, &'static str) {
         let (_, name, why) = REASONS[self as usize];
         (name, why)
     }
 }
 
-/// How often each reason occurred.
+/// Number of skipped packets by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Skipped([u64; REASONS.len()]);
 
 impl Skipped {
-    /// Counts one.
+    /// Counts one packet.
     pub fn add(&mut self, reason: Skip) {
         self.add_many(reason, 1);
     }
 
-    /// Counts several.
+    /// Counts several packets.
     pub fn add_many(&mut self, reason: Skip, count: u64) {
         self.0[reason as usize] += count;
     }
 
-    /// How often `reason` occurred.
+    /// Count of one reason.
     pub fn count(&self, reason: Skip) -> u64 {
         self.0[reason as usize]
     }
 
-    /// All of them together.
+    /// Sum over all reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Counts of both.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Skipped) {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
     }

@@ -1,22 +1,23 @@
 //! Stage 2: requests to slices of time: arrivals, completions, concurrency and response time.
 //!
-//! An event is an arrival, in the order of the input, or a completion, from a queue sorted by time. A completion goes
-//! first only when it is earlier than the next arrival. Two things surprise. A slice in which nothing happens is not
-//! printed: the row before it is longer, as its last column says. And a time that goes back (input sorted by id) is
-//! taken as it is: it stays in the slice that is open, and the integrals count it with its sign.
+//! An event is an arrival, in input order, or a completion, from a queue sorted by time. A
+//! completion goes first only if it is earlier than the next arrival. Two surprises: a slice
+//! without events is not printed; the row before it is longer, as its last column shows. And a time
+//! that goes back (input sorted by id) stays in the open slice, and the integrals count it with its
+//! sign.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::{CompatError, number};
 
-/// Requests in one slice, or in progress at once: 1 GiB of them. The old tool had no limit but memory.
+/// Requests in one slice, or in progress at once: 1 GiB. The old tool was limited by memory only.
 pub const ARRIVALS_MAX: usize = 128 << 20;
 
-/// How to slice.
+/// Slice width and quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SliceOptions {
-    /// Seconds of a slice, fractions allowed; over 0.
+    /// Slice width in seconds; fractions allowed, over 0.
     pub run_time_seconds: f64,
     /// 0 to 1.
     pub quantile: f64,
@@ -46,7 +47,7 @@ impl PartialEq for End {
 
 impl Eq for End {}
 
-/// The integrals over time since the first event.
+/// Integrals over time since the first event.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     /// Seconds with at least one request in progress.
@@ -55,22 +56,22 @@ struct Totals {
     weighted: f64,
 }
 
-/// The slice that is open.
+/// The open slice.
 #[derive(Debug)]
 struct Open {
-    /// A multiple of the slice's length; the next slice must be later.
+    /// A multiple of the slice width; the next slice must be later.
     number: f64,
-    /// Where it begins: at `number`, but the first one at the first event.
+    /// Start: `number`, except for the first slice, which begins at the first event.
     begin: f64,
-    /// The time of the last event.
+    /// Time of the last event.
     last_event: f64,
-    /// Up to where the integrals are calculated.
+    /// Time up to which the integrals are calculated.
     now: f64,
-    /// The integrals when it began.
+    /// Integrals at its start.
     before: Totals,
     arrivals: u64,
     completions: u64,
-    /// Of what arrived in it.
+    /// Response times of its arrivals.
     elapsed: Vec<f64>,
 }
 
@@ -82,13 +83,13 @@ pub struct Slices {
     in_progress: u64,
     totals: Totals,
     open: Option<Open>,
-    /// Lines that are no request: how many, and the number of the first.
+    /// Unreadable lines: their count and the first line number.
     unreadable: (u64, u64),
     lines: u64,
 }
 
 impl Slices {
-    /// Nothing is seen yet.
+    /// Creates an empty aggregator.
     pub fn new(options: SliceOptions) -> Self {
         Self {
             options,
@@ -101,10 +102,9 @@ impl Slices {
         }
     }
 
-    /// Takes one line of stage 1: `id start end elapsed …`; appends the rows that are complete to `out`.
-    ///
+    /// Processes one line of stage 1 (`id start end elapsed …`); appends completed rows to `out`.
     /// # Errors
-    /// When there are too many requests for the memory that this may take.
+    /// When there are more requests than the memory limit allows.
     pub fn line(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), CompatError> {
         self.lines += 1;
         let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -121,7 +121,7 @@ impl Slices {
         self.arrive(start, end, elapsed, out)
     }
 
-    /// Ends the input: completes what is in progress and prints the last row.
+    /// Ends the input: completes requests in progress and prints the last row.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.complete_before(f64::INFINITY, out);
         if let Some(open) = self.open.take() {
@@ -130,7 +130,7 @@ impl Slices {
         }
     }
 
-    /// How many lines were no request, and the number of the first of them.
+    /// Count of unreadable lines and the first line number.
     pub fn unreadable(&self) -> (u64, u64) {
         self.unreadable
     }
@@ -164,7 +164,7 @@ impl Slices {
         Ok(())
     }
 
-    /// Moves to the time of an event, over the end of the open slice if it lies there.
+    /// Advances to an event's time, closing the open slice if needed.
     fn advance(&mut self, time: f64, out: &mut Vec<u8>) -> &mut Open {
         let number = self.number_of(time);
         let mut open = self.open.take().unwrap_or_else(|| Open::at(number, time));
@@ -193,7 +193,7 @@ impl Slices {
         open.now = to;
     }
 
-    /// `%s %5.2f %9.3f %5d %5d` and six times `%.6f`; each rounded to six decimals first.
+    /// Prints `%s %5.2f %9.3f %5d %5d` and six times `%.6f`, each rounded to six decimals first.
     fn print(&self, open: &Open, end: f64, out: &mut Vec<u8>) {
         let observed = end - open.begin;
         let per_second = |value: f64| if observed == 0.0 { 0.0 } else { value / observed };
@@ -232,7 +232,7 @@ impl Open {
         }
     }
 
-    /// The list for the next slice, with the room that this one had.
+    /// The list for the next slice, keeping the allocation.
     fn emptied(&mut self) -> Vec<f64> {
         self.elapsed.clear();
         std::mem::take(&mut self.elapsed)
@@ -251,8 +251,8 @@ fn spread(elapsed: &[f64]) -> (f64, f64) {
     (sum, squares / count / if mean == 0.0 { 1.0 } else { mean })
 }
 
-/// The k-th smallest with k = n·q rounded to even. The old tool's k of 0 reads before the first one, which in Perl is
-/// the last: the largest.
+/// The k-th smallest with k = n·q rounded to even. With k = 0 the old tool reads before the first
+/// element, which in Perl is the last: the largest.
 fn quantile(elapsed: &[f64], share: f64) -> f64 {
     let mut ascending = elapsed.to_vec();
     ascending.sort_unstable_by(f64::total_cmp);
@@ -283,8 +283,8 @@ mod tests {
         expect.assert_eq(&run(text, 1.0, 0.99));
     }
 
-    /// 10.25 to 11 is 0.75 s with 1 in progress: the first row. 11 to 11.5 with 1, 11.5 to 11.75 with 2, and 11.75 to
-    /// 12 with 1 is 1 s busy and 0.5 + 0.5 + 0.25 weighted. Then 12 to 12.25.
+    /// 10.25 to 11 is 0.75 s with 1 in progress: the first row. 11 to 11.5 with 1, 11.5 to 11.75
+    /// with 2, and 11.75 to 12 with 1 is 1 s busy and 0.5 + 0.5 + 0.25 weighted. Then 12 to 12.25.
     #[test]
     fn integrals_are_what_the_hand_says() {
         check(
@@ -314,7 +314,8 @@ mod tests {
         );
     }
 
-    /// Nothing happens from 10.5 to 14.25, so the first row has 4 s: 10 to 14, where the next one begins.
+    /// Nothing happens from 10.5 to 14.25, so the first row spans 4 s: 10 to 14, where the next one
+    /// begins.
     #[test]
     fn empty_slices_are_folded_into_the_row_before() {
         check(
@@ -328,14 +329,14 @@ mod tests {
 
     #[test]
     fn an_arrival_comes_before_a_completion_of_the_same_time() {
-        // In the other order nothing would be in progress at 10.5 and 2 never.
+        // In the other order, nothing would be in progress at 10.5, and never 2.
         check(
             "0 10.000000 10.500000 0.5 a:1\n1 10.500000 10.750000 0.25 a:2\n",
             expect![[r"
                 10  1.00     2.667     2     2 0.750000 0.750000 0.750000 0.041667 0.500000 0.750000
             "]],
         );
-        // A completion at the very second belongs to the slice that begins there.
+        // A completion exactly at a slice's start belongs to that slice.
         check(
             "0 10.000000 11.000000 1.0 a:1\n",
             expect![[r"
@@ -354,7 +355,8 @@ mod tests {
         .assert_eq(&run("0 10.175 10.225 0.05 a:1\n", 0.1, 0.99));
     }
 
-    /// A start far ahead (a client port that was used again) opens its slice; what follows in the file stays in it.
+    /// A start far ahead (a reused client port) opens its slice; what follows in the file stays in
+    /// it.
     #[test]
     fn a_bad_start_drags_the_clock_forward() {
         check(

@@ -1,39 +1,41 @@
-//! The numbers that rules look at, taken out of a tier once.
+//! The evidence of a tier: every number that the rules use.
 
 use crate::model::{Tier, Traffic, Transport};
 
-/// Numbers of one tier; milliseconds and ratios. Each appears in JSON under its name.
+/// Evidence of one tier; milliseconds and ratios. Each field is in the JSON output under its name.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Evidence {
-    /// Connection attempts, and SYNs that came again at least 0.8 s later without an answer between.
+    /// SYNs of all connections.
     pub syns: u64,
-    /// See `syns`.
+    /// SYNs retransmitted at least 0.8 s after the first, without a SYN-ACK in between.
     pub late_syns: u64,
-    /// SYN-ACKs that were sent again: the way back lost something, or the client's ACK was dropped.
+    /// Retransmitted SYN-ACKs: the SYN-ACK or the client's ACK was lost.
     pub synack_retries: u64,
-    /// Longest usual (p99) wait from the first SYN to the SYN-ACK.
+    /// p99 of the time from the first SYN to the SYN-ACK.
     pub connect_ms_p99: f64,
-    /// Server resets while a request waited, requests that crossed the server's FIN, and both of them together.
+    /// Resets by the server while a request waited.
     pub resets_in_flight: u64,
-    /// Requests behind the server's FIN, however late.
+    /// Requests after the server's FIN, however late.
     pub requests_after_fin: u64,
-    /// Requests that crossed the server's closing.
+    /// Requests that crossed the server's close: after its FIN, or reset on an idle connection.
     pub races: u64,
     /// Data segments of the server.
     pub data_packets: u64,
-    /// Those sent again, and those of them that the client had (DSACK).
+    /// Retransmitted data segments of the server.
     pub retransmits: u64,
-    /// See `retransmits`.
+    /// Spurious ones among `retransmits`, reported by DSACK.
     pub spurious: u64,
-    /// Segments of the client that came again at least 150 ms later, not reported as duplicates.
+    /// Client segments retransmitted at least 150 ms later, without those reported as duplicates.
     pub client_retransmits: u64,
-    /// Lost between tap and receiver, of the data segments.
+    /// Loss between tap and receiver, of the data segments.
     pub loss_after_ratio: f64,
-    /// Lost between client and tap, by IP identification and without what the tap itself lost; negative: not usable.
+    /// Loss between client and tap, by IP identification, without what the tap itself lost;
+    /// negative: unusable.
     pub loss_before_ratio: f64,
-    /// Holes that were filled a round trip later and more: lost before the tap, whatever identifications say.
+    /// Holes filled at least a round trip later: lost before the tap, whatever identifications
+    /// show.
     pub refilled: u64,
-    /// Segments that the receiver acknowledged and the tap never saw, of all data segments.
+    /// Data segments that the receiver acknowledged and the tap never saw, of all.
     pub missed_by_tap_ratio: f64,
     /// One-way delay variation of the clients' packets.
     pub delay_ms_p50: f64,
@@ -41,41 +43,43 @@ pub struct Evidence {
     pub delay_ms_p95: f64,
     /// See `delay_ms_p50`.
     pub delay_ms_max: f64,
-    /// Slices in which the delay's p95 was high on ten connections and more.
+    /// Slices in which the p95 of the delay was high on at least ten connections.
     pub delayed_slices: u64,
-    /// Connections with TCP timestamps, of all.
+    /// Share of connections with TCP timestamps.
     pub timestamp_coverage: f64,
-    /// Variance over mean of requests per second; 1 is a Poisson process.
+    /// Index of dispersion of requests per second (variance / mean); 1 is a Poisson process.
     pub dispersion: f64,
-    /// The same per 100 ms.
+    /// Index of dispersion per 100 ms.
     pub dispersion_100ms: f64,
-    /// Pauses with at least 20 requests due, followed by three times the usual rate; the longest of them.
+    /// Pauses with at least 20 requests due, followed by three times the usual rate.
     pub cycles: u64,
-    /// See `cycles`.
+    /// Longest pause counted in `cycles`.
     pub longest_pause_ms: f64,
-    /// How often clients shut their receive window.
+    /// Zero-window episodes of clients.
     pub zero_windows: u64,
-    /// Time in which servers waited for clients to read, of all transfer time.
+    /// Share of transfer time in which servers waited for clients to read.
     pub client_wait_ratio: f64,
     /// Last request byte to first response byte.
     pub think_ms_p50: f64,
     /// See `think_ms_p50`.
     pub think_ms_p95: f64,
-    /// Think time of the first requests of connections, and of later ones.
+    /// Think time of the first requests of connections.
     pub think_first_ms_p95: f64,
-    /// See `think_first_ms_p95`.
+    /// Think time of later requests.
     pub think_later_ms_p95: f64,
     /// First response byte to last.
     pub transfer_ms_p95: f64,
-    /// Requests whose upstream request is in the capture, of all.
+    /// Share of requests whose upstream request is in the capture.
     pub upstream_coverage: f64,
-    /// Think time of the upstream, and what of the tier's own think time it does not explain.
+    /// Think time of the upstream.
     pub upstream_think_ms_p95: f64,
-    /// See `upstream_think_ms_p95`.
+    /// Part of the tier's think time that the upstream does not explain.
     pub own_think_ms_p95: f64,
-    /// Last request byte to the upstream's first, on the first request of a connection and on later ones.
+    /// Last request byte to the first byte of the upstream request, for the first request of a
+    /// connection.
     pub stall_first_ms_p95: f64,
-    /// See `stall_first_ms_p95`.
+    /// Last request byte to the first byte of the upstream request, for later requests of a
+    /// connection.
     pub stall_later_ms_p95: f64,
 }
 
@@ -89,7 +93,7 @@ pub(super) fn ms(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 
-/// A segment of the server that came again and was not reported as a duplicate was lost behind the tap.
+/// Loss behind the tap: retransmits of the server not reported as duplicates.
 fn lost_after(tier: &Tier) -> f64 {
     let Transport { client, server, .. } = &tier.transport;
     let to_client = ratio(server.retransmits.saturating_sub(server.spurious), server.data_packets);
@@ -98,8 +102,9 @@ fn lost_after(tier: &Tier) -> f64 {
     to_client.max(to_server)
 }
 
-/// Missing identifications of one side, without those that the tap lost. What the tap loses is missing in both
-/// directions alike, what the way to it loses in one; the difference counts when chance does not explain it.
+/// Loss before the tap: missing identifications of one side, less the losses of the tap. Loss
+/// by the tap affects both directions alike, loss on the path only one; the difference counts when
+/// chance does not explain it.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
     let measure = |side: &Traffic| {
@@ -110,7 +115,7 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
     };
     let one_way = |from: Option<(f64, f64)>, back: Option<(f64, f64)>| {
         let (share, variance) = from?;
-        // Data that was acknowledged and not seen is less than what the tap lost: the last packets do not show.
+        // Acknowledged data never seen underestimates the tap's loss: the last packets do not show.
         let (of_tap, of_tap_variance) = back.unwrap_or((1.5 * missed_by_tap, 0.0));
         let chance = 2.5 * (variance + of_tap_variance).sqrt();
         Some(share - of_tap).filter(|lost| of_tap == 0.0 || *lost >= chance)
@@ -124,8 +129,8 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
     lost.max(refilled)
 }
 
-/// Holes that were filled late, of one side's data: with several segments under way a loss shows without
-/// identifications, and what the tap loses does not, since nobody sends that again.
+/// Share of holes filled late, of one side's data: with several segments in flight, loss shows
+/// without identifications. Loss by the tap does not, since it is never retransmitted.
 fn refilled(transport: &Transport) -> f64 {
     let of = |side: &Traffic| {
         if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
@@ -136,7 +141,7 @@ fn refilled(transport: &Transport) -> f64 {
 /// Fewer late segments may be chance.
 const REFILLED_MIN: u64 = 5;
 
-/// Packets with identifications before a share of them means something.
+/// Packets with identifications before their share is meaningful.
 const IDENTIFIED_MIN: u64 = 100;
 
 impl Evidence {
@@ -193,7 +198,7 @@ impl Evidence {
         }
     }
 
-    /// Names and values, for JSON and for rows.
+    /// Names and values, for JSON and rows.
     pub fn fields(&self) -> Vec<(&'static str, f64)> {
         #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
         let count = |count: u64| count as f64;

@@ -1,23 +1,24 @@
-//! Slices of a model that goes on: each is judged and taken out when it is old enough.
+//! Slices of a running model: each is judged and evicted once it is old enough.
 
 use super::report::{SliceReport, Usual, report_slice};
 use crate::model::{Harvest, Model, Ripe, Tier};
 
-/// One slice of one server port, finished.
+/// One completed slice of one server port.
 #[derive(Debug, Clone)]
 pub struct RipeSlice {
-    /// The server's port; 0 for what has none of its own.
+    /// The server's port; 0 for tier 0.
     pub port: u16,
-    /// Whether it is mostly asked by another port of this host.
+    /// Whether most of its requests come from another port of this host.
     pub is_upstream: bool,
-    /// What happened in it.
+    /// Measurements of the slice.
     pub slice: SliceReport,
 }
 
 impl Model {
-    /// Takes out the slices that end at `until_ns` or before, oldest first. Requests that last longer than the caller
-    /// waits count in concurrency exactly; their duration counts in the slice that is current when they end. From then
-    /// on the caller's thread does everything, however many the options say.
+    /// Evicts the slices that end at or before `until_ns`, oldest first. A request longer than the
+    /// caller waits counts exactly in concurrency; its duration counts in the slice that is current
+    /// when it ends. Moves the work to the caller's thread, whatever [`ModelOptions::threads`]
+    /// says.
     pub fn take_slices(&mut self, until_ns: i64) -> Vec<RipeSlice> {
         let Harvest { slices, tiers, width_ns, begin_ns } = self.take_ripe(until_ns);
         let begin_ns = begin_ns.unwrap_or(i64::MIN);

@@ -1,4 +1,4 @@
-//! What the numbers mean: a verdict for each tier and for all of it, with the numbers behind it.
+//! Interpretation: a verdict for each tier and for the whole capture, with its evidence.
 
 mod evidence;
 mod live;

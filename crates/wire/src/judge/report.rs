@@ -1,4 +1,4 @@
-//! Everything that a model can say when the capture is over.
+//! The report of a finished capture.
 
 use super::evidence::{Evidence, ms, ratio};
 use super::rules::{Case, Verdict, judge};
@@ -8,28 +8,28 @@ use crate::histogram::{Fine, Histogram};
 use crate::model::{ConnectionSeen, Gate, Ledger, Model, Sealed, Slice, Tier};
 use crate::skip::Skipped;
 
-/// A capture, understood.
+/// Result of a capture.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// Who owns the delay, all tiers considered.
+    /// Cause of the delay over all tiers.
     pub verdict: Verdict,
-    /// The numbers behind it.
+    /// The evidence in one sentence.
     pub why: String,
     /// First and last packet, ns since 1970.
     pub span_ns: Option<[i64; 2]>,
     /// Width of a slice, ns.
     pub slice_ns: i64,
-    /// TCP packets that were used.
+    /// TCP packets used.
     pub packets: u64,
-    /// Their payload.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Packets that were not used, by reason.
+    /// Packets skipped, by reason.
     pub skipped: Skipped,
-    /// Packets that the tap says it lost.
+    /// Packets that the tap reports as lost.
     pub tap_drops: Option<u64>,
-    /// Connections that were given up because there were too many.
+    /// Connections evicted because of the limit.
     pub given_up: u64,
-    /// Server ports, the busiest first.
+    /// Server ports, busiest first.
     pub tiers: Vec<TierReport>,
     /// Connections that waited longest or broke, worst first.
     pub worst: Vec<ConnectionSeen>,
@@ -38,15 +38,15 @@ pub struct Report {
 /// Microseconds; `None` when nothing was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantiles {
-    /// How many values there were.
+    /// Number of values.
     pub count: u64,
     /// The median.
     pub p50: u64,
-    /// 95 of 100 are not larger.
+    /// 95th percentile.
     pub p95: u64,
-    /// 99 of 100 are not larger.
+    /// 99th percentile.
     pub p99: u64,
-    /// The largest.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -65,35 +65,35 @@ impl Quantiles {
 /// One server port.
 #[derive(Debug, Clone)]
 pub struct TierReport {
-    /// The port; 0 for what has none of its own.
+    /// The port; 0 for tier 0.
     pub port: u16,
-    /// Whether it is asked by another tier in this capture.
+    /// Whether another tier of this capture is its client.
     pub is_upstream: bool,
-    /// http, tls, opaque or unknown: what most connections speak.
+    /// Protocol of most connections: http, tls, a database, opaque or unknown.
     pub protocol: &'static str,
-    /// Who owns the delay here.
+    /// Cause of the delay in this tier.
     pub verdict: Verdict,
-    /// The numbers behind it.
+    /// The evidence in one sentence.
     pub why: String,
-    /// All numbers that rules looked at.
+    /// All evidence.
     pub evidence: Evidence,
     /// Requests whose first byte was seen.
     pub requests: u64,
-    /// Whole responses to them.
+    /// Complete responses.
     pub responses: u64,
     /// Requests without a response.
     pub unanswered: u64,
-    /// Requests whose response the client has and the capture has not.
+    /// Requests whose response the client has and the capture lacks.
     pub unseen: u64,
-    /// Responses to requests that the capture does not hold.
+    /// Responses to requests that the capture lacks.
     pub unasked: u64,
     /// Responses with status 5xx.
     pub errors_5xx: u64,
-    /// Connections.
+    /// Number of connections.
     pub connections: u64,
     /// TCP packets.
     pub packets: u64,
-    /// Their payload.
+    /// Payload bytes of these packets.
     pub bytes: u64,
     /// Last request byte to first response byte.
     pub think: Option<Quantiles>,
@@ -107,32 +107,33 @@ pub struct TierReport {
     pub rtt: Option<Quantiles>,
     /// One-way delay variation of the client's packets.
     pub delay: Option<Quantiles>,
-    /// Median over slices of how far throughput times response time is from concurrency (Little's law).
+    /// Median over slices of the relative error of Little's law: |throughput × response time −
+    /// concurrency|.
     pub little_error: Option<f64>,
-    /// How throughput follows concurrency.
+    /// Universal Scalability Law fit of throughput against concurrency.
     pub usl: UslAnswer,
-    /// Slices without a gap, first to last of the capture.
+    /// Contiguous slices from the first to the last of the capture.
     pub slices: Vec<SliceReport>,
-    /// URL templates, those with the most time spent first.
+    /// URL templates, by total time spent.
     pub urls: Vec<UrlReport>,
 }
 
 /// One slice of one tier; counts and microseconds are exact.
 #[derive(Debug, Clone, Default)]
 pub struct SliceReport {
-    /// When it begins, ns since 1970.
+    /// Start, ns since 1970.
     pub start_ns: i64,
-    /// How much of it lies in the capture, µs.
+    /// Part of it that lies in the capture, µs.
     pub observed_us: u64,
     /// Requests whose first byte was seen in it.
     pub arrivals: u64,
-    /// Responses whose last byte was.
+    /// Responses whose last byte was seen in it.
     pub completions: u64,
-    /// Time with at least one request under way, µs.
+    /// Time with at least one request in flight, µs.
     pub busy_us: u64,
-    /// Requests under way times how long, µs.
+    /// Sum over requests of their time in flight, µs.
     pub weighted_us: u64,
-    /// Durations of its arrivals together, µs.
+    /// Sum of the durations of its arrivals, µs.
     pub sum_us: u64,
     /// Population variance over mean of these durations, µs.
     pub variance_mean_us: f64,
@@ -148,63 +149,63 @@ pub struct SliceReport {
     pub delay_us: Option<[u64; 3]>,
     /// Responses with status 5xx.
     pub errors_5xx: u32,
-    /// Connections that began.
+    /// New connections.
     pub new_connections: u32,
     /// SYNs.
     pub syns: u32,
-    /// Of these, late ones without an answer.
+    /// SYNs retransmitted late without a SYN-ACK.
     pub late_syns: u32,
-    /// SYN-ACKs sent again.
+    /// Retransmitted SYN-ACKs.
     pub synack_retries: u32,
-    /// The server's segments sent again, and those of them that the client had.
+    /// Retransmitted segments of the server.
     pub retransmits: u32,
-    /// See `retransmits`.
+    /// Spurious ones among `retransmits`.
     pub spurious: u32,
-    /// Packets of clients lost before the tap, by IP identification.
+    /// Client packets lost before the tap, by IP identification.
     pub missing: u32,
-    /// Holes that the tap left.
+    /// Holes left by the tap.
     pub missed_by_tap: u32,
-    /// Receive windows that clients shut.
+    /// Zero-window episodes of clients.
     pub zero_windows: u32,
     /// Resets while a request waited.
     pub resets_in_flight: u32,
-    /// Requests that crossed the server's closing.
+    /// Requests that crossed the server's close.
     pub races: u32,
     /// TCP packets.
     pub packets: u64,
-    /// Their payload.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Variance over mean of arrivals in bins of 10 ms, then 100 ms.
+    /// Index of dispersion of arrivals per 10 ms, then per 100 ms.
     pub dispersion: [f64; 2],
-    /// How far throughput times response time is from concurrency.
+    /// Relative error of Little's law.
     pub little_error: Option<f64>,
-    /// What stands out in this slice alone; `None` when no request arrived.
+    /// Cause that this slice alone shows; `None` without requests.
     pub verdict: Option<Verdict>,
 }
 
 /// One URL template of one tier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UrlReport {
-    /// The path with ids taken out.
+    /// The path with ids replaced.
     pub template: String,
     /// Requests with a response.
     pub requests: u64,
-    /// Of these, with status 5xx.
+    /// Responses with status 5xx.
     pub errors_5xx: u64,
-    /// Think time when it is fast.
+    /// 25th percentile of the think time: the fast case.
     pub think_ms_p25: f64,
-    /// Its median.
+    /// Median of the think time.
     pub think_ms_p50: f64,
-    /// And when it is slow.
+    /// 95th percentile of the think time: the slow case.
     pub think_ms_p95: f64,
-    /// First request byte to last response byte.
+    /// p95 from first request byte to last response byte.
     pub total_ms_p95: f64,
-    /// All requests together, seconds.
+    /// Total time of all requests, seconds.
     pub total_seconds: f64,
 }
 
 impl Model {
-    /// What the capture says. The model is used up: what was under way counts as cut.
+    /// Ends the model and returns its report; requests in flight count as cut.
     pub fn report(self) -> Report {
         let (gate, ledger) = &self.end();
         let busy = |tier: &&Tier| tier.requests > 0 || tier.transport.connections > 0;
@@ -229,8 +230,9 @@ impl Model {
     }
 }
 
-/// The tier whose verdict explains most: rules stand in their order. What a protocol without known framing does at the
-/// ends, such as a terminal that waits for its user, is no fault while there are requests to judge.
+/// The verdict that explains most: verdicts are ordered. End-host causes of a protocol without
+/// known framing, such as a terminal waiting for its user, do not count while there are requests to
+/// judge.
 fn overall(tiers: &[TierReport]) -> (Verdict, String) {
     let is_of_ends = |verdict| {
         use Verdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
@@ -296,10 +298,10 @@ fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
     }
 }
 
-/// What most connections speak.
+/// The protocol of most connections.
 fn protocol(tier: &Tier) -> &'static str {
     let speaking = |protocol: &&Protocol| tier.transport.speaking[**protocol as usize];
-    // Of equals the first counts: what can be read.
+    // Ties go to the first, that is the readable one.
     let most = Protocol::ALL.iter().skip(1).rev().max_by_key(speaking);
     most.filter(|most| speaking(most) > 0).map_or("unknown", |most| most.as_str())
 }
@@ -328,7 +330,7 @@ fn report_urls(tier: &Tier, ledger: &Ledger) -> Vec<UrlReport> {
     urls
 }
 
-/// All slices from the capture's first to its last, those without a packet too.
+/// All slices from the capture's first to its last, empty ones included.
 fn report_slices(tier: &Tier, gate: &Gate) -> Vec<SliceReport> {
     let Some(first_ts) = gate.first_ts else { return Vec::new() };
     let (start, width) = (gate.start_ns, gate.options.slice_ns);
@@ -348,7 +350,7 @@ fn report_slices(tier: &Tier, gate: &Gate) -> Vec<SliceReport> {
         .collect()
 }
 
-/// What is normal for the tier.
+/// Baseline of a tier.
 pub(super) struct Usual {
     pub(super) delay_us: u64,
     pub(super) think_us: u64,
@@ -413,7 +415,7 @@ pub(super) fn report_slice(
     }
 }
 
-/// The same rules with the counts that one slice can reach.
+/// Judges one slice, with thresholds for the counts that one slice can reach.
 fn judge_slice(slice: &Slice, sealed: &Sealed, usual: &Usual) -> Verdict {
     let p95 = |quantiles: Option<[u64; 3]>| quantiles.map_or(0, |[_, p95, _]| p95);
     let real = slice.retransmits.saturating_sub(slice.spurious);
@@ -438,7 +440,7 @@ fn judge_slice(slice: &Slice, sealed: &Sealed, usual: &Usual) -> Verdict {
 }
 
 impl SliceReport {
-    /// Requests under way on average.
+    /// Average requests in flight.
     pub fn concurrency(&self) -> f64 {
         ratio(self.weighted_us, self.observed_us)
     }

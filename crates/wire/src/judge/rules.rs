@@ -1,39 +1,40 @@
-//! Who owns the delay: rules in the order in which one explains the next; the first that holds is the verdict.
+//! The verdict rules: what owns the delay. Rules are ordered by explanatory power; the first that
+//! holds is the verdict.
 //!
-//! A full accept queue makes requests late and retransmits many, so it is asked for first; a slow application explains
-//! only what nothing on the way explains. Thresholds are opinions, tried on captures whose fault was known; each
-//! verdict prints the numbers it stands on.
+//! A full accept queue delays requests and causes retransmits, so it is checked first; a slow
+//! application is blamed only for what the network does not explain. The thresholds are in
+//! [`super::thresholds`]; each verdict reports the evidence it rests on.
 
 use super::evidence::Evidence;
 use super::report::UrlReport;
 
-/// What owns the delay.
+/// Cause of the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// The server's kernel does not take connections: its accept queue is full, or accepting waits.
+    /// The server's kernel cannot accept connections: the accept queue is full or slow.
     AcceptQueue,
-    /// Requests cross the closing of an idle connection.
+    /// Requests cross the close of an idle connection.
     KeepaliveRace,
-    /// The way loses packets.
+    /// Packet loss on the path.
     PathLoss,
-    /// The network in front holds packets and lets them go together.
+    /// The network in front holds packets and releases them together.
     UpstreamNetworkJitter,
-    /// Clients pause and then send all at once.
+    /// Clients pause and then send in bursts.
     SenderBursts,
     /// Clients read too slowly.
     ClientReader,
-    /// The application takes long to answer.
+    /// The application responds slowly.
     SlowApp,
-    /// The edge itself takes long to ask the application, or to pass its answer on.
+    /// The edge itself is slow to forward requests or responses.
     EdgeStall,
-    /// Nothing of that.
+    /// No problem found.
     Smooth,
-    /// The capture does not hold enough to tell.
+    /// The capture is insufficient.
     Unknown,
 }
 
 impl Verdict {
-    /// The name in output.
+    /// Name in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AcceptQueue => "accept_queue",
@@ -49,7 +50,7 @@ impl Verdict {
         }
     }
 
-    /// Was it us?
+    /// Headline: was it us?
     pub fn answer(self) -> &'static str {
         match self {
             Self::AcceptQueue => "Yes: the server does not accept connections fast enough",
@@ -78,7 +79,7 @@ const CONNECTIONS_MIN: u64 = 10;
 /// Requests before a quantile means something.
 const REQUESTS_MIN: u64 = 20;
 
-/// What a tier looks like to the rules.
+/// Input of the rules: one tier.
 pub(super) struct Case<'a> {
     pub(super) evidence: &'a Evidence,
     pub(super) urls: &'a [UrlReport],
@@ -90,7 +91,7 @@ pub(super) struct Case<'a> {
 
 type Finding = Option<(Verdict, String)>;
 
-/// The first rule that holds.
+/// Returns the verdict of the first rule that holds, with its evidence.
 pub(super) fn judge(case: &Case<'_>) -> (Verdict, String) {
     let rules: [fn(&Case<'_>) -> Finding; 9] = [
         accept_queue,
@@ -238,7 +239,8 @@ fn edge_stall(case: &Case<'_>) -> Finding {
     })
 }
 
-/// A URL is slow against its own fast times, against the other URLs, or beyond all patience.
+/// Blames a URL that is slow against its own fast requests, against the other URLs, or in absolute
+/// terms.
 fn slow_app(case: &Case<'_>) -> Finding {
     let enough = |url: &&UrlReport| url.requests >= REQUESTS_MIN;
     let others = |url: &UrlReport| {
@@ -296,7 +298,7 @@ fn smooth(case: &Case<'_>) -> (Verdict, String) {
         );
         return (Verdict::Unknown, why);
     }
-    // A lone request that is lost before the tap and sent again looks like a client that was late.
+    // A single request lost before the tap and retransmitted looks like a late client.
     let unknown = if e.loss_before_ratio < 0.0 {
         "; what is lost before the tap is not known: the packets carry no identification (IPv6 has none)"
     } else {
@@ -314,7 +316,7 @@ fn smooth(case: &Case<'_>) -> (Verdict, String) {
     (Verdict::Smooth, why)
 }
 
-/// `40 µs`, `0.9 ms`, `916 ms`, `1.35 s`.
+/// Formats a duration: `40 µs`, `0.9 ms`, `916 ms`, `1.35 s`.
 fn time(ms: f64) -> String {
     if ms < 0.1 {
         format!("{:.0} µs", ms * 1000.0)
@@ -400,7 +402,7 @@ mod tests {
             |e| (e.think_first_ms_p95, e.think_later_ms_p95) = (900.0, 80.0),
             Verdict::AcceptQueue,
         );
-        // Phases of load alone vary as much as bursts do.
+        // Load phases alone vary as much as bursts do.
         check(|e| e.dispersion = 31.0, Verdict::Smooth);
     }
 }

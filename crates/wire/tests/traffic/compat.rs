@@ -1,8 +1,8 @@
-//! pt-tcp-model's two stages against models that are slow and plain, on random traffic.
+//! Compares pt-tcp-model's two stages with slow, plain models on random traffic.
 //!
-//! Stage 2 has no event loop here: each integral is a sum over all requests of their overlap with a row, in whole units
-//! of 2^-22 s. Times between 2^30 and 2^31 s are multiples of that, so doubles add them without rounding, and both must
-//! agree to the last digit.
+//! Stage 2 has no event loop here: each integral is a sum over all requests of their overlap with a
+//! row, in whole units of 2^-22 s. Times between 2^30 and 2^31 s are multiples of that, so doubles
+//! add them without rounding, and both must agree to the last digit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -69,13 +69,14 @@ fn stage_one(lines: &[String], start: StartStamp, end: EndStamp) -> String {
     text(out)
 }
 
-/// Each client by itself: a run of packets to the server, then a run of packets from it, is a request.
+/// Each client separately: a run of packets to the server, then a run of packets from it, is a
+/// request.
 fn requests_by_client(segments: &[Segment], start: StartStamp, end: EndStamp) -> BTreeSet<String> {
     let mut by_client: BTreeMap<&str, Vec<(usize, &Segment)>> = BTreeMap::new();
     for (place, segment) in segments.iter().enumerate() {
         by_client.entry(&segment.1).or_default().push((place, segment));
     }
-    // Place of the first packet, and the rest of the line.
+    // Index of the first packet, and the rest of the line.
     let mut found: Vec<(usize, Option<String>)> = Vec::new();
     for (client, own) in by_client {
         let first_asked = own.iter().position(|(_, segment)| segment.2).unwrap_or(own.len());
@@ -158,7 +159,7 @@ fn from_units(units: i64) -> f64 {
     units as f64 / f64::from(1 << 22)
 }
 
-/// A row, but for the variance.
+/// A row without the variance.
 struct Row {
     number: f64,
     counts: (usize, usize),
@@ -265,7 +266,8 @@ fn stage_two_is_what_sums_over_all_requests_say() {
     });
 }
 
-/// The variance over the mean is a rational number; printed is the double next to it, give or take the last digit.
+/// The variance over the mean is a rational number; the printed one is the double next to it, up to
+/// the last digit.
 #[test]
 fn variance_is_what_whole_numbers_say() {
     arbtest(|u| {
@@ -292,7 +294,7 @@ fn variance_is_what_whole_numbers_say() {
     });
 }
 
-/// What is printed is what Perl prints: its `%.6f`, `%5.2f`, `%9.3f`, and `%s` of a slice's begin.
+/// Perl prints the same: its `%.6f`, `%5.2f`, `%9.3f`, and `%s` of a slice's start.
 #[test]
 fn numbers_look_as_perl_prints_them() {
     let script = r#"
@@ -321,7 +323,8 @@ fn numbers_look_as_perl_prints_them() {
         let length =
             [1.0, 0.1, 0.25, 0.001, 3.0, 7.5, 60.0][usize::try_from(draw(7)).expect("it is small")];
         asked += &format!("{start} {elapsed} {length}\n");
-        // One request that is over when the slice is: the row's rates are its elapsed time over the slice's length.
+        // One request that ends with its slice: the row's rates are its response time over the
+        // slice's length.
         expected += &perl_row(&start, &elapsed, length);
     }
     let mut stdin = perl.stdin.take().expect("it is piped");
@@ -331,7 +334,7 @@ fn numbers_look_as_perl_prints_them() {
     assert_eq!(text(printed.stdout), expected);
 }
 
-/// The first column as weir prints it, and the rates as the crate's formats make them.
+/// The first column as weir prints it, and the rates in the crate's formats.
 fn perl_row(start: &str, elapsed: &str, length: f64) -> String {
     let options = SliceOptions { run_time_seconds: length, quantile: 0.99 };
     let (mut slices, mut out) = (Slices::new(options), Vec::new());

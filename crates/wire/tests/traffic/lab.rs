@@ -1,9 +1,9 @@
-//! Real traffic: a client, a tunnel that can be stopped, nginx, an application, and tcpdump on the edge, each in a network
-//! namespace of its own. What the client did is the truth.
+//! Real traffic: a client, a tunnel that can be stopped, nginx, an application, and tcpdump on the
+//! edge, each in its own network namespace. The client's records are the truth.
 //!
 //! ```text
-//! client ──tun0── socat ═ UDP over veth ═ socat ──tun0── edge (nginx :80, tcpdump -i any) ──veth── upstream (:8080)
-//!                  └ SIGSTOP: the network holds packets, before the tap
+//! client ──tun0── socat ═ UDP over veth ═ socat ──tun0── edge (nginx :80, tcpdump -i any)
+//!                  └ SIGSTOP: the network holds packets, before the tap   └─veth── upstream (:8080)
 //! ```
 
 use std::fs::File;
@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use weir_wire::{Capture, Input, Model, Options, Report, Verdict};
 
-/// How long a program may take to start or to end on a loaded machine.
+/// How long a program may take to start or stop on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const EDGE: &str = "198.18.9.1:80";
 const UPSTREAM: &str = "198.18.2.2:8080";
@@ -31,7 +31,7 @@ fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Looks until there is an answer.
+/// Polls until there is a result.
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -43,7 +43,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A child that ends when it is dropped, by SIGTERM so that nginx ends its workers.
+/// A child process, terminated on drop, by SIGTERM so that nginx stops its workers.
 struct Program(Child);
 
 impl Program {
@@ -67,7 +67,7 @@ impl Drop for Program {
     }
 }
 
-/// Namespaces `client`, `edge`, `upstream`, with what runs in them; gone when dropped.
+/// Namespaces `client`, `edge` and `upstream` with their programs; removed on drop.
 struct Lab {
     dir: tempfile::TempDir,
     prefix: String,
@@ -135,7 +135,7 @@ impl Lab {
     }
 
     fn with_tunnel(mut self, client: &str, edge: &str) -> Self {
-        // Not connected: an end that is not there yet is no error.
+        // Unconnected sockets: a missing peer is no error.
         let udp = |to: &str, from: &str| format!("UDP4-DATAGRAM:{to}:5000,bind={from}:5000");
         let tun = |own: &str| format!("TUN:{own}/24,tun-name=tun0,iff-no-pi,iff-up");
         let (near, far) = ("198.18.1.2", "198.18.1.1");
@@ -165,7 +165,7 @@ impl Lab {
         })
     }
 
-    /// nginx that hands everything to the upstream over kept connections.
+    /// nginx that proxies everything over pooled connections.
     fn nginx(&mut self) {
         let dir = self.dir.path().display().to_string();
         let config = format!(
@@ -184,7 +184,7 @@ impl Lab {
         self.programs.push(Program::start(&self.netns("edge"), &args));
     }
 
-    /// An application that answers 1,000 bytes; accepts nothing while `is_stalled`.
+    /// An application that answers with 1,000 bytes; accepts nothing while `is_stalled`.
     fn application(
         &mut self,
         role: &str,
@@ -210,7 +210,7 @@ impl Lab {
         served
     }
 
-    /// tcpdump on every device of the edge, writing each packet at once.
+    /// tcpdump on every device of the edge, unbuffered.
     fn tap(&mut self) -> PathBuf {
         let file = self.dir.path().join("capture");
         let mut command = Command::new("ip");
@@ -221,19 +221,20 @@ impl Lab {
         let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut lines = stderr.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("listening on")), "tcpdump did not start");
-        // What it says at its end must go somewhere.
+        // Drain its final messages.
         std::thread::spawn(move || lines.for_each(drop));
         self.programs.push(Program(child));
         file
     }
 
-    /// What weir says when the request for `/last` is in the file.
+    /// weir's report, once the request for `/last` is in the file.
     fn report(&self, file: &Path) -> Report {
         wait_for("the last request", || {
             let bytes = std::fs::read(file).ok()?;
             memchr::memmem::find(&bytes, b"GET /last ").map(drop)
         });
-        // Its answer passed before the client had it; what the kernel still holds is written within this time.
+        // Its response passed before the client had it; the kernel writes what it still holds
+        // within this time.
         let mut before = 0;
         wait_for("the end of the capture", || {
             let size = std::fs::metadata(file).ok()?.len();
@@ -261,7 +262,7 @@ impl Drop for Lab {
     }
 }
 
-/// How an application behaves.
+/// Behaviour of the application.
 #[derive(Clone, Default)]
 struct Manner {
     is_stalled: Arc<AtomicBool>,
@@ -284,7 +285,8 @@ fn listener(address: SocketAddr, backlog: i32) -> Option<TcpListener> {
 
 fn serve(mut stream: TcpStream, manner: &Manner, count: &AtomicUsize) {
     let _ = stream.set_nodelay(true);
-    // It inherits the listener's, and would close kept connections after a tenth of a second, perhaps under a request.
+    // The listener's timeout is inherited, and would close kept connections after a tenth of a
+    // second, perhaps under a request.
     stream.set_read_timeout(None).expect("an option");
     let answer =
         [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".as_slice(), &[b'z'; 1000]].concat();
@@ -306,17 +308,17 @@ fn serve(mut stream: TcpStream, manner: &Manner, count: &AtomicUsize) {
     }
 }
 
-/// How a client asks.
+/// Load of a client.
 #[derive(Clone, Copy)]
 struct Load {
-    /// Milliseconds after the begin at which request `n` is due.
+    /// Milliseconds after the start at which request `n` is due.
     due: fn(u64) -> u64,
     count: u64,
-    /// A connection of its own for each request.
+    /// Whether each request opens a connection.
     is_once: bool,
 }
 
-/// Requests that do not wait for each other's answers; how long each took, sorted.
+/// Sends requests without waiting for responses; returns how long each took, sorted.
 fn ask(lab: &Lab, load: Load) -> Vec<Duration> {
     let (next, took) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let begin = Instant::now();
@@ -345,7 +347,8 @@ fn ask(lab: &Lab, load: Load) -> Vec<Duration> {
     took
 }
 
-/// One request over the kept connection, or over a new one; how long it took without connecting.
+/// Sends one request over the kept connection, or over a new one; returns how long it took without
+/// connecting.
 fn get(kept: &mut Option<TcpStream>, path: &str, is_once: bool) -> Duration {
     let mut stream = kept.take().unwrap_or_else(|| {
         let stream = TcpStream::connect(EDGE).expect("it listens");

@@ -1,4 +1,4 @@
-//! What strangers send: times that cannot be, too many connections, damaged files, anything at all.
+//! Hostile input: impossible times, too many connections, damaged files, random packets.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn any_packets_in_any_order_make_a_report() {
     });
 }
 
-/// The play as a pcap file of Ethernet frames.
+/// Writes the script as a pcap file of Ethernet frames.
 fn file(play: &Play) -> Vec<u8> {
     let mut out = Vec::new();
     for value in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1] {
@@ -138,13 +138,13 @@ fn a_damaged_capture_is_read_as_far_as_it_goes() {
         }
         bytes.truncate(u.int_in_range(24..=bytes.len())?);
         let (report, records) = read(bytes);
-        // What cannot be read is counted: one more for where reading ended.
+        // Skipped packets are counted: plus one for where reading ended.
         let used = report.packets + report.skipped.total();
         assert!(used >= records && used <= records + 1, "{used} {records}");
         Ok(())
     };
     let test = arbtest::arbtest(test);
-    // `cargo xtask test --long` sets the rounds: seconds of mutations.
+    // `cargo xtask test --long` sets the rounds, in seconds.
     match std::env::var("WEIR_ROUNDS").ok().and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) => drop(test.budget(std::time::Duration::from_secs(seconds))),
         None => drop(test),

@@ -1,9 +1,9 @@
-//! A model that goes on: slices are taken out of it while packets come.
+//! A running model: slices are evicted while packets come.
 
 use super::*;
 use crate::judge::{RipeSlice, SliceReport};
 
-/// What a tap gives that looks every 100 ms and takes slices that are a second old.
+/// Slices of a tap that polls every 100 ms and evicts slices that are a second old.
 fn taken(mut play: Play, until: i64) -> Vec<RipeSlice> {
     play.packets.sort_by_key(|packet| packet.ts);
     let run = |threads| {
@@ -37,10 +37,11 @@ fn slices_taken_while_packets_come_are_those_of_the_whole() {
     };
     assert_eq!(get(|slice| slice.arrivals), [1, 0, 0, 0, 1, 0]);
     assert_eq!(get(|slice| slice.completions), [0, 0, 1, 0, 1, 0]);
-    // What is under way counts although nobody knows yet when it ends.
+    // Requests in flight count before their end is known.
     assert_eq!(get(|slice| slice.weighted_us), [500_000, 1_000_000, 500_000, 0, 200_000, 0]);
     assert_eq!(get(|slice| slice.busy_us), [500_000, 1_000_000, 500_000, 0, 200_000, 0]);
-    // The long one ended when its own slice was gone: its duration is in the first that was there.
+    // The long request ended after its own slice was evicted: its duration is in the oldest one
+    // left.
     assert_eq!(get(|slice| slice.sum_us), [0, 2_000_000, 0, 0, 200_000, 0]);
     let little: Vec<bool> = found.iter().map(|ripe| ripe.slice.little_error.is_some()).collect();
     assert_eq!(little, [false, false, true, false, true, false], "no law for halves");
@@ -113,7 +114,7 @@ fn slices_of_many_connections_are_those_of_a_report() {
 
 #[test]
 fn a_connection_whose_server_shows_late_counts_at_one_port() {
-    // It looks like port 80's until the other end answers a request.
+    // It seems to belong to port 80 until the other end answers a request.
     let mut play = Play::default();
     let mut line = play.line(80);
     line.ends = [end(2, 80), end(1, 40_000)];

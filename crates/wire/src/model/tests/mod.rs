@@ -1,4 +1,4 @@
-//! The model against traffic that tests play packet by packet: counts, times and verdicts are known beforehand.
+//! Tests of the model on scripted traffic: counts, times and verdicts are known in advance.
 
 mod limits;
 mod live;
@@ -13,7 +13,7 @@ use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::skip::Skip;
 
 const MS: i64 = 1_000_000;
-/// When plays begin.
+/// Start time of the scripts.
 const BEGIN: i64 = 1_700_000_000_000_000_000;
 
 struct Owned {
@@ -31,20 +31,20 @@ struct Owned {
     captured: usize,
 }
 
-/// Packets to be.
+/// Scripted packets.
 #[derive(Default)]
 struct Play {
     packets: Vec<Owned>,
     clients: u16,
 }
 
-/// One connection of a play; times are milliseconds since its begin.
+/// One connection of a script; times are milliseconds since the start.
 #[derive(Clone, Copy)]
 struct Line {
     ends: [Endpoint; 2],
     next: [u32; 2],
     ids: [u16; 2],
-    /// Milliseconds that the network holds the client's packets before they are seen.
+    /// Milliseconds that the network holds the client's packets before the tap.
     held_ms: i64,
     window: u16,
 }
@@ -72,7 +72,7 @@ impl Play {
         }
     }
 
-    /// A connection whose handshake takes `rtt` ms to the client.
+    /// Opens a connection with a handshake of `rtt` ms to the client.
     fn open(&mut self, server_port: u16, at: i64, rtt: i64) -> Line {
         let mut line = self.line(server_port);
         self.send(&mut line, CLIENT, at, Flags::SYN, b"");
@@ -111,7 +111,7 @@ impl Play {
         self.send(line, who, at, Flags::ACK, b"");
     }
 
-    /// The last packet once more, `later` ms later.
+    /// Repeats the last packet `later` ms later.
     fn again(&mut self, later: i64) -> &mut Owned {
         let last = self.packets.last().expect("there is one");
         let again = Owned {
@@ -125,14 +125,14 @@ impl Play {
         self.packets.last_mut().expect("it was pushed")
     }
 
-    /// A request that is answered after `think` ms, and acknowledged.
+    /// A request answered after `think` ms, and acknowledged.
     fn exchange(&mut self, line: &mut Line, at: i64, path: &str, think: i64) {
         self.data(line, CLIENT, at, get(path));
         self.data(line, SERVER, at + think, ok(20));
         self.ack(line, CLIENT, at + think + 1);
     }
 
-    /// What comes of it with one thread, and that it is the same with three.
+    /// Runs the script with one thread, and checks that three threads give the same result.
     fn run(mut self, options: Options) -> (Report, Rows) {
         self.packets.sort_by_key(|packet| packet.ts);
         let run = |threads| {
@@ -149,7 +149,7 @@ impl Play {
     }
 }
 
-/// The report of what is played so far.
+/// Report of the packets so far.
 fn view_with(play: &Play, options: Options) -> Report {
     let mut packets: Vec<&Owned> = play.packets.iter().collect();
     packets.sort_by_key(|packet| packet.ts);
@@ -192,7 +192,7 @@ fn ok(length: usize) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A request as a test compares it: path, status, ms to think, ms in all, end.
+/// A request as compared by tests: path, status, think ms, total ms, end.
 type Row = (String, Option<u16>, i64, i64, End);
 
 #[derive(Debug, Default)]

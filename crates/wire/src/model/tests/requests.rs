@@ -1,4 +1,4 @@
-//! Requests: what is counted of them, whatever packets did.
+//! Requests: their counts and times, whatever happens to packets.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn keep_alive_pipelining_and_continue_are_counted_as_sent() {
     let mut play = Play::default();
     let line = &mut play.open(80, 0, 1);
     play.exchange(line, 10, "/a", 5);
-    // Two requests in one segment, three answers' worth of segments.
+    // Two requests in one segment; the response takes three segments.
     play.data(line, CLIENT, 100, [get("/b"), get("/c")].concat());
     play.data(line, SERVER, 110, ok(5));
     let answer = ok(50);
@@ -53,7 +53,7 @@ fn keep_alive_pipelining_and_continue_are_counted_as_sent() {
 fn slices_hold_every_request_by_its_start_and_nothing_twice() {
     let mut play = Play::default();
     let line = &mut play.open(80, 0, 1);
-    // Under way from 0.5 s to 2.5 s, then from 4.0 s to 4.2 s; slice 3 is empty but there.
+    // In flight from 0.5 s to 2.5 s, then from 4.0 s to 4.2 s; slice 3 is empty but present.
     play.exchange(line, 500, "/long", 2000);
     play.exchange(line, 4000, "/short", 200);
     let (report, _) = play.run(Options::default());
@@ -73,13 +73,13 @@ fn slices_hold_every_request_by_its_start_and_nothing_twice() {
 #[test]
 fn a_capture_that_begins_late_and_a_port_that_is_used_again_are_understood() {
     let mut play = Play::default();
-    // No handshake, and the server speaks first: the rest of an answer.
+    // No handshake, and the server sends first: the rest of a response.
     let mut line = play.line(80);
     play.data(&mut line, SERVER, 0, b"...the rest of some body");
     play.exchange(&mut line, 10, "/late", 3);
     play.send(&mut line, CLIENT, 20, Flags::FIN | Flags::ACK, b"");
     play.send(&mut line, SERVER, 21, Flags::FIN | Flags::ACK, b"");
-    // The same ends again, soon after.
+    // The same endpoints again, soon after.
     line.next = [5_000_000, 6_000_000];
     play.send(&mut line, CLIENT, 100, Flags::SYN, b"");
     play.send(&mut line, SERVER, 101, Flags::SYN | Flags::ACK, b"");
@@ -119,7 +119,7 @@ fn missing_packets_lose_one_request_and_not_the_way() {
     for n in 0..10 {
         play.exchange(line, 100 * (n + 1), &format!("/{n}"), 10);
     }
-    // The answer to /3 and the request for /6 were not captured.
+    // The response to /3 and the request for /6 were not captured.
     let is_missing = |packet: &Owned| {
         let at = (packet.ts - BEGIN) / MS;
         (at == 410 || at == 700) && !packet.payload.is_empty()
@@ -157,7 +157,8 @@ fn a_snap_length_of_few_bytes_leaves_counts_and_times() {
 
 #[test]
 fn requests_behind_the_snap_length_are_known_by_their_answers() {
-    // Of a status, 96 bytes of IPv6 with timestamps leave the first digit, and with a VLAN tag nothing.
+    // For a status, 96 bytes of IPv6 with timestamps leave the first digit, and with a VLAN tag
+    // nothing.
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n";
     let proceed = "HTTP/1.1 100 Continue\r\n\r\n";
     for (captured, interim) in [(24, hints), (12, hints), (10, hints), (9, proceed), (6, proceed)] {
@@ -181,7 +182,7 @@ fn an_upstream_request_finds_the_request_it_was_made_for() {
     for n in 0..30 {
         let (at, path) = (100 * (n + 1), format!("/x?{n}"));
         play.data(edge, CLIENT, at, get(&path));
-        // The edge itself waits for 300 ms from the tenth on.
+        // The edge itself stalls for 300 ms from the tenth on.
         let stall = if n < 10 { 1 } else { 30 };
         play.data(upstream, CLIENT, at + stall, get(&path));
         play.data(upstream, SERVER, at + stall + 20, ok(5));
@@ -260,7 +261,7 @@ fn headers_alone_of_a_connection_that_is_older_than_the_capture_are_requests_by_
     }
     let (report, _) = play.run(Options::default());
     let tier = &report.tiers[0];
-    // It takes 32 packets with payload to see that none of it was captured.
+    // It takes 32 packets with uncaptured payload to detect a headers-only capture.
     assert!((32..=34).contains(&tier.requests), "{}", tier.requests);
     assert_eq!(tier.requests, tier.responses);
     let think = tier.think.expect("requests were answered");

@@ -1,9 +1,9 @@
-//! Who is blamed for what.
+//! Verdicts for known faults.
 
 use super::*;
 
-/// Two hundred connections over ten seconds, 20 requests each, answered after 20 to 60 ms; `shape` may change a
-/// request's time on its way (`held`) or its sending.
+/// Two hundred connections over ten seconds, 20 requests each, answered after 20 to 60 ms; `shape`
+/// may hold a request in the network (`held`) or change its send time.
 fn crowd(mut each: impl FnMut(&mut Play, &mut Line, i64, i64)) -> Report {
     let mut play = Play::default();
     for client in 0..200 {
@@ -31,7 +31,7 @@ fn an_even_crowd_is_smooth() {
 
 #[test]
 fn a_network_that_holds_packets_is_told_from_clients_that_pause() {
-    // Every two seconds nothing passes for 400 ms.
+    // Every two seconds the network holds everything for 400 ms.
     let hold = |at: i64| if at % 2000 < 400 { 400 - at % 2000 } else { 0 };
     let report = crowd(|play, line, at, think| {
         line.held_ms = hold(at);
@@ -187,7 +187,8 @@ fn a_terminal_beside_requests_is_no_slow_application() {
 
 #[test]
 fn losses_before_the_tap_show_in_holes_when_packets_have_no_identification() {
-    // Uploads of three segments; the second of some is lost before the tap and comes again after a round trip.
+    // Uploads of three segments; the second of some is lost before the tap and retransmitted after
+    // a round trip.
     let upload = |is_lossy: bool| {
         let mut play = Play::default();
         for client in 0..40_i64 {
