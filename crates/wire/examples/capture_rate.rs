@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use weir_wire::text::{Lines, TextReader};
-use weir_wire::{Capture, Format, Input, Model, Options};
+use weir_wire::text::{LineReader, TextReader};
+use weir_wire::{Capture, CaptureFormat, CaptureInput, Model, ModelOptions};
 
 /// CPU seconds of all threads so far.
 fn on_cpu() -> f64 {
@@ -24,12 +24,12 @@ fn main() {
     let threads = args.next().and_then(|text| text.parse().ok()).unwrap_or(1);
     let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
     for _ in 0..5 {
-        let input = Input::open(Path::new(&path)).expect("it can be opened");
-        let mut model = Model::new(Options { threads, ..Options::default() }, None);
+        let input = CaptureInput::open(Path::new(&path)).expect("it can be opened");
+        let mut model = Model::new(ModelOptions { threads, ..ModelOptions::default() }, None);
         let (begin, cpu) = (Instant::now(), on_cpu());
-        if input.format() == Format::Text {
+        if input.format() == CaptureFormat::Text {
             let mut reader = TextReader::new(Box::new(|_| Some(0)), 0, 1);
-            let mut lines = Lines::new(b"", input);
+            let mut lines = LineReader::new(b"", input);
             while reader.feed(&mut lines, &mut model).expect("it can be read").is_some() {}
         } else {
             let mut capture = Capture::new(input).expect("it is a capture");

@@ -8,8 +8,8 @@
 
 use std::fmt::Write as _;
 
-use weir_wire::compat::{EndStamp, RequestOptions, Requests, StartStamp};
-use weir_wire::text::{Lines, LocalMinute, TextReader, Zone};
+use weir_wire::compat::{EndStamp, RequestExtractor, RequestOptions, StartStamp};
+use weir_wire::text::{LineReader, LocalMinute, TextReader, Zone};
 
 /// xorshift64*: the same lines on every machine.
 struct Random(u64);
@@ -86,7 +86,7 @@ fn main() {
     for style in ["-nnq", "-nnq -i any", "-nn"] {
         measure(&format!("packets of {style}"), &lines(count, style), |text| {
             let mut reader = TextReader::new(zone(), 0, 1);
-            let (mut lines, mut bytes) = (Lines::new(b"", text.as_bytes()), 0);
+            let (mut lines, mut bytes) = (LineReader::new(b"", text.as_bytes()), 0);
             while let Ok(Some(line)) = lines.next_line() {
                 bytes += reader.line(line).map_or(0, |packet| u64::from(packet.payload_length));
             }
@@ -96,10 +96,10 @@ fn main() {
     measure("pt-tcp-model, stage 1", &lines(count, "-nnq"), |text| {
         let options =
             RequestOptions { port: "80".to_owned(), start: StartStamp::Last, end: EndStamp::First };
-        let mut requests = Requests::new(options, zone(), 1);
+        let mut requests = RequestExtractor::new(options, zone(), 1);
         let mut out = Vec::with_capacity(1 << 20);
         let mut bytes = 0;
-        let mut lines = Lines::new(b"", text.as_bytes());
+        let mut lines = LineReader::new(b"", text.as_bytes());
         while let Ok(Some(line)) = lines.next_line() {
             assert!(requests.line(line, &mut out).is_ok(), "few sessions");
             if out.len() > 1 << 16 {

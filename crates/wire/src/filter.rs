@@ -16,14 +16,14 @@ use crate::packet::{Endpoint, Flags, Packet};
 
 /// A predicate on packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter(Node);
+pub struct Filter(FilterNode);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
-    And(Box<Node>, Box<Node>),
-    Or(Box<Node>, Box<Node>),
-    Not(Box<Node>),
-    End(Way, Test),
+enum FilterNode {
+    And(Box<FilterNode>, Box<FilterNode>),
+    Or(Box<FilterNode>, Box<FilterNode>),
+    Not(Box<FilterNode>),
+    End(EndpointSide, EndpointTest),
     Family(bool),
     /// Mask of flags; whether at least one of them is set (or none); or, with a value, whether
     /// exactly these are.
@@ -32,14 +32,14 @@ enum Node {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum EndpointSide {
     Either,
     From,
     To,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Test {
+enum EndpointTest {
     /// Addresses with this prefix.
     Net {
         address: u128,
@@ -96,16 +96,16 @@ impl Filter {
     }
 }
 
-impl Node {
+impl FilterNode {
     fn matches(&self, packet: &Packet<'_>) -> bool {
         match self {
             Self::And(a, b) => a.matches(packet) && b.matches(packet),
             Self::Or(a, b) => a.matches(packet) || b.matches(packet),
             Self::Not(node) => !node.matches(packet),
-            Self::End(way, test) => match way {
-                Way::Either => test.matches(packet.from) || test.matches(packet.to),
-                Way::From => test.matches(packet.from),
-                Way::To => test.matches(packet.to),
+            Self::End(side, test) => match side {
+                EndpointSide::Either => test.matches(packet.from) || test.matches(packet.to),
+                EndpointSide::From => test.matches(packet.from),
+                EndpointSide::To => test.matches(packet.to),
             },
             Self::Family(is_six) => packet.from.ip().is_ipv6() == *is_six,
             Self::Flags(mask, is_set, None) => (packet.flags.0 & mask != 0) == *is_set,
@@ -117,7 +117,7 @@ impl Node {
     }
 }
 
-impl Test {
+impl EndpointTest {
     fn matches(self, end: Endpoint) -> bool {
         match self {
             Self::Net { address, mask } => end.address & mask == address,
@@ -169,7 +169,7 @@ const UNSUPPORTED: [&str; 15] = [
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ValueKind {
     Host,
     Net,
     Port,
@@ -181,7 +181,7 @@ struct Parser<'a> {
     at: usize,
     end: usize,
     /// Qualifiers of a value without a keyword.
-    kind: Option<(Way, Kind)>,
+    kind: Option<(EndpointSide, ValueKind)>,
     depth: u32,
 }
 
@@ -208,26 +208,26 @@ impl<'a> Parser<'a> {
         FilterError { message, position }
     }
 
-    fn expression(&mut self) -> Result<Node, FilterError> {
+    fn expression(&mut self) -> Result<FilterNode, FilterError> {
         let mut node = self.negation()?;
         loop {
             if self.take(&["and", "&&"]) {
-                node = Node::And(Box::new(node), Box::new(self.negation()?));
+                node = FilterNode::And(Box::new(node), Box::new(self.negation()?));
             } else if self.take(&["or", "||"]) {
-                node = Node::Or(Box::new(node), Box::new(self.negation()?));
+                node = FilterNode::Or(Box::new(node), Box::new(self.negation()?));
             } else {
                 return Ok(node);
             }
         }
     }
 
-    fn negation(&mut self) -> Result<Node, FilterError> {
+    fn negation(&mut self) -> Result<FilterNode, FilterError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(self.wrong("too many parentheses in each other".to_owned()));
         }
         let node = if self.take(&["not", "!"]) {
-            Node::Not(Box::new(self.negation()?))
+            FilterNode::Not(Box::new(self.negation()?))
         } else if self.take(&["("]) {
             let node = self.expression()?;
             if !self.take(&[")"]) {
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
         Ok(node)
     }
 
-    fn primitive(&mut self) -> Result<Node, FilterError> {
+    fn primitive(&mut self) -> Result<FilterNode, FilterError> {
         match self.peek() {
             None => return Err(self.wrong("the filter ends where a test is due".to_owned())),
             Some(word) if UNSUPPORTED.contains(&word) => return Err(self.unknown()),
@@ -255,61 +255,61 @@ impl<'a> Parser<'a> {
             Some("tcp") => {
                 self.at += 1;
                 if !matches!(self.peek(), Some("src" | "dst" | "port" | "portrange")) {
-                    return Ok(Node::All);
+                    return Ok(FilterNode::All);
                 }
             }
             Some(_) => {}
         }
-        let way = if self.take(&["src"]) {
+        let side = if self.take(&["src"]) {
             // `src or dst` is the default.
-            self.either(&["dst"], Way::From)
+            self.either(&["dst"], EndpointSide::From)
         } else if self.take(&["dst"]) {
-            self.either(&["src"], Way::To)
+            self.either(&["src"], EndpointSide::To)
         } else {
-            Way::Either
+            EndpointSide::Either
         };
         let kind = match self.peek() {
-            Some("host") => Some(Kind::Host),
-            Some("net") => Some(Kind::Net),
-            Some("port") => Some(Kind::Port),
-            Some("portrange") => Some(Kind::PortRange),
+            Some("host") => Some(ValueKind::Host),
+            Some("net") => Some(ValueKind::Net),
+            Some("port") => Some(ValueKind::Port),
+            Some("portrange") => Some(ValueKind::PortRange),
             _ => None,
         };
         if let Some(kind) = kind {
             self.at += 1;
-            self.kind = Some((way, kind));
-        } else if way != Way::Either {
+            self.kind = Some((side, kind));
+        } else if side != EndpointSide::Either {
             // `src 192.0.2.1`
-            self.kind = Some((way, Kind::Host));
+            self.kind = Some((side, ValueKind::Host));
         } else if self.peek().is_some_and(|word| word.parse::<IpAddr>().is_ok()) && !self.is_net() {
-            let way = self.kind.map_or(Way::Either, |(way, _)| way);
-            self.kind = Some((way, Kind::Host));
+            let side = self.kind.map_or(EndpointSide::Either, |(side, _)| side);
+            self.kind = Some((side, ValueKind::Host));
         }
-        let Some((way, kind)) = self.kind else { return Err(self.unknown()) };
+        let Some((side, kind)) = self.kind else { return Err(self.unknown()) };
         let test = self.value(kind)?;
-        Ok(Node::End(way, test))
+        Ok(FilterNode::End(side, test))
     }
 
     fn is_net(&self) -> bool {
-        matches!(self.kind, Some((_, Kind::Net)))
+        matches!(self.kind, Some((_, ValueKind::Net)))
     }
 
-    fn either(&mut self, other: &[&str], alone: Way) -> Way {
+    fn either(&mut self, other: &[&str], alone: EndpointSide) -> EndpointSide {
         let follows = self.tokens.get(self.at + 1).is_some_and(|(_, word)| other.contains(word));
         if follows && matches!(self.peek(), Some("or" | "||")) {
             self.at += 2;
-            return Way::Either;
+            return EndpointSide::Either;
         }
         alone
     }
 
-    fn family(&mut self, is_six: bool) -> Result<Node, FilterError> {
+    fn family(&mut self, is_six: bool) -> Result<FilterNode, FilterError> {
         self.at += 1;
         // `ip host 192.0.2.1` is that host; its address implies the family.
         if matches!(self.peek(), Some("host" | "net" | "src" | "dst")) {
             return self.primitive();
         }
-        Ok(Node::Family(is_six))
+        Ok(FilterNode::Family(is_six))
     }
 
     fn unknown(&self) -> FilterError {
@@ -324,24 +324,24 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    fn value(&mut self, kind: Kind) -> Result<Test, FilterError> {
+    fn value(&mut self, kind: ValueKind) -> Result<EndpointTest, FilterError> {
         let Some(word) = self.peek() else {
             return Err(self.wrong("the filter ends where a value is due".to_owned()));
         };
         let test = match kind {
-            Kind::Host => host(word),
-            Kind::Net => net(word),
-            Kind::Port => word.parse().ok().map(|port| Test::Ports(port, port)),
-            Kind::PortRange => word.split_once('-').and_then(|(from, to)| {
+            ValueKind::Host => host(word),
+            ValueKind::Net => net(word),
+            ValueKind::Port => word.parse().ok().map(|port| EndpointTest::Ports(port, port)),
+            ValueKind::PortRange => word.split_once('-').and_then(|(from, to)| {
                 let (from, to) = (from.parse().ok()?, to.parse().ok()?);
-                (from <= to).then_some(Test::Ports(from, to))
+                (from <= to).then_some(EndpointTest::Ports(from, to))
             }),
         };
         let due = match kind {
-            Kind::Host => "an address, such as 192.0.2.1",
-            Kind::Net => "a network, such as 10.0.0.0/8",
-            Kind::Port => "a port's number, such as 80",
-            Kind::PortRange => "two ports, such as 8000-8099",
+            ValueKind::Host => "an address, such as 192.0.2.1",
+            ValueKind::Net => "a network, such as 10.0.0.0/8",
+            ValueKind::Port => "a port's number, such as 80",
+            ValueKind::PortRange => "two ports, such as 8000-8099",
         };
         let Some(test) = test else {
             return Err(self.wrong(format!("`{word}` stands where {due} is due")));
@@ -351,7 +351,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `[tcpflags] & (tcp-syn|tcp-fin) != 0`, `[tcpflags] & tcp-syn == tcp-syn`, `[13] & 2 != 0`.
-    fn flags(&mut self) -> Result<Node, FilterError> {
+    fn flags(&mut self) -> Result<FilterNode, FilterError> {
         let is_known = self.take(&["["]) && self.take(&["tcpflags", "13"]) && self.take(&["]"]);
         if !is_known {
             let message = "of `tcp[…]` only `tcp[tcpflags]` is supported".to_owned();
@@ -367,8 +367,8 @@ impl<'a> Parser<'a> {
             }
         };
         Ok(match self.bits()? {
-            0 => Node::Flags(mask, !is_equal, None),
-            value => Node::Flags(mask, is_equal, Some(value)),
+            0 => FilterNode::Flags(mask, !is_equal, None),
+            value => FilterNode::Flags(mask, is_equal, Some(value)),
         })
     }
 
@@ -411,13 +411,13 @@ fn flag(word: &str) -> Option<u8> {
     })
 }
 
-fn host(word: &str) -> Option<Test> {
+fn host(word: &str) -> Option<EndpointTest> {
     let address = Endpoint::new(word.parse().ok()?, 0).address;
-    Some(Test::Net { address, mask: u128::MAX })
+    Some(EndpointTest::Net { address, mask: u128::MAX })
 }
 
 /// `10.0.0.0/8`, `2001:db8::/32`, and as tcpdump has it `10.1` for `10.1.0.0/16`.
-fn net(word: &str) -> Option<Test> {
+fn net(word: &str) -> Option<EndpointTest> {
     let (text, bits) = match word.split_once('/') {
         Some((text, bits)) => (text, Some(bits.parse::<u32>().ok()?)),
         None => (word, None),
@@ -436,7 +436,7 @@ fn net(word: &str) -> Option<Test> {
     let rest = u32::checked_sub(width, bits)?;
     let mask = u128::MAX.checked_shl(rest).unwrap_or(0);
     let address = Endpoint::new(address, 0).address;
-    (address & mask == address).then_some(Test::Net { address, mask })
+    (address & mask == address).then_some(EndpointTest::Net { address, mask })
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ pub(crate) struct Histogram<const BITS: u32> {
 }
 
 /// For printed figures: error up to 0.8 %.
-pub(crate) type Fine = Histogram<7>;
+pub(crate) type FineHistogram = Histogram<7>;
 /// For numerous series such as URLs: error up to 6 %.
-pub(crate) type Coarse = Histogram<4>;
+pub(crate) type CoarseHistogram = Histogram<4>;
 
 /// Values are capped here (12 days).
 const VALUE_MAX: u64 = 1 << 40;
@@ -111,7 +111,7 @@ fn rank(count: u64, ratio: f64) -> Option<u64> {
 /// Exact values in microseconds up to a limit; beyond it every second, then every fourth, and so
 /// on.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Samples {
+pub(crate) struct ThinnedSamples {
     values: Vec<u32>,
     /// One of `2^thinning` values is kept.
     thinning: u32,
@@ -121,7 +121,7 @@ pub(crate) struct Samples {
 /// Values kept per slice.
 const SAMPLES_MAX: usize = 16_384;
 
-impl Samples {
+impl ThinnedSamples {
     /// Adds a value, capped at an hour and eleven minutes.
     pub(crate) fn add(&mut self, value: u64) {
         self.offered += 1;
@@ -183,7 +183,7 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
-    use super::{Coarse, Fine, Samples};
+    use super::{CoarseHistogram, FineHistogram, ThinnedSamples};
 
     #[test]
     fn quantiles_are_off_by_less_than_a_bucket() {
@@ -191,7 +191,7 @@ mod tests {
             let mut values: Vec<u64> =
                 u.arbitrary::<Vec<u32>>()?.into_iter().map(u64::from).collect();
             values.push(u.int_in_range(0..=1000)?);
-            let (mut fine, mut coarse) = (Fine::default(), Coarse::default());
+            let (mut fine, mut coarse) = (FineHistogram::default(), CoarseHistogram::default());
             for value in &values {
                 fine.add(*value);
                 coarse.add(*value);
@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn many_samples_thin_out_evenly() {
-        let mut samples = Samples::default();
+        let mut samples = ThinnedSamples::default();
         (0..1_000_000).for_each(|value| samples.add(value));
         let [p50, p99] = samples.quantiles([0.5, 0.99]).expect("there are some");
         assert!(p50.abs_diff(500_000) < 500 && p99.abs_diff(990_000) < 500, "{p50} {p99}");
-        assert_eq!(Samples::default().quantiles([0.5]), None);
+        assert_eq!(ThinnedSamples::default().quantiles([0.5]), None);
     }
 }

@@ -26,15 +26,17 @@ mod rows;
 mod skip;
 pub mod text;
 
-pub use capture::{Capture, Format, Input, Record};
+pub use capture::{Capture, CaptureFormat, CaptureInput, Record};
 pub use decode::{Decoder, LinkType};
 pub use error::WireError;
 pub use filter::{Filter, FilterError};
 pub use flow::Protocol;
 pub use judge::{
-    Evidence, Quantiles, Report, RipeSlice, SliceReport, TierReport, UrlReport, Usl, UslAnswer,
-    Verdict,
+    CompletedSlice, DelayVerdict, Evidence, Quantiles, Report, SliceReport, TierReport, UrlReport,
+    Usl, UslResult,
 };
-pub use model::{ConnectionSeen, End, Model, Options, RequestSeen, Sink, WireTier};
-pub use rows::{Origin, TableSink, slices};
-pub use skip::{Skip, Skipped};
+pub use model::{
+    Model, ModelOptions, ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier,
+};
+pub use rows::{RowOrigin, TableSink, slices};
+pub use skip::{SkipCounts, SkipReason};

@@ -7,11 +7,11 @@ use weir_tables::{
 };
 
 use crate::judge::{Report, SliceReport};
-use crate::model::{ConnectionSeen, RequestSeen, Sink};
+use crate::model::{ObservedConnection, ObservedRequest, RowSink};
 
 /// Origin columns of each row.
 #[derive(Debug, Clone)]
-pub struct Origin {
+pub struct RowOrigin {
     /// The capturing host.
     pub host: String,
     /// The capture's name.
@@ -22,7 +22,7 @@ pub struct Origin {
 
 /// A sink that collects batches and passes them on once they are large enough.
 pub struct TableSink<F: FnMut(Vec<Batch>) + Send> {
-    origin: Origin,
+    origin: RowOrigin,
     requests: RequestRows,
     details: WireRequestRows,
     connections: TcpConnRows,
@@ -34,7 +34,7 @@ const ROWS_MAX: usize = 16_384;
 
 impl<F: FnMut(Vec<Batch>) + Send> TableSink<F> {
     /// Creates a sink that passes its batches to `take`.
-    pub fn new(origin: Origin, take: F) -> Self {
+    pub fn new(origin: RowOrigin, take: F) -> Self {
         let (requests, details) = (RequestRows::default(), WireRequestRows::default());
         Self { origin, requests, details, connections: TcpConnRows::default(), take }
     }
@@ -63,9 +63,9 @@ pub(crate) fn push<R: Rows>(batches: &mut Vec<Batch>, rows: &mut R) {
     }
 }
 
-impl<F: FnMut(Vec<Batch>) + Send> Sink for TableSink<F> {
-    fn request(&mut self, seen: &RequestSeen<'_>) {
-        let Origin { host, source, observed } = &self.origin;
+impl<F: FnMut(Vec<Batch>) + Send> RowSink for TableSink<F> {
+    fn request(&mut self, seen: &ObservedRequest<'_>) {
+        let RowOrigin { host, source, observed } = &self.origin;
         let client = seen.client.ip().to_string();
         let mut row = request(seen, host, source, *observed);
         row.client_address = Some(&client);
@@ -76,8 +76,8 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for TableSink<F> {
         }
     }
 
-    fn connection(&mut self, seen: &ConnectionSeen) {
-        let Origin { host, source, .. } = &self.origin;
+    fn connection(&mut self, seen: &ObservedConnection) {
+        let RowOrigin { host, source, .. } = &self.origin;
         let (client, server) = (seen.client.ip().to_string(), seen.server.ip().to_string());
         let mut row = connection(seen, host, source);
         (row.client_address, row.server_address) = (&client, &server);
@@ -110,12 +110,12 @@ fn readable(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-fn ended(seen: &RequestSeen<'_>) -> i64 {
+fn ended(seen: &ObservedRequest<'_>) -> i64 {
     seen.answered.map_or(seen.asked[1], |[_, last]| last)
 }
 
 pub(crate) fn request<'a>(
-    seen: &RequestSeen<'a>,
+    seen: &ObservedRequest<'a>,
     host: &'a str,
     source: &'a str,
     observed: Micros,
@@ -149,7 +149,7 @@ pub(crate) fn request<'a>(
 }
 
 pub(crate) fn detail<'a>(
-    seen: &RequestSeen<'a>,
+    seen: &ObservedRequest<'a>,
     host: &'a str,
     source: &'a str,
 ) -> WireRequest<'a> {
@@ -189,7 +189,11 @@ pub(crate) fn detail<'a>(
 }
 
 /// A row without the addresses, whose text must outlive it.
-pub(crate) fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a str) -> TcpConn<'a> {
+pub(crate) fn connection<'a>(
+    seen: &ObservedConnection,
+    host: &'a str,
+    source: &'a str,
+) -> TcpConn<'a> {
     let span = |us: Option<u32>| us.map(|us| seconds_of(us.into()));
     TcpConn {
         ts: micros(seen.last_ts),
@@ -236,7 +240,7 @@ pub(crate) fn connection<'a>(seen: &ConnectionSeen, host: &'a str, source: &'a s
 }
 
 /// Rows of the slices of all tiers.
-pub fn slices(report: &Report, origin: &Origin) -> Batch {
+pub fn slices(report: &Report, origin: &RowOrigin) -> Batch {
     let mut rows = WireSliceRows::default();
     for tier in &report.tiers {
         let kind = if tier.is_upstream { "wire_upstream" } else { "wire_edge" };
@@ -252,7 +256,7 @@ pub fn slices(report: &Report, origin: &Origin) -> Batch {
 pub(crate) fn slice_row<'a>(
     slice: &SliceReport,
     width_ns: i64,
-    origin: &'a Origin,
+    origin: &'a RowOrigin,
 ) -> WireSlice<'a> {
     let at = |quantiles: Option<[u64; 3]>, at: usize| {
         quantiles.map(|quantiles| seconds_of(quantiles[at]))
@@ -297,7 +301,7 @@ pub(crate) fn slice_row<'a>(
         dispersion_10ms: slice.dispersion[0],
         dispersion_100ms: slice.dispersion[1],
         little_error_ratio: slice.little_error,
-        verdict: slice.verdict.map(crate::judge::Verdict::as_str),
+        verdict: slice.verdict.map(crate::judge::DelayVerdict::as_str),
         sampled_ratio: 1.0,
         is_lossy: slice.missed_by_tap > 0,
         ..WireSlice::default()

@@ -3,7 +3,7 @@
 /// Why a packet, or a stretch of a file, was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Skip {
+pub enum SkipReason {
     /// Neither IPv4 nor IPv6.
     NotIp,
     /// Other protocols, such as UDP and ICMP.
@@ -34,24 +34,32 @@ pub enum Skip {
     Filter,
 }
 
-const REASONS: [(Skip, &str, &str); 14] = [
-    (Skip::NotIp, "not_ip", "neither IPv4 nor IPv6, such as ARP"),
-    (Skip::NotTcp, "not_tcp", "UDP, ICMP and other protocols than TCP"),
-    (Skip::LinkType, "link_type", "a link type that weir does not read"),
-    (Skip::HeaderCut, "header_cut", "the snap length cuts the headers"),
-    (Skip::Malformed, "malformed", "header fields contradict each other"),
-    (Skip::Fragment, "fragment", "an IP fragment whose siblings are not in the capture"),
-    (Skip::Nesting, "nesting", "more tunnels in each other than weir follows"),
-    (Skip::Interface, "interface", "a packet of an interface that the file does not describe"),
-    (Skip::BadRecord, "bad_record", "a record's length cannot be true, so the rest was not read"),
-    (Skip::FileCut, "file_cut", "the file ends inside of a record"),
-    (Skip::Text, "text", "a line that describes no TCP packet"),
-    (Skip::Duplicate, "duplicate", "the same packet again, seen on a second interface"),
-    (Skip::Time, "time", "a time too far from the first packet's for slices of this width"),
-    (Skip::Filter, "filter", "not asked for: another port, server or time"),
+const REASONS: [(SkipReason, &str, &str); 14] = [
+    (SkipReason::NotIp, "not_ip", "neither IPv4 nor IPv6, such as ARP"),
+    (SkipReason::NotTcp, "not_tcp", "UDP, ICMP and other protocols than TCP"),
+    (SkipReason::LinkType, "link_type", "a link type that weir does not read"),
+    (SkipReason::HeaderCut, "header_cut", "the snap length cuts the headers"),
+    (SkipReason::Malformed, "malformed", "header fields contradict each other"),
+    (SkipReason::Fragment, "fragment", "an IP fragment whose siblings are not in the capture"),
+    (SkipReason::Nesting, "nesting", "more tunnels in each other than weir follows"),
+    (
+        SkipReason::Interface,
+        "interface",
+        "a packet of an interface that the file does not describe",
+    ),
+    (
+        SkipReason::BadRecord,
+        "bad_record",
+        "a record's length cannot be true, so the rest was not read",
+    ),
+    (SkipReason::FileCut, "file_cut", "the file ends inside of a record"),
+    (SkipReason::Text, "text", "a line that describes no TCP packet"),
+    (SkipReason::Duplicate, "duplicate", "the same packet again, seen on a second interface"),
+    (SkipReason::Time, "time", "a time too far from the first packet's for slices of this width"),
+    (SkipReason::Filter, "filter", "not asked for: another port, server or time"),
 ];
 
-impl Skip {
+impl SkipReason {
     /// Name in output and explanation.
     pub fn describe(self) -> (&'static str, &'static str) {
         let (_, name, why) = REASONS[self as usize];
@@ -61,21 +69,21 @@ impl Skip {
 
 /// Number of skipped packets by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Skipped([u64; REASONS.len()]);
+pub struct SkipCounts([u64; REASONS.len()]);
 
-impl Skipped {
+impl SkipCounts {
     /// Counts one packet.
-    pub fn add(&mut self, reason: Skip) {
+    pub fn add(&mut self, reason: SkipReason) {
         self.add_many(reason, 1);
     }
 
     /// Counts several packets.
-    pub fn add_many(&mut self, reason: Skip, count: u64) {
+    pub fn add_many(&mut self, reason: SkipReason, count: u64) {
         self.0[reason as usize] += count;
     }
 
     /// Count of one reason.
-    pub fn count(&self, reason: Skip) -> u64 {
+    pub fn count(&self, reason: SkipReason) -> u64 {
         self.0[reason as usize]
     }
 
@@ -85,12 +93,12 @@ impl Skipped {
     }
 
     /// Adds the counts of `other`.
-    pub fn merge(&mut self, other: &Skipped) {
+    pub fn merge(&mut self, other: &SkipCounts) {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
     }
 
     /// Reasons that occurred, with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (SkipReason, u64)> + '_ {
         REASONS.iter().map(|(reason, _, _)| (*reason, self.count(*reason))).filter(|(_, n)| *n > 0)
     }
 }

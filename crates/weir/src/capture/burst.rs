@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use weir_tables::Clock;
-use weir_wire::live::{Cut, PcapngWriter, Tap, TapCounts, TapOptions};
+use weir_wire::live::{FrameTruncation, PcapngWriter, Tap, TapCounts, TapOptions};
 
 use super::{Place, end_at_signal};
 use crate::clock::SystemClock;
@@ -112,7 +112,7 @@ fn write(
     // What visitors say is nobody else's business.
     let file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    let cut = if args.payload { Cut::Nothing } else { Cut::Headers };
+    let cut = if args.payload { FrameTruncation::Nothing } else { FrameTruncation::Headers };
     let bytes_max = args.size.clamp(1, 1 << 20) << 20;
     let mut writer = PcapngWriter::new(BufWriter::new(file), cut, bytes_max).map_err(failed)?;
     let end = SystemClock.now() + Duration::from_nanos(args.span.cast_unsigned());

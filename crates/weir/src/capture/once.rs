@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_tables::Clock;
 use weir_wire::live::{Tap, TapOptions};
-use weir_wire::{Decoder, Model, Skipped};
+use weir_wire::{Decoder, Model, SkipCounts};
 
 use super::Place;
 use crate::clock::SystemClock;
@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// What the tap says beside packets.
 pub(crate) struct Seen {
-    pub(crate) skipped: Skipped,
+    pub(crate) skipped: SkipCounts,
     pub(crate) tap_drops: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn watch_for(
     };
     place.inside(|| {
         let mut tap = Tap::open(options).map_err(failure)?;
-        let (mut decoder, mut skipped) = (Decoder::default(), Skipped::default());
+        let (mut decoder, mut skipped) = (Decoder::default(), SkipCounts::default());
         let end = SystemClock.now() + span;
         while SystemClock.now() < end && !is_over.load(Ordering::Relaxed) {
             tap.feed(STEP, &mut decoder, &mut skipped, model).map_err(failure)?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use weir_store::{Store, StoreOptions};
 use weir_tables::{Batch, Clock, Parcel, StreamId, StreamRange};
-use weir_wire::{Origin, Report, Sink, TableSink};
+use weir_wire::{Report, RowOrigin, RowSink, TableSink};
 
 use super::files::Files;
 use super::{ModelArgs, WireFormat, WireTable};
@@ -27,7 +27,7 @@ use crate::terminal::write_all;
 /// Where the rows go; nowhere when only the report is wanted.
 pub(super) struct Rows {
     ways: Option<Arc<Mutex<Ways>>>,
-    origin: Origin,
+    origin: RowOrigin,
 }
 
 struct Ways {
@@ -76,7 +76,7 @@ impl Rows {
         let keep = args.into.as_deref().map(|into| Keep::new(into, args, files)).transpose()?;
         let is_wanted = print.is_some() || parquet.is_some() || keep.is_some();
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        let origin = Origin {
+        let origin = RowOrigin {
             host: args.host.clone().unwrap_or_else(host_name),
             source: names.join(", "),
             observed: SystemClock.now(),
@@ -87,7 +87,7 @@ impl Rows {
     }
 
     /// What the model hands its rows to.
-    pub(super) fn sink(&self) -> Option<Box<dyn Sink>> {
+    pub(super) fn sink(&self) -> Option<Box<dyn RowSink>> {
         let ways = Arc::clone(self.ways.as_ref()?);
         Some(Box::new(TableSink::new(self.origin.clone(), move |batches| {
             ways.lock().unwrap_or_else(PoisonError::into_inner).take(batches);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_tables::{Batch, Micros};
 use weir_wire::{
-    Capture, ConnectionSeen, Format, Input, Model, Options, Origin, RequestSeen, Sink, TableSink,
-    slices,
+    Capture, CaptureFormat, CaptureInput, Model, ModelOptions, ObservedConnection, ObservedRequest,
+    RowOrigin, RowSink, TableSink, slices,
 };
 
 use super::{failure, json as object};
@@ -23,7 +23,7 @@ pub(crate) struct Question {
     /// The longest that reading may take.
     pub(crate) limit: Duration,
     /// Whose rows they are, when they are to be kept.
-    pub(crate) keep_as: Option<Origin>,
+    pub(crate) keep_as: Option<RowOrigin>,
 }
 
 /// The answer, and the rows of all four tables when they are to be kept.
@@ -42,8 +42,8 @@ pub(crate) fn answer(
 ) -> Result<Answer, Failure> {
     let begun = Instant::now();
     let Question { name, slice_ns, limit, keep_as } = question;
-    let input = Input::from_stream(&name, Box::new(Cursor::new(bytes))).map_err(failure)?;
-    if input.format() == Format::Text {
+    let input = CaptureInput::from_stream(&name, Box::new(Cursor::new(bytes))).map_err(failure)?;
+    if input.format() == CaptureFormat::Text {
         return Err(Failure::new(format!("cannot read `{name}`: it is neither pcap nor pcapng"))
             .hint("make one with `weir capture 10s --payload`, or `tcpdump -i any -s 512 -w FILE tcp`"));
     }
@@ -56,7 +56,7 @@ pub(crate) fn answer(
             lock(&gathered).parcels.push(batches);
         })));
     }
-    let options = Options { slice_ns, ..Options::default() };
+    let options = ModelOptions { slice_ns, ..ModelOptions::default() };
     let mut model = Model::new(options, Some(Box::new(tee)));
     while capture.feed(&mut model).map_err(failure)? {
         if begun.elapsed() > limit {
@@ -103,11 +103,11 @@ impl Gathered {
 /// Hands on what it sees to both who show and who keep.
 struct Tee {
     gathered: Arc<Mutex<Gathered>>,
-    rows: Option<Box<dyn Sink>>,
+    rows: Option<Box<dyn RowSink>>,
 }
 
-impl Sink for Tee {
-    fn request(&mut self, request: &RequestSeen<'_>) {
+impl RowSink for Tee {
+    fn request(&mut self, request: &ObservedRequest<'_>) {
         let mut gathered = lock(&self.gathered);
         gathered.count += 1;
         gathered.requests.push(row(request));
@@ -120,7 +120,7 @@ impl Sink for Tee {
         }
     }
 
-    fn connection(&mut self, connection: &ConnectionSeen) {
+    fn connection(&mut self, connection: &ObservedConnection) {
         if let Some(rows) = &mut self.rows {
             rows.connection(connection);
         }
@@ -133,7 +133,7 @@ fn seconds(from: i64, to: i64) -> f64 {
 }
 
 /// A request under the names of the tables' columns.
-fn row(seen: &RequestSeen<'_>) -> (i64, Value) {
+fn row(seen: &ObservedRequest<'_>) -> (i64, Value) {
     let instant = |ns: i64| Micros(ns.div_euclid(1000)).to_string();
     let [asked, sent] = seen.asked;
     let answered = seen.answered;

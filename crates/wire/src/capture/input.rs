@@ -12,7 +12,7 @@ use crate::error::WireError;
 
 /// Format of the decompressed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum CaptureFormat {
     /// The classic libpcap format.
     Pcap,
     /// The successor of pcap and Wireshark's default.
@@ -22,10 +22,10 @@ pub enum Format {
 }
 
 /// Decompressed bytes of a capture.
-pub struct Input {
+pub struct CaptureInput {
     name: String,
     reader: Box<dyn Read + Send>,
-    format: Format,
+    format: CaptureFormat,
     count: Arc<AtomicU64>,
     total: Option<u64>,
     is_cut: bool,
@@ -36,7 +36,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// Nested compression layers; deeper nesting is not a capture.
 const LAYERS_MAX: u32 = 2;
 
-impl Input {
+impl CaptureInput {
     /// Opens a file.
     /// # Errors
     /// When it cannot be opened or read.
@@ -65,7 +65,7 @@ impl Input {
     ) -> Result<Self, WireError> {
         let count = Arc::new(AtomicU64::new(0));
         let mut reader: Box<dyn Read + Send> =
-            Box::new(Counted { stream, count: Arc::clone(&count) });
+            Box::new(CountingReader { stream, count: Arc::clone(&count) });
         let failed = |error: std::io::Error| WireError::read(name, &error);
         for layer in 0..=LAYERS_MAX {
             let first = peek(&mut reader).map_err(failed)?;
@@ -87,11 +87,11 @@ impl Input {
                 }
                 _ => {
                     let format = if pcap::is_magic(four) {
-                        Format::Pcap
+                        CaptureFormat::Pcap
                     } else if pcapng::is_magic(four) {
-                        Format::Pcapng
+                        CaptureFormat::Pcapng
                     } else {
-                        Format::Text
+                        CaptureFormat::Text
                     };
                     let name = name.to_owned();
                     return Ok(Self { name, reader: whole, format, count, total, is_cut: false });
@@ -102,7 +102,7 @@ impl Input {
     }
 
     /// Detected format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> CaptureFormat {
         self.format
     }
 
@@ -143,7 +143,7 @@ impl Input {
 }
 
 /// Decompressed bytes, for the text readers.
-impl Read for Input {
+impl Read for CaptureInput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.reader.read(buffer)
     }
@@ -168,12 +168,12 @@ fn peek(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
 }
 
 /// Counts the bytes read.
-struct Counted {
+struct CountingReader {
     stream: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.stream.read(buffer)?;
         self.count.fetch_add(count as u64, Ordering::Relaxed);

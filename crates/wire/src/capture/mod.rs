@@ -9,7 +9,7 @@ mod input;
 mod pcap;
 mod pcapng;
 
-pub use input::{Format, Input};
+pub use input::{CaptureFormat, CaptureInput};
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
 use crate::model::Model;
 use crate::packet::Packet;
-use crate::skip::{Skip, Skipped};
+use crate::skip::{SkipCounts, SkipReason};
 
 /// One captured frame of any file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,16 +42,16 @@ pub(crate) const RECORD_BYTES_MAX: usize = 4 << 20;
 
 /// Reads a capture packet by packet, in bounded memory.
 pub struct Capture {
-    input: Input,
+    input: CaptureInput,
     buffer: Arc<Vec<u8>>,
     /// Buffers lent to the model; each is reused once it is released.
     others: Vec<Arc<Vec<u8>>>,
     /// `buffer[start..end]` is read but not consumed.
     start: usize,
     end: usize,
-    walker: Walker,
+    walker: RecordWalker,
     decoder: Decoder,
-    skipped: Skipped,
+    skipped: SkipCounts,
     records: u64,
     is_over: bool,
 }
@@ -60,13 +60,13 @@ fn new_buffer() -> Arc<Vec<u8>> {
     Arc::new(vec![0; READ_BYTES + RECORD_BYTES_MAX])
 }
 
-enum Walker {
-    Pcap(pcap::Walker),
-    Pcapng(pcapng::Walker),
+enum RecordWalker {
+    Pcap(pcap::PcapWalker),
+    Pcapng(pcapng::PcapngWalker),
 }
 
 /// Result of walking over a buffer.
-pub(crate) enum Walk {
+pub(crate) enum WalkOutcome {
     /// Bytes consumed; the rest is an incomplete record.
     More(usize),
     /// Offset of an impossible length.
@@ -77,11 +77,11 @@ impl Capture {
     /// Opens a capture of packets.
     /// # Errors
     /// When the input is text or not a capture.
-    pub fn new(input: Input) -> Result<Self, WireError> {
+    pub fn new(input: CaptureInput) -> Result<Self, WireError> {
         let walker = match input.format() {
-            Format::Pcap => Walker::Pcap(pcap::Walker::default()),
-            Format::Pcapng => Walker::Pcapng(pcapng::Walker::default()),
-            Format::Text => return Err(WireError::not_a_capture(input.name())),
+            CaptureFormat::Pcap => RecordWalker::Pcap(pcap::PcapWalker::default()),
+            CaptureFormat::Pcapng => RecordWalker::Pcapng(pcapng::PcapngWalker::default()),
+            CaptureFormat::Text => return Err(WireError::not_a_capture(input.name())),
         };
         Ok(Self {
             input,
@@ -91,7 +91,7 @@ impl Capture {
             end: 0,
             walker,
             decoder: Decoder::default(),
-            skipped: Skipped::default(),
+            skipped: SkipCounts::default(),
             records: 0,
             is_over: false,
         })
@@ -135,29 +135,29 @@ impl Capture {
             }
         };
         let walk = match &mut self.walker {
-            Walker::Pcap(walker) => walker.walk(bytes, &mut each),
-            Walker::Pcapng(walker) => walker.walk(bytes, &mut each),
+            RecordWalker::Pcap(walker) => walker.walk(bytes, &mut each),
+            RecordWalker::Pcapng(walker) => walker.walk(bytes, &mut each),
         };
         self.records += records;
         match walk {
-            Walk::More(used) => self.start = used,
-            Walk::Bad(used) => {
+            WalkOutcome::More(used) => self.start = used,
+            WalkOutcome::Bad(used) => {
                 self.start = used;
-                self.skipped.add(Skip::BadRecord);
+                self.skipped.add(SkipReason::BadRecord);
                 self.is_over = true;
             }
         }
         if count == 0 && !self.is_over {
             self.is_over = true;
             if self.start < self.end || self.input.is_cut() {
-                self.skipped.add(Skip::FileCut);
+                self.skipped.add(SkipReason::FileCut);
             }
         }
         if self.is_over {
-            self.skipped.add_many(Skip::Fragment, self.decoder.waiting_fragments());
+            self.skipped.add_many(SkipReason::Fragment, self.decoder.waiting_fragments());
         }
-        if let Walker::Pcapng(walker) = &mut self.walker {
-            self.skipped.add_many(Skip::Interface, walker.take_unknown());
+        if let RecordWalker::Pcapng(walker) = &mut self.walker {
+            self.skipped.add_many(SkipReason::Interface, walker.take_unknown());
         }
         Ok(!self.is_over)
     }
@@ -193,7 +193,7 @@ impl Capture {
     }
 
     /// Packets skipped so far, by reason.
-    pub fn skipped(&self) -> Skipped {
+    pub fn skipped(&self) -> SkipCounts {
         self.skipped
     }
 
@@ -201,8 +201,8 @@ impl Capture {
     /// has no such statistics.
     pub fn tap_drops(&self) -> Option<u64> {
         match &self.walker {
-            Walker::Pcap(_) => None,
-            Walker::Pcapng(walker) => walker.drops(),
+            RecordWalker::Pcap(_) => None,
+            RecordWalker::Pcapng(walker) => walker.drops(),
         }
     }
 

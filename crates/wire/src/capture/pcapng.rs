@@ -6,7 +6,7 @@
 //! ```
 //! Blocks not about packets (names, secrets, custom ones) are skipped, as the format requires.
 
-use super::{RECORD_BYTES_MAX, Record, Walk, u16_at, u32_at};
+use super::{RECORD_BYTES_MAX, Record, WalkOutcome, u16_at, u32_at};
 use crate::decode::LinkType;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -21,7 +21,7 @@ const INTERFACES_MAX: usize = 65_536;
 
 /// The section being read.
 #[derive(Default)]
-pub(super) struct Walker {
+pub(super) struct PcapngWalker {
     is_big: bool,
     interfaces: Vec<Interface>,
     /// Time of the newest packet, used for simple packets, which carry none.
@@ -37,14 +37,14 @@ pub(super) struct Walker {
 struct Interface {
     link: LinkType,
     snap_length: u32,
-    unit: Unit,
+    unit: ClockResolution,
     offset_ns: i64,
     drops: u64,
 }
 
 /// Tick of an interface's clock.
 #[derive(Clone, Copy)]
-enum Unit {
+enum ClockResolution {
     /// Nanoseconds per tick.
     Nanoseconds(u64),
     /// Ticks per nanosecond.
@@ -53,7 +53,7 @@ enum Unit {
     PowerOfTwo(u32),
 }
 
-impl Unit {
+impl ClockResolution {
     fn from_option(value: u8) -> Self {
         let exponent = u32::from(value & 0x7f);
         match value & 0x80 {
@@ -81,9 +81,9 @@ pub(super) fn is_magic(first: [u8; 4]) -> bool {
     u32::from_be_bytes(first) == SECTION
 }
 
-impl Walker {
+impl PcapngWalker {
     /// Passes each complete packet of `bytes` to `each`.
-    pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> Walk {
+    pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> WalkOutcome {
         let mut at = 0;
         while let Some(head) = bytes.get(at..at + 12) {
             let is_section = u32_at(head, 0, true) == SECTION;
@@ -91,12 +91,12 @@ impl Walker {
                 match u32_at(head, 8, false) {
                     BYTE_ORDER => self.open_section(false),
                     other if other.swap_bytes() == BYTE_ORDER => self.open_section(true),
-                    _ => return Walk::Bad(at),
+                    _ => return WalkOutcome::Bad(at),
                 }
             }
             let length = u32_at(head, 4, self.is_big) as usize;
             if length < 12 || !length.is_multiple_of(4) || length > RECORD_BYTES_MAX {
-                return Walk::Bad(at);
+                return WalkOutcome::Bad(at);
             }
             let Some(block) = bytes.get(at..at + length) else { break };
             if !is_section {
@@ -105,7 +105,7 @@ impl Walker {
             }
             at += length;
         }
-        Walk::More(at)
+        WalkOutcome::More(at)
     }
 
     /// Packets of unknown interfaces, or with lengths beyond their block, since the last call.
@@ -147,13 +147,13 @@ impl Walker {
         let mut interface = Interface {
             link: LinkType::from_number(u32::from(u16_at(body, 0, self.is_big))),
             snap_length: u32_at(body, 4, self.is_big),
-            unit: Unit::Nanoseconds(1000),
+            unit: ClockResolution::Nanoseconds(1000),
             offset_ns: 0,
             drops: 0,
         };
         for (code, value) in self.options(&body[8..]) {
             match (code, value) {
-                (9, [unit, ..]) => interface.unit = Unit::from_option(*unit),
+                (9, [unit, ..]) => interface.unit = ClockResolution::from_option(*unit),
                 (14, seconds) if seconds.len() >= 8 => {
                     let seconds = self.u64_at(seconds).cast_signed();
                     interface.offset_ns = seconds.saturating_mul(1_000_000_000);

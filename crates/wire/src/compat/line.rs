@@ -7,7 +7,7 @@ use crate::text::{LocalMinute, MINUTE};
 
 /// Parts of a line, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct TcpdumpLine<'a> {
     /// `YYYY-MM-DD HH:MM`.
     pub(super) minute: &'a [u8; MINUTE],
     /// `SS.uuuuuu`: seconds of the minute, and the digits after them.
@@ -26,7 +26,7 @@ pub(super) struct Line<'a> {
 const DIGITS_MAX: usize = 9;
 
 /// Parses a line without its line end.
-pub(super) fn read(line: &[u8]) -> Option<Line<'_>> {
+pub(super) fn read(line: &[u8]) -> Option<TcpdumpLine<'_>> {
     let (minute, rest) = line.split_first_chunk::<MINUTE>()?;
     let (seconds, rest) = rest.split_first_chunk::<4>()?;
     let [b':', tens, ones, b'.'] = seconds else { return None };
@@ -48,7 +48,7 @@ pub(super) fn read(line: &[u8]) -> Option<Line<'_>> {
     let word = &rest[..memchr::memchr(b' ', rest).unwrap_or(rest.len())];
     let to = &word[..memchr::memrchr(b':', word)?];
     let is_right = LocalMinute::is_shape(minute) && !from.is_empty() && !to.is_empty();
-    is_right.then_some(Line { minute, seconds, fraction, digits, from, to })
+    is_right.then_some(TcpdumpLine { minute, seconds, fraction, digits, from, to })
 }
 
 fn digit(byte: u8) -> Option<u64> {

@@ -11,8 +11,10 @@ mod number;
 mod request;
 mod slice;
 
-pub use request::{Counts, EndStamp, RequestOptions, Requests, SESSIONS_MAX, StartStamp};
-pub use slice::{ARRIVALS_MAX, SliceOptions, Slices};
+pub use request::{
+    EndStamp, RequestCounts, RequestExtractor, RequestOptions, SESSIONS_MAX, StartStamp,
+};
+pub use slice::{ARRIVALS_MAX, SliceAggregator, SliceOptions};
 
 /// A limit of the compatible mode was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

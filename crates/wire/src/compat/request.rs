@@ -17,7 +17,7 @@
 use hashbrown::HashMap;
 use rustc_hash::FxSeededState;
 
-use super::line::{self, Line};
+use super::line::{self, TcpdumpLine};
 use super::{CompatError, number};
 use crate::packet::Packet;
 use crate::text::{LocalMinute, MINUTE, Zone};
@@ -62,7 +62,7 @@ pub struct RequestOptions {
 
 /// Counts of the input; the old tool skips the same lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Lines of text, or packets of a capture.
     pub seen: u64,
     /// Lines or packets that count.
@@ -90,18 +90,18 @@ struct Session {
 }
 
 /// Stage 1.
-pub struct Requests {
+pub struct RequestExtractor {
     options: RequestOptions,
     zone: Zone,
     sessions: HashMap<Box<[u8]>, Session, FxSeededState>,
     next_id: u64,
-    counts: Counts,
+    counts: RequestCounts,
     /// Last minute converted, with its result.
     minute: ([u8; MINUTE], Option<i64>),
     ports: HashMap<Vec<u8>, u32, FxSeededState>,
 }
 
-impl Requests {
+impl RequestExtractor {
     /// Creates an empty extractor. `seed` seeds the session table's hash; results do not depend on
     /// it.
     pub fn new(options: RequestOptions, zone: Zone, seed: usize) -> Self {
@@ -111,7 +111,7 @@ impl Requests {
             zone,
             sessions: HashMap::with_hasher(hash.clone()),
             next_id: 0,
-            counts: Counts::default(),
+            counts: RequestCounts::default(),
             minute: ([0; MINUTE], None),
             ports: HashMap::with_hasher(hash),
         }
@@ -153,7 +153,7 @@ impl Requests {
     }
 
     /// Ends the input: prints answered requests by id and returns the counts.
-    pub fn finish(mut self, out: &mut Vec<u8>) -> Counts {
+    pub fn finish(mut self, out: &mut Vec<u8>) -> RequestCounts {
         let mut rest: Vec<(Box<[u8]>, Session)> = self.sessions.drain().collect();
         rest.sort_unstable_by_key(|(_, session)| session.id);
         for (client, session) in &rest {
@@ -184,7 +184,7 @@ impl Requests {
         }
     }
 
-    fn time(&mut self, line: &Line<'_>) -> Option<f64> {
+    fn time(&mut self, line: &TcpdumpLine<'_>) -> Option<f64> {
         if self.minute.0 != *line.minute {
             self.minute = (*line.minute, (self.zone)(LocalMinute::of(line.minute)));
         }
@@ -303,9 +303,9 @@ mod tests {
         text.lines().map(|line| format!("|{line}|\n")).collect()
     }
 
-    fn run(text: &str, start: StartStamp, end: EndStamp) -> (String, Counts) {
+    fn run(text: &str, start: StartStamp, end: EndStamp) -> (String, RequestCounts) {
         let options = RequestOptions { port: "3306".to_owned(), start, end };
-        let mut requests = Requests::new(options, utc(), 1);
+        let mut requests = RequestExtractor::new(options, utc(), 1);
         let mut out = Vec::new();
         for line in text.lines() {
             requests.line(line.as_bytes(), &mut out).expect("few sessions");
@@ -349,7 +349,10 @@ mod tests {
             |     1 1301957864.000000 1301957864.000250  0.000250 127.0.0.1:56737|
         "#]]
         .assert_eq(&text);
-        assert_eq!(counts, Counts { seen: 6, counted: 6, requests: 2, ..Counts::default() });
+        assert_eq!(
+            counts,
+            RequestCounts { seen: 6, counted: 6, requests: 2, ..RequestCounts::default() }
+        );
     }
 
     #[test]
@@ -385,14 +388,14 @@ listening on lo, link-type EN10MB (Ethernet)
             EndStamp::First,
         );
         assert_eq!(text, "");
-        let expected = Counts {
+        let expected = RequestCounts {
             seen: 6,
             counted: 1,
             unanswered: 1,
             ipv6: 1,
             with_interface: 1,
             undated: 1,
-            ..Counts::default()
+            ..RequestCounts::default()
         };
         assert_eq!(counts, expected);
     }
@@ -401,7 +404,7 @@ listening on lo, link-type EN10MB (Ethernet)
     fn the_busiest_port_is_known() {
         let options =
             RequestOptions { port: "1".to_owned(), start: StartStamp::Last, end: EndStamp::First };
-        let mut requests = Requests::new(options, utc(), 1);
+        let mut requests = RequestExtractor::new(options, utc(), 1);
         assert_eq!(requests.busiest_port(), None);
         let mut out = Vec::new();
         for line in TWO.lines() {

@@ -25,31 +25,31 @@ pub struct SliceOptions {
 
 /// When a request in progress completes.
 #[derive(Clone, Copy, Debug)]
-struct End(f64);
+struct CompletionTime(f64);
 
-impl Ord for End {
+impl Ord for CompletionTime {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for End {
+impl PartialOrd for CompletionTime {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for End {
+impl PartialEq for CompletionTime {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for End {}
+impl Eq for CompletionTime {}
 
 /// Integrals over time since the first event.
 #[derive(Clone, Copy, Debug, Default)]
-struct Totals {
+struct TimeIntegrals {
     /// Seconds with at least one request in progress.
     busy: f64,
     /// Requests in progress times seconds.
@@ -58,7 +58,7 @@ struct Totals {
 
 /// The open slice.
 #[derive(Debug)]
-struct Open {
+struct OpenSlice {
     /// A multiple of the slice width; the next slice must be later.
     number: f64,
     /// Start: `number`, except for the first slice, which begins at the first event.
@@ -68,7 +68,7 @@ struct Open {
     /// Time up to which the integrals are calculated.
     now: f64,
     /// Integrals at its start.
-    before: Totals,
+    before: TimeIntegrals,
     arrivals: u64,
     completions: u64,
     /// Response times of its arrivals.
@@ -77,25 +77,25 @@ struct Open {
 
 /// Stage 2.
 #[derive(Debug)]
-pub struct Slices {
+pub struct SliceAggregator {
     options: SliceOptions,
-    ends: BinaryHeap<Reverse<End>>,
+    ends: BinaryHeap<Reverse<CompletionTime>>,
     in_progress: u64,
-    totals: Totals,
-    open: Option<Open>,
+    totals: TimeIntegrals,
+    open: Option<OpenSlice>,
     /// Unreadable lines: their count and the first line number.
     unreadable: (u64, u64),
     lines: u64,
 }
 
-impl Slices {
+impl SliceAggregator {
     /// Creates an empty aggregator.
     pub fn new(options: SliceOptions) -> Self {
         Self {
             options,
             ends: BinaryHeap::new(),
             in_progress: 0,
-            totals: Totals::default(),
+            totals: TimeIntegrals::default(),
             open: None,
             unreadable: (0, 0),
             lines: 0,
@@ -160,19 +160,22 @@ impl Slices {
         }
         open.elapsed.push(elapsed);
         self.in_progress += 1;
-        self.ends.push(Reverse(End(end)));
+        self.ends.push(Reverse(CompletionTime(end)));
         Ok(())
     }
 
     /// Advances to an event's time, closing the open slice if needed.
-    fn advance(&mut self, time: f64, out: &mut Vec<u8>) -> &mut Open {
+    fn advance(&mut self, time: f64, out: &mut Vec<u8>) -> &mut OpenSlice {
         let number = self.number_of(time);
-        let mut open = self.open.take().unwrap_or_else(|| Open::at(number, time));
+        let mut open = self.open.take().unwrap_or_else(|| OpenSlice::at(number, time));
         if number > open.number {
             self.integrate(&mut open, number);
             self.print(&open, number, out);
-            open =
-                Open { before: self.totals, elapsed: open.emptied(), ..Open::at(number, number) };
+            open = OpenSlice {
+                before: self.totals,
+                elapsed: open.emptied(),
+                ..OpenSlice::at(number, number)
+            };
         }
         self.integrate(&mut open, time);
         open.last_event = time;
@@ -184,7 +187,7 @@ impl Slices {
         (time / self.options.run_time_seconds).trunc() * self.options.run_time_seconds
     }
 
-    fn integrate(&mut self, open: &mut Open, to: f64) {
+    fn integrate(&mut self, open: &mut OpenSlice, to: f64) {
         if self.in_progress > 0 {
             let span = to - open.now;
             self.totals.busy += span;
@@ -194,7 +197,7 @@ impl Slices {
     }
 
     /// Prints `%s %5.2f %9.3f %5d %5d` and six times `%.6f`, each rounded to six decimals first.
-    fn print(&self, open: &Open, end: f64, out: &mut Vec<u8>) {
+    fn print(&self, open: &OpenSlice, end: f64, out: &mut Vec<u8>) {
         let observed = end - open.begin;
         let per_second = |value: f64| if observed == 0.0 { 0.0 } else { value / observed };
         let busy = self.totals.busy - open.before.busy;
@@ -218,14 +221,14 @@ impl Slices {
     }
 }
 
-impl Open {
+impl OpenSlice {
     fn at(number: f64, begin: f64) -> Self {
         Self {
             number,
             begin,
             last_event: begin,
             now: begin,
-            before: Totals::default(),
+            before: TimeIntegrals::default(),
             arrivals: 0,
             completions: 0,
             elapsed: Vec::new(),
@@ -269,7 +272,7 @@ mod tests {
     use super::*;
 
     fn run(text: &str, run_time_seconds: f64, quantile: f64) -> String {
-        let mut slices = Slices::new(SliceOptions { run_time_seconds, quantile });
+        let mut slices = SliceAggregator::new(SliceOptions { run_time_seconds, quantile });
         let mut out = Vec::new();
         for line in text.lines() {
             slices.line(line.as_bytes(), &mut out).expect("few requests");
@@ -381,7 +384,8 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_counted_with_its_line() {
-        let mut slices = Slices::new(SliceOptions { run_time_seconds: 1.0, quantile: 0.99 });
+        let mut slices =
+            SliceAggregator::new(SliceOptions { run_time_seconds: 1.0, quantile: 0.99 });
         let mut out = Vec::new();
         for line in ["", "0 1.0 2.0 1.0 a:1", "# comment", "1 2.0", "x 1 2 3"] {
             slices.line(line.as_bytes(), &mut out).expect("few requests");

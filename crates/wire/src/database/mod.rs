@@ -10,10 +10,10 @@ mod postgresql;
 mod redis;
 
 use crate::flow::{Protocol, Side};
-use crate::http::{Framer, Partial};
+use crate::http::{Framer, PartialHead};
 
 /// Receives the events of a database protocol.
-pub(crate) trait Ears {
+pub(crate) trait MessageSink {
     /// Whether no request was seen yet, so that the handshake may still be running.
     fn is_fresh(&mut self) -> bool;
     /// A request begins.
@@ -41,7 +41,7 @@ pub(crate) trait Ears {
 
 /// Result of reading a message's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Head {
+enum MessageHead {
     /// More bytes are needed.
     Short,
     /// Length of the message, and whether a request or response ends with it.
@@ -51,7 +51,7 @@ enum Head {
 }
 
 /// First bytes of a message.
-struct Look<'a> {
+struct MessagePrefix<'a> {
     side: Side,
     bytes: &'a [u8],
     /// The rest of the message's head is missing, cut by the snap length.
@@ -96,13 +96,13 @@ pub(crate) fn feed(
     protocol: Protocol,
     side: Side,
     framer: &mut Framer,
-    partial: &mut Option<Box<Partial>>,
+    partial: &mut Option<Box<PartialHead>>,
     bytes: &[u8],
     length: u32,
-    ears: &mut impl Ears,
+    sink: &mut impl MessageSink,
 ) {
     if protocol == Protocol::Redis {
-        return redis::feed(side, framer, bytes, length, ears);
+        return redis::feed(side, framer, bytes, length, sink);
     }
     let (mut bytes, mut left) = (bytes, length);
     while left > 0 {
@@ -111,9 +111,9 @@ pub(crate) fn feed(
                 let taken = rest.min(left);
                 bytes = bytes.get(taken as usize..).unwrap_or_default();
                 left -= taken;
-                ears.count(taken.into());
+                sink.count(taken.into());
                 *framer = Framer::Message(rest - taken, is_last);
-                end_if(framer, side, ears);
+                end_if(framer, side, sink);
             }
             Framer::Opaque => return,
             // Packets nearly always begin with a message, so resynchronise at the next packet.
@@ -125,34 +125,34 @@ pub(crate) fn feed(
                 }
                 let known: &[u8] = partial.as_ref().map_or(bytes, |partial| &partial.0);
                 let is_cut = bytes.len() < left as usize;
-                let look = Look {
+                let prefix = MessagePrefix {
                     side,
                     bytes: known,
                     is_all: is_cut,
                     is_alone: length == 1 && before == 0,
                 };
-                match head(protocol, &look, ears) {
-                    Head::Short if !is_cut && known.len() < HEAD_BYTES_MAX => {
+                match head(protocol, &prefix, sink) {
+                    MessageHead::Short if !is_cut && known.len() < HEAD_BYTES_MAX => {
                         if partial.is_none() {
-                            *partial = Some(Box::new(Partial(bytes.to_vec())));
+                            *partial = Some(Box::new(PartialHead(bytes.to_vec())));
                         }
                         *framer = Framer::Head;
                         return;
                     }
-                    Head::Message { bytes: total, is_last } => {
+                    MessageHead::Message { bytes: total, is_last } => {
                         *partial = None;
                         // Bytes of earlier packets were not counted while their meaning was
                         // unknown.
-                        ears.count(before as u64);
+                        sink.count(before as u64);
                         let rest = total.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX));
                         *framer = Framer::Message(rest, is_last);
-                        end_if(framer, side, ears);
+                        end_if(framer, side, sink);
                     }
-                    Head::Short | Head::Wrong => {
+                    MessageHead::Short | MessageHead::Wrong => {
                         *partial = None;
                         if *framer != Framer::Lost {
                             *framer = Framer::Lost;
-                            ears.lost();
+                            sink.lost();
                         }
                         return;
                     }
@@ -165,25 +165,31 @@ pub(crate) fn feed(
 /// A head is always shorter.
 const HEAD_BYTES_MAX: usize = 512;
 
-fn end_if(framer: &mut Framer, side: Side, ears: &mut impl Ears) {
+fn end_if(framer: &mut Framer, side: Side, sink: &mut impl MessageSink) {
     if let Framer::Message(0, is_last) = *framer {
         *framer = Framer::Idle;
         match side {
-            Side::Client if is_last => ears.request_end(),
-            Side::Server if is_last => ears.response_end(),
+            Side::Client if is_last => sink.request_end(),
+            Side::Server if is_last => sink.response_end(),
             _ => {}
         }
     }
 }
 
-fn head(protocol: Protocol, look: &Look<'_>, ears: &mut impl Ears) -> Head {
+fn head(
+    protocol: Protocol,
+    prefix: &MessagePrefix<'_>,
+    sink: &mut impl MessageSink,
+) -> MessageHead {
     let head = match protocol {
-        Protocol::Mysql => mysql::head(look, ears),
-        Protocol::Postgresql => postgresql::head(look, ears),
-        _ => mongodb::head(look, ears),
+        Protocol::Mysql => mysql::head(prefix, sink),
+        Protocol::Postgresql => postgresql::head(prefix, sink),
+        _ => mongodb::head(prefix, sink),
     };
     match head {
-        Head::Message { bytes, .. } if bytes == 0 || bytes > MESSAGE_BYTES_MAX => Head::Wrong,
+        MessageHead::Message { bytes, .. } if bytes == 0 || bytes > MESSAGE_BYTES_MAX => {
+            MessageHead::Wrong
+        }
         head => head,
     }
 }

@@ -4,7 +4,7 @@
 //! Source: MongoDB's documentation, "Wire Protocol". The command is the name of the first field of
 //! the first document; the only value read is `ok`.
 
-use super::{Ears, Head, Look, four};
+use super::{MessageHead, MessagePrefix, MessageSink, four};
 use crate::flow::Side;
 
 pub(super) const PORTS: [u16; 3] = [27_017, 27_018, 27_019];
@@ -30,32 +30,32 @@ pub(super) fn recognise(bytes: &[u8], length: u32) -> Option<Side> {
     Some(if answers == 0 { Side::Client } else { Side::Server })
 }
 
-pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
-    let word = |at| four(look.bytes, at).map(u32::from_le_bytes);
-    let (Some(size), Some(kind)) = (word(0), word(12)) else { return Head::Short };
+pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> MessageHead {
+    let word = |at| four(prefix.bytes, at).map(u32::from_le_bytes);
+    let (Some(size), Some(kind)) = (word(0), word(12)) else { return MessageHead::Short };
     if !(16..1 << 26).contains(&size) {
-        return Head::Wrong;
+        return MessageHead::Wrong;
     }
     let wanted = (size as usize).min(NAME_AT + NAME_BYTES_MAX);
-    if look.bytes.len() < wanted && !look.is_all {
-        return Head::Short;
+    if prefix.bytes.len() < wanted && !prefix.is_all {
+        return MessageHead::Short;
     }
     let flags = if kind == MESSAGE { word(16).unwrap_or(0) } else { 0 };
     let has_more = flags & MORE_TO_COME != 0;
-    let message = |is_last| Head::Message { bytes: size, is_last };
-    if look.side == Side::Server {
-        ears.response();
-        if kind == MESSAGE && has_failed(look.bytes) {
-            ears.error(b"");
+    let message = |is_last| MessageHead::Message { bytes: size, is_last };
+    if prefix.side == Side::Server {
+        sink.response();
+        if kind == MESSAGE && has_failed(prefix.bytes) {
+            sink.error(b"");
         }
         return message(!has_more);
     }
     if has_more {
         return message(false);
     }
-    ears.request();
-    ears.command(match kind {
-        MESSAGE => name(look.bytes).unwrap_or(b"OP_MSG"),
+    sink.request();
+    sink.command(match kind {
+        MESSAGE => name(prefix.bytes).unwrap_or(b"OP_MSG"),
         QUERY => b"OP_QUERY",
         COMPRESSED => b"OP_COMPRESSED",
         _ => b"OP_OTHER",

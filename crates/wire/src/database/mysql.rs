@@ -4,7 +4,7 @@
 //! its first byte is the command. Only a result's contents give its length, so it lasts until the
 //! next command. Only the first bytes of a packet are read.
 
-use super::{Ears, Head, Look};
+use super::{MessageHead, MessagePrefix, MessageSink};
 use crate::flow::{Protocol, Side};
 
 pub(super) const PORTS: [u16; 3] = [3306, 3307, 33_060];
@@ -67,45 +67,45 @@ pub(super) fn recognise(bytes: &[u8], length: u32, port: u16, side: Side) -> Opt
     (PORTS.contains(&port) && side == Side::Client && is_command).then_some(Side::Client)
 }
 
-pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
-    let [a, b, c, sequence, ..] = look.bytes else { return Head::Short };
+pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> MessageHead {
+    let [a, b, c, sequence, ..] = prefix.bytes else { return MessageHead::Short };
     let size = u32::from_le_bytes([*a, *b, *c, 0]);
-    let message = |is_last| Head::Message { bytes: size + 4, is_last };
-    let wanted = match look.side {
+    let message = |is_last| MessageHead::Message { bytes: size + 4, is_last };
+    let wanted = match prefix.side {
         _ if size == 0 => return message(false),
-        Side::Server if look.bytes.get(4) == Some(&ERROR) => size.min(3),
+        Side::Server if prefix.bytes.get(4) == Some(&ERROR) => size.min(3),
         Side::Server => 1,
         Side::Client => size.min(2),
     };
-    let Some(payload) = look.bytes.get(4..4 + wanted as usize) else {
-        return if look.is_all { message(false) } else { Head::Short };
+    let Some(payload) = prefix.bytes.get(4..4 + wanted as usize) else {
+        return if prefix.is_all { message(false) } else { MessageHead::Short };
     };
-    match (look.side, payload) {
+    match (prefix.side, payload) {
         (Side::Client, [command, ..]) if *sequence == 0 => {
             if UNANSWERED.contains(command) {
                 return message(false);
             }
             let name = COMMANDS.get(usize::from(*command)).unwrap_or(&"COM_OTHER");
-            ears.request();
-            ears.command(name.as_bytes());
+            sink.request();
+            sink.command(name.as_bytes());
             message(true)
         }
-        (Side::Client, [low, high]) if *sequence == 1 && ears.is_fresh() => {
+        (Side::Client, [low, high]) if *sequence == 1 && sink.is_fresh() => {
             if size == TLS_REQUEST_BYTES && high & WANTS_TLS != 0 {
-                ears.hidden(Protocol::Tls);
+                sink.hidden(Protocol::Tls);
             } else if size > INTRODUCTION_BYTES_MIN && low & COMPRESSES != 0 {
-                ears.hidden(Protocol::Opaque);
+                sink.hidden(Protocol::Opaque);
             }
             message(false)
         }
         (Side::Client, _) => message(false),
         (Side::Server, [ERROR, low, high]) => {
-            ears.response();
-            ears.error(u16::from_le_bytes([*low, *high]).to_string().as_bytes());
+            sink.response();
+            sink.error(u16::from_le_bytes([*low, *high]).to_string().as_bytes());
             message(false)
         }
         (Side::Server, _) => {
-            ears.response();
+            sink.response();
             message(false)
         }
     }

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use super::Part;
+use super::FrameSlice;
 use super::ip::{Datagram, Fragment, TCP};
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
 /// Incomplete datagrams; the oldest is dropped first.
 const WAITING_MAX: usize = 256;
@@ -17,13 +17,13 @@ const PIECES_MAX: usize = 256;
 const BODY_BYTES_MAX: usize = 65_535;
 
 #[derive(Default)]
-pub(super) struct Fragments {
-    waiting: VecDeque<Waiting>,
+pub(super) struct Reassembler {
+    waiting: VecDeque<PendingDatagram>,
     assembled: Vec<u8>,
     wire_length: usize,
 }
 
-struct Waiting {
+struct PendingDatagram {
     key: (u128, u128, u32),
     pieces: Vec<Piece>,
     /// Known once the last piece has come.
@@ -37,18 +37,18 @@ struct Piece {
 }
 
 /// Result of adding a fragment.
-pub(super) struct Added {
+pub(super) struct ReassemblyOutcome {
     /// Whether the datagram is complete.
     pub(super) is_whole: bool,
     /// Fragments dropped.
     pub(super) count: u64,
 }
 
-impl Fragments {
-    pub(super) fn add(&mut self, datagram: &Datagram<'_>, fragment: Fragment) -> Added {
+impl Reassembler {
+    pub(super) fn add(&mut self, datagram: &Datagram<'_>, fragment: Fragment) -> ReassemblyOutcome {
         let end = fragment.offset + datagram.body.wire_length;
         if datagram.protocol != TCP || end > BODY_BYTES_MAX {
-            return Added { is_whole: false, count: 1 };
+            return ReassemblyOutcome { is_whole: false, count: 1 };
         }
         let key = (datagram.from, datagram.to, fragment.id);
         let mut count = 0;
@@ -57,12 +57,12 @@ impl Fragments {
             if self.waiting.len() == WAITING_MAX {
                 count += self.waiting.pop_front().map_or(0, |old| old.pieces.len() as u64);
             }
-            self.waiting.push_back(Waiting { key, pieces: Vec::new(), total: None });
+            self.waiting.push_back(PendingDatagram { key, pieces: Vec::new(), total: None });
             self.waiting.len() - 1
         });
         let waiting = &mut self.waiting[at];
         if waiting.pieces.len() == PIECES_MAX {
-            return Added { is_whole: false, count: count + 1 };
+            return ReassemblyOutcome { is_whole: false, count: count + 1 };
         }
         if fragment.is_last {
             waiting.total = Some(end);
@@ -84,14 +84,14 @@ impl Fragments {
                 }
             }
         }
-        Added { is_whole, count }
+        ReassemblyOutcome { is_whole, count }
     }
 
     /// The datagram just completed; `like` is its last fragment.
-    pub(super) fn whole<'a>(&'a self, like: &Datagram<'_>) -> Result<Datagram<'a>, Skip> {
-        let body = Part { bytes: &self.assembled, wire_length: self.wire_length };
+    pub(super) fn whole<'a>(&'a self, like: &Datagram<'_>) -> Result<Datagram<'a>, SkipReason> {
+        let body = FrameSlice { bytes: &self.assembled, wire_length: self.wire_length };
         if self.assembled.is_empty() {
-            return Err(Skip::HeaderCut);
+            return Err(SkipReason::HeaderCut);
         }
         let Datagram { from, to, ip_id, protocol, .. } = *like;
         Ok(Datagram { from, to, ip_id, protocol, body })
@@ -102,7 +102,7 @@ impl Fragments {
     }
 }
 
-impl Waiting {
+impl PendingDatagram {
     /// Sorts the pieces; true when they cover the datagram without a hole.
     fn is_whole(&mut self) -> bool {
         let Some(total) = self.total else { return false };

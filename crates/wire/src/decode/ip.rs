@@ -5,8 +5,8 @@
 
 use std::net::Ipv4Addr;
 
-use super::Part;
-use crate::skip::Skip;
+use super::FrameSlice;
+use crate::skip::SkipReason;
 
 pub(super) const IPV4: u8 = 4;
 pub(super) const TCP: u8 = 6;
@@ -21,7 +21,7 @@ pub(super) struct Datagram<'a> {
     pub(super) to: u128,
     pub(super) ip_id: Option<u16>,
     pub(super) protocol: u8,
-    pub(super) body: Part<'a>,
+    pub(super) body: FrameSlice<'a>,
 }
 
 /// Position of a fragment's body.
@@ -34,26 +34,26 @@ pub(super) struct Fragment {
 
 /// Parses the header of either version.
 #[inline(always)]
-pub(super) fn open(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
-    match part.u8(0).ok_or(Skip::HeaderCut)? >> 4 {
+pub(super) fn open(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
+    match part.u8(0).ok_or(SkipReason::HeaderCut)? >> 4 {
         4 => four(part),
         6 => six(part),
-        _ => Err(Skip::NotIp),
+        _ => Err(SkipReason::NotIp),
     }
 }
 
 #[inline(always)]
-fn four(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
-    let head = part.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;
+fn four(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
+    let head = part.bytes.first_chunk::<20>().ok_or(SkipReason::HeaderCut)?;
     let header_length = usize::from(head[0] & 0x0f) * 4;
     let total_length = match u16::from_be_bytes([head[2], head[3]]) {
         0 => part.wire_length,
         length => usize::from(length),
     };
     if header_length < 20 || total_length < header_length || total_length > part.wire_length {
-        return Err(Skip::Malformed);
+        return Err(SkipReason::Malformed);
     }
-    let body = part.limit(total_length).skip(header_length).ok_or(Skip::HeaderCut)?;
+    let body = part.limit(total_length).skip(header_length).ok_or(SkipReason::HeaderCut)?;
     let address = |at: usize| {
         Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]).to_ipv6_mapped().to_bits()
     };
@@ -79,30 +79,30 @@ const MOBILITY: u8 = 135;
 /// Extension headers in one datagram; the standard has at most seven.
 const EXTENSIONS_MAX: usize = 8;
 
-fn six(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
-    let head = part.bytes.first_chunk::<40>().ok_or(Skip::HeaderCut)?;
+fn six(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
+    let head = part.bytes.first_chunk::<40>().ok_or(SkipReason::HeaderCut)?;
     let length = match u16::from_be_bytes([head[4], head[5]]) {
         0 => part.wire_length - 40,
         length => usize::from(length),
     };
     if 40 + length > part.wire_length {
-        return Err(Skip::Malformed);
+        return Err(SkipReason::Malformed);
     }
     let address = |at: usize| {
         u128::from_be_bytes(head[at..at + 16].try_into().expect("sixteen bytes are sixteen"))
     };
     let (from, to) = (address(8), address(24));
-    let mut body = part.limit(40 + length).skip(40).ok_or(Skip::HeaderCut)?;
+    let mut body = part.limit(40 + length).skip(40).ok_or(SkipReason::HeaderCut)?;
     let (mut protocol, mut fragment) = (head[6], None);
     for _ in 0..EXTENSIONS_MAX {
         let size = match protocol {
             HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY => {
-                8 + 8 * usize::from(body.u8(1).ok_or(Skip::HeaderCut)?)
+                8 + 8 * usize::from(body.u8(1).ok_or(SkipReason::HeaderCut)?)
             }
-            AUTHENTICATION => 8 + 4 * usize::from(body.u8(1).ok_or(Skip::HeaderCut)?),
+            AUTHENTICATION => 8 + 4 * usize::from(body.u8(1).ok_or(SkipReason::HeaderCut)?),
             FRAGMENT => {
-                let field = body.u16(2).ok_or(Skip::HeaderCut)?;
-                let id = body.bytes.get(4..8).ok_or(Skip::HeaderCut)?;
+                let field = body.u16(2).ok_or(SkipReason::HeaderCut)?;
+                let id = body.bytes.get(4..8).ok_or(SkipReason::HeaderCut)?;
                 let id = u32::from_be_bytes([id[0], id[1], id[2], id[3]]);
                 let offset = usize::from(field & 0xfff8);
                 let is_last = field & 1 == 0;
@@ -113,8 +113,8 @@ fn six(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
             }
             _ => break,
         };
-        protocol = body.u8(0).ok_or(Skip::HeaderCut)?;
-        body = body.skip(size).ok_or(Skip::HeaderCut)?;
+        protocol = body.u8(0).ok_or(SkipReason::HeaderCut)?;
+        body = body.skip(size).ok_or(SkipReason::HeaderCut)?;
         if fragment.is_some() {
             // What follows belongs to the reassembled datagram.
             break;

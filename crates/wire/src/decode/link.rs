@@ -1,8 +1,8 @@
 //! Link layers: finds IP in a frame.
 
-use super::{Outside, Part};
+use super::{FrameSlice, OuterLayers};
 use crate::packet::Direction;
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
 /// Link type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,59 +47,62 @@ const OUTGOING: u8 = 4;
 /// The IP datagram in a frame.
 pub(super) fn open<'a>(
     link: LinkType,
-    frame: Part<'a>,
-    outside: &mut Outside,
-) -> Result<Part<'a>, Skip> {
+    frame: FrameSlice<'a>,
+    outer: &mut OuterLayers,
+) -> Result<FrameSlice<'a>, SkipReason> {
     let direction = |kind: u8| if kind == OUTGOING { Direction::Out } else { Direction::In };
     match link {
         LinkType::Ethernet => ethernet(frame),
         LinkType::Raw => Ok(frame),
         LinkType::Sll => {
-            outside.direction = direction(frame.u8(1).ok_or(Skip::HeaderCut)?);
-            let protocol = frame.u16(14).ok_or(Skip::HeaderCut)?;
-            by_ethertype(protocol, frame.skip(16).ok_or(Skip::HeaderCut)?)
+            outer.direction = direction(frame.u8(1).ok_or(SkipReason::HeaderCut)?);
+            let protocol = frame.u16(14).ok_or(SkipReason::HeaderCut)?;
+            by_ethertype(protocol, frame.skip(16).ok_or(SkipReason::HeaderCut)?)
         }
         LinkType::Sll2 => {
-            let head = frame.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;
-            outside.interface = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-            outside.direction = direction(head[10]);
+            let head = frame.bytes.first_chunk::<20>().ok_or(SkipReason::HeaderCut)?;
+            outer.interface = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+            outer.direction = direction(head[10]);
             let protocol = u16::from_be_bytes([head[0], head[1]]);
-            by_ethertype(protocol, frame.skip(20).ok_or(Skip::HeaderCut)?)
+            by_ethertype(protocol, frame.skip(20).ok_or(SkipReason::HeaderCut)?)
         }
         LinkType::Loopback => {
-            let family = frame.bytes.first_chunk::<4>().ok_or(Skip::HeaderCut)?;
+            let family = frame.bytes.first_chunk::<4>().ok_or(SkipReason::HeaderCut)?;
             let number = u32::from_be_bytes(*family).min(u32::from_le_bytes(*family));
             // 2 is IPv4 everywhere; the number of IPv6 differs per system.
             match number {
-                2 | 10 | 24 | 28 | 30 => frame.skip(4).ok_or(Skip::HeaderCut),
-                _ => Err(Skip::NotIp),
+                2 | 10 | 24 | 28 | 30 => frame.skip(4).ok_or(SkipReason::HeaderCut),
+                _ => Err(SkipReason::NotIp),
             }
         }
-        LinkType::Other(_) => Err(Skip::LinkType),
+        LinkType::Other(_) => Err(SkipReason::LinkType),
     }
 }
 
 /// The IP datagram in an Ethernet frame.
-pub(super) fn ethernet(frame: Part<'_>) -> Result<Part<'_>, Skip> {
-    let protocol = frame.u16(12).ok_or(Skip::HeaderCut)?;
-    by_ethertype(protocol, frame.skip(14).ok_or(Skip::HeaderCut)?)
+pub(super) fn ethernet(frame: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    let protocol = frame.u16(12).ok_or(SkipReason::HeaderCut)?;
+    by_ethertype(protocol, frame.skip(14).ok_or(SkipReason::HeaderCut)?)
 }
 
 /// Payload of an EtherType, without VLAN tags.
-pub(super) fn by_ethertype(mut protocol: u16, mut part: Part<'_>) -> Result<Part<'_>, Skip> {
+pub(super) fn by_ethertype(
+    mut protocol: u16,
+    mut part: FrameSlice<'_>,
+) -> Result<FrameSlice<'_>, SkipReason> {
     for _ in 0..=VLAN_TAGS_MAX {
         match protocol {
             IPV4 | IPV6 => return Ok(part),
             ETHERNET_BRIDGED => {
-                protocol = part.u16(12).ok_or(Skip::HeaderCut)?;
-                part = part.skip(14).ok_or(Skip::HeaderCut)?;
+                protocol = part.u16(12).ok_or(SkipReason::HeaderCut)?;
+                part = part.skip(14).ok_or(SkipReason::HeaderCut)?;
             }
             tag if VLAN.contains(&tag) => {
-                protocol = part.u16(2).ok_or(Skip::HeaderCut)?;
-                part = part.skip(4).ok_or(Skip::HeaderCut)?;
+                protocol = part.u16(2).ok_or(SkipReason::HeaderCut)?;
+                part = part.skip(4).ok_or(SkipReason::HeaderCut)?;
             }
-            _ => return Err(Skip::NotIp),
+            _ => return Err(SkipReason::NotIp),
         }
     }
-    Err(Skip::Nesting)
+    Err(SkipReason::Nesting)
 }

@@ -14,24 +14,24 @@ pub use link::LinkType;
 
 use crate::capture::Record;
 use crate::packet::{Direction, Packet};
-use crate::skip::{Skip, Skipped};
-use fragment::Fragments;
+use crate::skip::{SkipCounts, SkipReason};
+use fragment::Reassembler;
 use ip::Datagram;
 
 /// Decodes frames into packets; its only state is fragments.
 #[derive(Default)]
 pub struct Decoder {
-    fragments: Fragments,
+    fragments: Reassembler,
 }
 
 /// A stretch of a frame: captured bytes and length on the wire.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct FrameSlice<'a> {
     bytes: &'a [u8],
     wire_length: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> FrameSlice<'a> {
     /// Skips the first bytes; `None` when they were not captured.
     fn skip(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;
@@ -55,7 +55,7 @@ impl<'a> Part<'a> {
 
 /// Metadata of a frame's outer layers.
 #[derive(Clone, Copy)]
-struct Outside {
+struct OuterLayers {
     ts_ns: i64,
     interface: u32,
     direction: Direction,
@@ -72,30 +72,30 @@ impl Decoder {
     pub fn decode(
         &mut self,
         record: &Record<'_>,
-        skipped: &mut Skipped,
+        skipped: &mut SkipCounts,
         sink: &mut impl FnMut(&Packet<'_>),
-    ) -> Result<(), Option<Skip>> {
-        self.decode_on_its_way(record, Direction::Unknown, skipped, sink)
+    ) -> Result<(), Option<SkipReason>> {
+        self.decode_directed(record, Direction::Unknown, skipped, sink)
     }
 
     /// Decodes a frame whose direction the tap knows.
     #[inline(always)]
-    pub(crate) fn decode_on_its_way(
+    pub(crate) fn decode_directed(
         &mut self,
         record: &Record<'_>,
         direction: Direction,
-        skipped: &mut Skipped,
+        skipped: &mut SkipCounts,
         sink: &mut impl FnMut(&Packet<'_>),
-    ) -> Result<(), Option<Skip>> {
-        let mut outside = Outside { ts_ns: record.ts_ns, interface: record.interface, direction };
-        let frame = Part { bytes: record.bytes, wire_length: record.wire_length as usize };
-        let part = link::open(record.link, frame, &mut outside)?;
+    ) -> Result<(), Option<SkipReason>> {
+        let mut outer = OuterLayers { ts_ns: record.ts_ns, interface: record.interface, direction };
+        let frame = FrameSlice { bytes: record.bytes, wire_length: record.wire_length as usize };
+        let part = link::open(record.link, frame, &mut outer)?;
         match ip::open(part)? {
             // The common case.
             (datagram, None) if datagram.protocol == ip::TCP => {
-                tcp::open(datagram, outside, sink).map_err(Some)
+                tcp::open(datagram, outer, sink).map_err(Some)
             }
-            _ => self.decode_rest(part, outside, skipped, sink),
+            _ => self.decode_rest(part, outer, skipped, sink),
         }
     }
 
@@ -103,28 +103,28 @@ impl Decoder {
     #[inline(never)]
     fn decode_rest(
         &mut self,
-        mut part: Part<'_>,
-        outside: Outside,
-        skipped: &mut Skipped,
+        mut part: FrameSlice<'_>,
+        outer: OuterLayers,
+        skipped: &mut SkipCounts,
         sink: &mut impl FnMut(&Packet<'_>),
-    ) -> Result<(), Option<Skip>> {
+    ) -> Result<(), Option<SkipReason>> {
         for _ in 0..NESTING_MAX {
             let (datagram, fragment) = ip::open(part)?;
             if let Some(fragment) = fragment {
                 let dropped = self.fragments.add(&datagram, fragment);
-                skipped.add_many(Skip::Fragment, dropped.count);
+                skipped.add_many(SkipReason::Fragment, dropped.count);
                 if !dropped.is_whole {
                     return Err(None);
                 }
                 let whole = self.fragments.whole(&datagram)?;
-                return tcp::open(whole, outside, sink).map_err(Some);
+                return tcp::open(whole, outer, sink).map_err(Some);
             }
             if datagram.protocol == ip::TCP {
-                return tcp::open(datagram, outside, sink).map_err(Some);
+                return tcp::open(datagram, outer, sink).map_err(Some);
             }
             part = inner(datagram)?;
         }
-        Err(Some(Skip::Nesting))
+        Err(Some(SkipReason::Nesting))
     }
 
     /// Fragments of incomplete datagrams.
@@ -136,26 +136,26 @@ impl Decoder {
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 
 /// The IP datagram inside a tunnel.
-fn inner(datagram: Datagram<'_>) -> Result<Part<'_>, Skip> {
+fn inner(datagram: Datagram<'_>) -> Result<FrameSlice<'_>, SkipReason> {
     let body = datagram.body;
     match datagram.protocol {
         ip::IPV4 | ip::IPV6 => Ok(body),
         ip::GRE => {
-            let flags = body.u16(0).ok_or(Skip::HeaderCut)?;
-            let protocol = body.u16(2).ok_or(Skip::HeaderCut)?;
+            let flags = body.u16(0).ok_or(SkipReason::HeaderCut)?;
+            let protocol = body.u16(2).ok_or(SkipReason::HeaderCut)?;
             if flags & 0x4007 != 0 {
-                return Err(Skip::NotTcp);
+                return Err(SkipReason::NotTcp);
             }
             let optional = 4 * (flags & 0xb000).count_ones() as usize;
-            link::by_ethertype(protocol, body.skip(4 + optional).ok_or(Skip::HeaderCut)?)
+            link::by_ethertype(protocol, body.skip(4 + optional).ok_or(SkipReason::HeaderCut)?)
         }
         ip::UDP if body.u16(2).is_some_and(|port| VXLAN_PORTS.contains(&port)) => {
             // Without the flag for a valid network id, this is some other UDP.
-            if body.u8(8).ok_or(Skip::HeaderCut)? & 0x08 == 0 {
-                return Err(Skip::NotTcp);
+            if body.u8(8).ok_or(SkipReason::HeaderCut)? & 0x08 == 0 {
+                return Err(SkipReason::NotTcp);
             }
-            link::ethernet(body.skip(16).ok_or(Skip::HeaderCut)?)
+            link::ethernet(body.skip(16).ok_or(SkipReason::HeaderCut)?)
         }
-        _ => Err(Skip::NotTcp),
+        _ => Err(SkipReason::NotTcp),
     }
 }

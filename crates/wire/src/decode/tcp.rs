@@ -1,31 +1,31 @@
 //! The TCP header and its options: RFC 9293, 7323 (timestamps, window scale), 2018 and 2883 (SACK,
 //! DSACK).
 
-use super::Outside;
+use super::OuterLayers;
 use super::ip::Datagram;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
 /// Parses the segment in a datagram and passes it to `sink`: a packet is too large to return.
 #[inline(always)]
 pub(super) fn open<'a>(
     datagram: Datagram<'a>,
-    outside: Outside,
+    outer: OuterLayers,
     sink: &mut impl FnMut(&Packet<'a>),
-) -> Result<(), Skip> {
+) -> Result<(), SkipReason> {
     let Datagram { from, to, ip_id, body, .. } = datagram;
-    let head = body.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;
+    let head = body.bytes.first_chunk::<20>().ok_or(SkipReason::HeaderCut)?;
     let header_length = usize::from(head[12] >> 4) * 4;
     if header_length < 20 || header_length > body.wire_length {
-        return Err(Skip::Malformed);
+        return Err(SkipReason::Malformed);
     }
     let u16_at = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let u32_at =
         |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let payload_length =
-        u32::try_from(body.wire_length - header_length).map_err(|_| Skip::Malformed)?;
+        u32::try_from(body.wire_length - header_length).map_err(|_| SkipReason::Malformed)?;
     let mut packet = Packet {
-        ts_ns: outside.ts_ns,
+        ts_ns: outer.ts_ns,
         from: Endpoint { address: from, port: u16_at(0) },
         to: Endpoint { address: to, port: u16_at(2) },
         seq: u32_at(4),
@@ -40,8 +40,8 @@ pub(super) fn open<'a>(
         ip_id,
         payload_length,
         payload: body.bytes.get(header_length..).unwrap_or_default(),
-        interface: outside.interface,
-        direction: outside.direction,
+        interface: outer.interface,
+        direction: outer.direction,
     };
     let options = &body.bytes[20..header_length.min(body.bytes.len())];
     match options.first_chunk::<12>() {

@@ -9,11 +9,11 @@ use super::Connection;
 use crate::packet::Endpoint;
 
 /// Live connections.
-pub(crate) struct Arena {
+pub(crate) struct ConnectionArena {
     chunks: Vec<Vec<Connection>>,
     free: Vec<u32>,
     index: HashTable<u32>,
-    secrets: Secrets,
+    secrets: HashSecrets,
     /// Where the search for an idle connection resumes (clock hand).
     hand: u32,
     limit: usize,
@@ -25,9 +25,9 @@ const CHUNK: usize = (256 << 10) / size_of::<Connection>();
 
 /// Hash keys.
 #[derive(Clone, Copy)]
-struct Secrets([u64; 2]);
+struct HashSecrets([u64; 2]);
 
-impl Secrets {
+impl HashSecrets {
     fn new(seed: u64) -> Self {
         // A factor of 0 would make all hashes equal.
         Self([seed, mix(seed, ODD) | 1])
@@ -59,12 +59,19 @@ fn mix(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-impl Arena {
+impl ConnectionArena {
     /// Creates an arena for at most `limit` connections.
     pub(crate) fn new(limit: usize, seed: u64) -> Self {
         let limit = limit.clamp(1, 1 << 30);
         let (chunks, free) = (Vec::new(), Vec::new());
-        Self { chunks, free, index: HashTable::new(), secrets: Secrets::new(seed), hand: 0, limit }
+        Self {
+            chunks,
+            free,
+            index: HashTable::new(),
+            secrets: HashSecrets::new(seed),
+            hand: 0,
+            limit,
+        }
     }
 
     /// Number of live connections.
@@ -135,10 +142,10 @@ impl Arena {
 
     /// Connection to evict: the longest idle of a few candidates.
     pub(crate) fn idle(&mut self) -> Option<u32> {
-        const LOOKED_AT: usize = 8;
+        const CANDIDATES: usize = 8;
         let total = self.chunks.iter().map(Vec::len).sum::<usize>();
         let mut best: Option<(i64, u32)> = None;
-        for _ in 0..LOOKED_AT.min(total) {
+        for _ in 0..CANDIDATES.min(total) {
             let slot = self.hand;
             self.hand = if slot as usize + 1 >= total { 0 } else { slot + 1 };
             let connection = self.get(slot);

@@ -2,7 +2,7 @@
 //!
 //! Small by design: a capture may hold a million at once.
 
-use super::{Half, SenderClock};
+use super::{HalfConnection, SenderClock};
 use crate::packet::Endpoint;
 
 /// No exchange.
@@ -85,7 +85,7 @@ impl Protocol {
 pub(crate) struct Connection {
     /// Client, server.
     addresses: [u128; 2],
-    pub(crate) halves: [Half; 2],
+    pub(crate) halves: [HalfConnection; 2],
     pub(crate) clock: SenderClock,
     pub(crate) number: u32,
     pub(crate) first_ts: i64,
@@ -130,7 +130,7 @@ impl Connection {
         Self {
             addresses: [client.address, server.address],
             ports: [client.port, server.port],
-            halves: [Half::new(), Half::new()],
+            halves: [HalfConnection::new(), HalfConnection::new()],
             clock: SenderClock::default(),
             number,
             first_ts: ts,
@@ -174,7 +174,7 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn half(&mut self, side: Side) -> &mut Half {
+    pub(crate) fn half(&mut self, side: Side) -> &mut HalfConnection {
         &mut self.halves[usize::from(side == Side::Server)]
     }
 
@@ -211,7 +211,7 @@ impl Connection {
     pub(crate) fn forget(&mut self) {
         self.is_live = false;
         for half in &mut self.halves {
-            *half = Half::default();
+            *half = HalfConnection::default();
         }
     }
 

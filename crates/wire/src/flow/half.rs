@@ -16,12 +16,12 @@
 use std::collections::VecDeque;
 
 use super::{is_after, is_before, span};
-use crate::http::{Framer, Partial};
+use crate::http::{Framer, PartialHead};
 use crate::packet::Packet;
 
 /// State of one direction.
 #[derive(Debug, Default)]
-pub(crate) struct Half {
+pub(crate) struct HalfConnection {
     /// Send time of the segment being timed; 0 for none.
     timed_ts: i64,
     /// Time of the last new payload.
@@ -30,9 +30,9 @@ pub(crate) struct Half {
     pub(crate) bytes: u64,
     pub(crate) framer: Framer,
     /// Start of an incomplete head.
-    pub(crate) partial: Option<Box<Partial>>,
+    pub(crate) partial: Option<Box<PartialHead>>,
     /// State that most connections never need.
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareState>>,
     /// Next byte to deliver.
     pub(crate) next: u32,
     /// Highest acknowledgement of the peer.
@@ -47,14 +47,14 @@ pub(crate) struct Half {
 
 /// Rarely needed state of one direction.
 #[derive(Debug, Default)]
-struct Rare {
-    held: Option<Held>,
-    troubles: Troubles,
+struct RareState {
+    held: Option<HeldSegments>,
+    troubles: TroubleCounters,
 }
 
 /// Counters of one direction's problems.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Troubles {
+pub(crate) struct TroubleCounters {
     /// Since when this side's receive window is zero; 0 when it is open.
     pub(crate) shut_since: i64,
     /// Time with a zero receive window, µs.
@@ -88,7 +88,7 @@ const HELD_MAX: usize = 64;
 const HOLE_MAX: u32 = 1 << 30;
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldSegments {
     since_ts: i64,
     segments: VecDeque<Segment>,
 }
@@ -103,7 +103,7 @@ struct Segment {
 
 /// The next in-order piece of what was held.
 #[derive(Debug)]
-pub(crate) enum Ordered {
+pub(crate) enum OrderedChunk {
     /// Bytes: `length` on the wire, of which `bytes` were captured.
     Bytes { ts: i64, bytes: Box<[u8]>, overlap: u32, length: u32 },
     /// Bytes missed by the tap.
@@ -112,23 +112,23 @@ pub(crate) enum Ordered {
 
 /// How to process a segment: skip a gap, then deliver its payload from `overlap` on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Received {
-    pub(crate) arrival: Arrival,
+pub(crate) struct ReceiveOutcome {
+    pub(crate) arrival: SegmentArrival,
     pub(crate) gap: u32,
     pub(crate) overlap: u32,
     /// 0 when none of it is in order and new.
     pub(crate) length: u32,
 }
 
-impl Received {
-    fn nothing(arrival: Arrival) -> Self {
+impl ReceiveOutcome {
+    fn nothing(arrival: SegmentArrival) -> Self {
         Self { arrival, gap: 0, overlap: 0, length: 0 }
     }
 }
 
 /// Classification of a segment with payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum SegmentArrival {
     /// The expected segment.
     New,
     /// Seen before.
@@ -141,7 +141,7 @@ pub(crate) enum Arrival {
     Filled(i64),
 }
 
-impl Half {
+impl HalfConnection {
     /// A direction that has not sent anything.
     pub(crate) fn new() -> Self {
         Self { rtt_us: u32::MAX, ..Self::default() }
@@ -155,12 +155,12 @@ impl Half {
 
     /// Problems so far.
     #[inline]
-    pub(crate) fn troubles(&self) -> Troubles {
-        self.rare.as_ref().map_or_else(Troubles::default, |rare| rare.troubles)
+    pub(crate) fn troubles(&self) -> TroubleCounters {
+        self.rare.as_ref().map_or_else(TroubleCounters::default, |rare| rare.troubles)
     }
 
     /// Counters of problems, allocated on first use.
-    pub(crate) fn troubles_mut(&mut self) -> &mut Troubles {
+    pub(crate) fn troubles_mut(&mut self) -> &mut TroubleCounters {
         &mut self.rare.get_or_insert_default().troubles
     }
 
@@ -171,7 +171,7 @@ impl Half {
     }
 
     #[inline]
-    fn held(&self) -> Option<&Held> {
+    fn held(&self) -> Option<&HeldSegments> {
         self.rare.as_ref()?.held.as_ref()
     }
 
@@ -198,10 +198,10 @@ impl Half {
         }
     }
 
-    /// Sorts in payload. The caller processes what is in order now; then [`Half::ready`] may have
+    /// Sorts in payload. The caller processes what is in order now; then [`HalfConnection::ready`] may have
     /// more.
     #[inline]
-    pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> Received {
+    pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         self.start(seq);
         if seq == self.next && self.held().is_none() {
@@ -210,38 +210,38 @@ impl Half {
             if self.timed_ts == 0 {
                 (self.timed_ts, self.timed_end) = (ts, self.next);
             }
-            return Received { arrival: Arrival::New, gap: 0, overlap: 0, length };
+            return ReceiveOutcome { arrival: SegmentArrival::New, gap: 0, overlap: 0, length };
         }
         if is_after(seq, self.next) { self.receive_ahead(packet) } else { self.receive_old(packet) }
     }
 
     /// Handles payload seen before, in part or in full, or payload that fills a hole.
-    fn receive_old(&mut self, packet: &Packet<'_>) -> Received {
+    fn receive_old(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         let end = seq.wrapping_add(length);
         if !is_after(end, self.next) {
             if length <= 1 && end == self.next {
-                return Received::nothing(Arrival::KeepAlive);
+                return ReceiveOutcome::nothing(SegmentArrival::KeepAlive);
             }
             self.note_again();
-            return Received::nothing(Arrival::Again);
+            return ReceiveOutcome::nothing(SegmentArrival::Again);
         }
         let overlap = span(seq, self.next);
         let arrival = match self.held().map(|held| held.since_ts) {
             Some(since_ts) => {
                 self.troubles_mut().filled += 1;
-                Arrival::Filled(ts - since_ts)
+                SegmentArrival::Filled(ts - since_ts)
             }
             None => {
                 self.note_again();
-                Arrival::Again
+                SegmentArrival::Again
             }
         };
         self.advance(length - overlap);
-        Received { arrival, gap: 0, overlap, length: length - overlap }
+        ReceiveOutcome { arrival, gap: 0, overlap, length: length - overlap }
     }
 
-    fn receive_ahead(&mut self, packet: &Packet<'_>) -> Received {
+    fn receive_ahead(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         let hole = span(self.next, seq);
         let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
@@ -251,19 +251,20 @@ impl Half {
             self.next = seq;
             self.advance(length);
             let gap = hole.min(HOLE_MAX);
-            return Received { arrival: Arrival::New, gap, overlap: 0, length };
+            return ReceiveOutcome { arrival: SegmentArrival::New, gap, overlap: 0, length };
         }
         let held = &mut self.rare.get_or_insert_default().held;
-        let held = held.get_or_insert_with(|| Held { since_ts: ts, segments: VecDeque::new() });
+        let held =
+            held.get_or_insert_with(|| HeldSegments { since_ts: ts, segments: VecDeque::new() });
         let at = held.segments.partition_point(|other| is_before(other.seq, seq));
         let is_known =
             held.segments.get(at).is_some_and(|other| other.seq == seq && other.length >= length);
         if is_known {
             self.note_again();
-            return Received::nothing(Arrival::Again);
+            return ReceiveOutcome::nothing(SegmentArrival::Again);
         }
         held.segments.insert(at, Segment { ts, seq, length, bytes: packet.payload.into() });
-        Received::nothing(Arrival::Ahead)
+        ReceiveOutcome::nothing(SegmentArrival::Ahead)
     }
 
     fn note_again(&mut self) {
@@ -280,18 +281,18 @@ impl Half {
     /// The next held segment, if it is in order, if the peer has acknowledged what is missing, or
     /// if too much is held.
     #[inline]
-    pub(crate) fn ready(&mut self) -> Option<Ordered> {
+    pub(crate) fn ready(&mut self) -> Option<OrderedChunk> {
         self.held()?;
         self.ready_of_held(false)
     }
 
     /// The next held segment regardless of holes: nothing more will come.
-    pub(crate) fn rest(&mut self) -> Option<Ordered> {
+    pub(crate) fn rest(&mut self) -> Option<OrderedChunk> {
         self.held()?;
         self.ready_of_held(true)
     }
 
-    fn ready_of_held(&mut self, is_over: bool) -> Option<Ordered> {
+    fn ready_of_held(&mut self, is_over: bool) -> Option<OrderedChunk> {
         loop {
             let held = self.rare.as_mut()?.held.as_mut()?;
             let Some(first) = held.segments.front() else {
@@ -307,19 +308,19 @@ impl Half {
                 let length = span(self.next, first.seq);
                 self.next = first.seq;
                 self.timed_ts = 0;
-                return Some(Ordered::Gap { length });
+                return Some(OrderedChunk::Gap { length });
             }
             let Segment { ts, seq, length, bytes } = held.segments.pop_front()?;
             let overlap = span(seq, self.next);
             if overlap < length {
                 self.advance(length - overlap);
-                return Some(Ordered::Bytes { ts, bytes, overlap, length: length - overlap });
+                return Some(OrderedChunk::Bytes { ts, bytes, overlap, length: length - overlap });
             }
         }
     }
 
     /// Processes the peer's acknowledgement; returns the round trip it measures, µs. Then
-    /// [`Half::ready`] may have more.
+    /// [`HalfConnection::ready`] may have more.
     #[inline]
     pub(crate) fn acknowledge(&mut self, ts: i64, ack: u32) -> Option<u32> {
         if self.flags & HAS_ACKED == 0 || is_after(ack, self.acked) {
@@ -416,7 +417,7 @@ impl IdCounter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Half, Ordered};
+    use super::{HalfConnection, OrderedChunk, SegmentArrival};
     use crate::packet::{Direction, Endpoint, Flags, Packet};
 
     fn packet(ts_ns: i64, seq: u32, payload: &[u8]) -> Packet<'_> {
@@ -444,8 +445,9 @@ mod tests {
 
     /// Feeds segments `(seq, bytes)` and acks (`bytes` empty); returns the stream with `_` for each
     /// missed byte.
-    fn run(segments: &[(u32, &str)]) -> (String, Vec<Arrival>) {
-        let (mut half, mut out, mut arrivals) = (Half::default(), String::new(), Vec::new());
+    fn run(segments: &[(u32, &str)]) -> (String, Vec<SegmentArrival>) {
+        let (mut half, mut out, mut arrivals) =
+            (HalfConnection::default(), String::new(), Vec::new());
         half.open(segments[0].0.wrapping_sub(1));
         for (ts, (seq, text)) in (0_i64..).zip(segments) {
             if text.is_empty() {
@@ -459,10 +461,10 @@ mod tests {
             }
             while let Some(piece) = half.ready() {
                 match piece {
-                    Ordered::Bytes { bytes, overlap, .. } => {
+                    OrderedChunk::Bytes { bytes, overlap, .. } => {
                         out += &String::from_utf8_lossy(&bytes[overlap as usize..]);
                     }
-                    Ordered::Gap { length } => out += &"_".repeat(length as usize),
+                    OrderedChunk::Gap { length } => out += &"_".repeat(length as usize),
                 }
             }
         }
@@ -471,8 +473,8 @@ mod tests {
 
     #[test]
     fn bytes_come_in_order_whatever_the_packets_do() {
-        use Arrival::{Again, Ahead, Filled, KeepAlive, New};
-        let check = |segments: &[(u32, &str)], stream: &str, expected: &[Arrival]| {
+        use SegmentArrival::{Again, Ahead, Filled, KeepAlive, New};
+        let check = |segments: &[(u32, &str)], stream: &str, expected: &[SegmentArrival]| {
             assert_eq!(run(segments), (stream.to_owned(), expected.to_vec()));
         };
         check(&[(10, "ab"), (12, "cd")], "abcd", &[New, New]);
@@ -518,7 +520,7 @@ mod tests {
 
     #[test]
     fn identifications_are_counted_on_connections_of_many_packets() {
-        let mut half = Half::default();
+        let mut half = HalfConnection::default();
         for number in (0..200_000_u32).filter(|number| number % 100 != 0) {
             let id = u16::try_from(number & 0xffff).expect("16 bits");
             assert_eq!(half.identify(id, false), u16::from(number % 100 == 1 && number > 1));
@@ -529,7 +531,7 @@ mod tests {
 
     #[test]
     fn identifications_tell_what_was_lost_before_the_tap() {
-        let mut half = Half::default();
+        let mut half = HalfConnection::default();
         let missing: u16 =
             [65_534, 65_535, 0, 3, 4, 2, 5].map(|id| half.identify(id, false)).iter().sum();
         assert_eq!((missing, half.id.missing), (2, 1));

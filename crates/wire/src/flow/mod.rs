@@ -6,9 +6,9 @@ mod connection;
 mod half;
 mod sequence;
 
-pub(crate) use arena::Arena;
+pub(crate) use arena::ConnectionArena;
 pub(crate) use clock::SenderClock;
 pub use connection::Protocol;
 pub(crate) use connection::{Connection, NONE, Side};
-pub(crate) use half::{Arrival, Half, Ordered};
+pub(crate) use half::{HalfConnection, OrderedChunk, SegmentArrival};
 pub(crate) use sequence::{is_after, is_before, span};

@@ -38,7 +38,7 @@ pub(crate) enum Framer {
     /// Remaining bytes of a database message, and whether a request or response ends with it.
     Message(u32, bool),
     /// In a line of Redis.
-    Value(Value),
+    Value(RedisValue),
     /// In a string of Redis.
     Text {
         /// Values after it.
@@ -52,7 +52,7 @@ pub(crate) enum Framer {
 
 /// The Redis value being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Value {
+pub(crate) struct RedisValue {
     /// Values until the message ends, this one included.
     pub(crate) items: u32,
     /// Number parsed so far.
@@ -67,7 +67,7 @@ pub(crate) struct Value {
 
 /// How the body of a message ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum BodyFraming {
     /// No body.
     None,
     /// After this many bytes.
@@ -82,16 +82,16 @@ pub(crate) enum Body {
 
 /// Start of an incomplete head. Boxed, since few connections have one.
 #[derive(Debug)]
-pub(crate) struct Partial(pub(crate) Vec<u8>);
+pub(crate) struct PartialHead(pub(crate) Vec<u8>);
 
 /// Receives the events of HTTP framing.
-pub(crate) trait Listener {
+pub(crate) trait HttpSink {
     /// A message's first byte.
     fn begin(&mut self);
     /// A request's head, complete or cut; returns how its body ends.
-    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body;
+    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> BodyFraming;
     /// A response's head, complete or cut; returns how its body ends.
-    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body;
+    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> BodyFraming;
     /// Bytes of the message.
     fn count(&mut self, bytes: u64);
     /// The message's last byte.
@@ -104,18 +104,18 @@ pub(crate) trait Listener {
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// The stretch being read.
-struct Input<'a> {
+struct FramerInput<'a> {
     bytes: &'a [u8],
     length: u64,
 }
 
-impl Input<'_> {
-    fn consume(&mut self, count: u64, listener: &mut impl Listener) {
+impl FramerInput<'_> {
+    fn consume(&mut self, count: u64, sink: &mut impl HttpSink) {
         let count = count.min(self.length);
         self.length -= count;
         let seen = usize::try_from(count).unwrap_or(usize::MAX);
         self.bytes = self.bytes.get(seen..).unwrap_or_default();
-        listener.count(count);
+        sink.count(count);
     }
 
     /// Whether bytes follow that were not captured.
@@ -128,36 +128,36 @@ impl Framer {
     /// Processes the next in-order bytes, of which only the beginning may be captured.
     pub(crate) fn feed(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         is_request: bool,
         bytes: &[u8],
         length: u32,
-        listener: &mut impl Listener,
+        sink: &mut impl HttpSink,
     ) {
-        let mut input = Input { bytes, length: u64::from(length) };
-        self.begin_packet(is_request, bytes, listener);
+        let mut input = FramerInput { bytes, length: u64::from(length) };
+        self.begin_packet(is_request, bytes, sink);
         while input.length > 0 {
             match *self {
-                Self::Idle => self.idle(is_request, &mut input, listener),
-                Self::Head => self.head(partial, is_request, &mut input, listener),
+                Self::Idle => self.idle(is_request, &mut input, sink),
+                Self::Head => self.head(partial, is_request, &mut input, sink),
                 Self::Body(left) => {
                     let count = left.min(input.length);
-                    input.consume(count, listener);
+                    input.consume(count, sink);
                     *self = Self::Body(left - count);
-                    self.end_if(left == count, listener);
+                    self.end_if(left == count, sink);
                 }
-                Self::Size(size, is_over) => self.size(size, is_over, &mut input, listener),
+                Self::Size(size, is_over) => self.size(size, is_over, &mut input, sink),
                 Self::Chunk(left) => {
                     let count = left.min(input.length);
-                    input.consume(count, listener);
+                    input.consume(count, sink);
                     *self = if left == count {
                         Self::Size(0, false)
                     } else {
                         Self::Chunk(left - count)
                     };
                 }
-                Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, listener),
-                Self::UntilEnd => input.consume(u64::MAX, listener),
+                Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, sink),
+                Self::UntilEnd => input.consume(u64::MAX, sink),
                 // Databases have separate parsers.
                 Self::Message(..) | Self::Value(_) | Self::Text { .. } => return,
                 Self::Lost | Self::Opaque => return,
@@ -168,43 +168,43 @@ impl Framer {
     /// Skips missing bytes.
     pub(crate) fn gap(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         length: u32,
-        listener: &mut impl Listener,
+        sink: &mut impl HttpSink,
     ) {
         let length = u64::from(length);
         match self {
             Self::Body(left) if *left >= length => {
                 *left -= length;
-                listener.count(length);
+                sink.count(length);
                 let is_over = *left == 0;
-                self.end_if(is_over, listener);
+                self.end_if(is_over, sink);
             }
             Self::Chunk(left) if *left > length => {
                 *left -= length;
-                listener.count(length);
+                sink.count(length);
             }
             Self::Message(left, is_last) if u64::from(*left) >= length => {
                 *left -= u32::try_from(length).unwrap_or(*left);
                 let (is_over, is_last) = (*left == 0, *is_last);
-                listener.count(length);
+                sink.count(length);
                 if is_over {
                     *self = Self::Idle;
                 }
                 if is_over && is_last {
-                    listener.end();
+                    sink.end();
                 }
             }
             Self::Text { rest, .. } if u64::from(*rest) > length => {
                 *rest -= u32::try_from(length).unwrap_or(*rest);
-                listener.count(length);
+                sink.count(length);
             }
-            Self::UntilEnd => listener.count(length),
+            Self::UntilEnd => sink.count(length),
             Self::Opaque => {}
             _ => {
                 *partial = None;
                 *self = Self::Lost;
-                listener.lost();
+                sink.lost();
             }
         }
     }
@@ -219,27 +219,27 @@ impl Framer {
     }
 
     /// Ends a message without a delimiter when a packet begins like a head.
-    fn begin_packet(&mut self, is_request: bool, bytes: &[u8], listener: &mut impl Listener) {
+    fn begin_packet(&mut self, is_request: bool, bytes: &[u8], sink: &mut impl HttpSink) {
         let is_start =
             || if is_request { is_request_start(bytes) } else { is_response_start(bytes) };
         match self {
             Self::Lost if is_start() => *self = Self::Idle,
             Self::UntilEnd if is_start() => {
-                listener.end();
+                sink.end();
                 *self = Self::Idle;
             }
             _ => {}
         }
     }
 
-    fn end_if(&mut self, is_over: bool, listener: &mut impl Listener) {
+    fn end_if(&mut self, is_over: bool, sink: &mut impl HttpSink) {
         if is_over {
             *self = Self::Idle;
-            listener.end();
+            sink.end();
         }
     }
 
-    fn idle(&mut self, is_request: bool, input: &mut Input<'_>, listener: &mut impl Listener) {
+    fn idle(&mut self, is_request: bool, input: &mut FramerInput<'_>, sink: &mut impl HttpSink) {
         // Empty lines before a request line are allowed (RFC 9112 §2.2).
         if let [b'\r' | b'\n', ..] = input.bytes {
             input.bytes = &input.bytes[1..];
@@ -253,40 +253,40 @@ impl Framer {
         };
         if is_start {
             *self = Self::Head;
-            listener.begin();
+            sink.begin();
         } else {
             *self = Self::Lost;
-            listener.lost();
+            sink.lost();
         }
     }
 
     fn head(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         is_request: bool,
-        input: &mut Input<'_>,
-        listener: &mut impl Listener,
+        input: &mut FramerInput<'_>,
+        sink: &mut impl HttpSink,
     ) {
         if partial.is_some() {
-            return self.head_in_pieces(partial, is_request, input, listener);
+            return self.head_in_pieces(partial, is_request, input, sink);
         }
         let mut head = read(is_request, input.bytes);
         match head.end() {
             Some(end) => {
-                let body = head.tell(false, listener);
-                input.consume(end as u64, listener);
-                self.enter(body, listener);
+                let body = head.tell(false, sink);
+                input.consume(end as u64, sink);
+                self.enter(body, sink);
             }
             None if input.is_cut() => {
                 head.guess(input.length);
-                let body = head.tell(true, listener);
-                input.consume(u64::MAX, listener);
-                self.enter(body, listener);
+                let body = head.tell(true, sink);
+                input.consume(u64::MAX, sink);
+                self.enter(body, sink);
             }
-            None if input.bytes.len() > HEAD_BYTES_MAX => self.lose(listener),
+            None if input.bytes.len() > HEAD_BYTES_MAX => self.lose(sink),
             None => {
-                *partial = Some(Box::new(Partial(input.bytes.to_vec())));
-                input.consume(u64::MAX, listener);
+                *partial = Some(Box::new(PartialHead(input.bytes.to_vec())));
+                input.consume(u64::MAX, sink);
             }
         }
     }
@@ -294,10 +294,10 @@ impl Framer {
     /// Continues a head from earlier packets; it is parsed only when complete.
     fn head_in_pieces(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         is_request: bool,
-        input: &mut Input<'_>,
-        listener: &mut impl Listener,
+        input: &mut FramerInput<'_>,
+        sink: &mut impl HttpSink,
     ) {
         let Some(pieces) = partial else { return };
         let before = pieces.0.len();
@@ -305,40 +305,40 @@ impl Framer {
         let bytes = &pieces.0;
         match head::end(bytes, before.saturating_sub(3)) {
             Some(end) => {
-                let body = read(is_request, bytes).tell(false, listener);
-                input.consume((end - before) as u64, listener);
+                let body = read(is_request, bytes).tell(false, sink);
+                input.consume((end - before) as u64, sink);
                 *partial = None;
-                self.enter(body, listener);
+                self.enter(body, sink);
             }
             None if input.is_cut() => {
-                let body = read(is_request, bytes).tell(true, listener);
-                input.consume(u64::MAX, listener);
+                let body = read(is_request, bytes).tell(true, sink);
+                input.consume(u64::MAX, sink);
                 *partial = None;
-                self.enter(body, listener);
+                self.enter(body, sink);
             }
             None if bytes.len() > HEAD_BYTES_MAX => {
                 *partial = None;
-                self.lose(listener);
+                self.lose(sink);
             }
-            None => input.consume(u64::MAX, listener),
+            None => input.consume(u64::MAX, sink),
         }
     }
 
-    fn lose(&mut self, listener: &mut impl Listener) {
+    fn lose(&mut self, sink: &mut impl HttpSink) {
         *self = Self::Lost;
-        listener.lost();
+        sink.lost();
     }
 
-    fn enter(&mut self, body: Body, listener: &mut impl Listener) {
+    fn enter(&mut self, body: BodyFraming, sink: &mut impl HttpSink) {
         *self = match body {
-            Body::None | Body::Length(0) => {
+            BodyFraming::None | BodyFraming::Length(0) => {
                 *self = Self::Idle;
-                return listener.end();
+                return sink.end();
             }
-            Body::Length(length) => Self::Body(length),
-            Body::Chunked => Self::Size(0, false),
-            Body::UntilEnd => Self::UntilEnd,
-            Body::Opaque => Self::Opaque,
+            BodyFraming::Length(length) => Self::Body(length),
+            BodyFraming::Chunked => Self::Size(0, false),
+            BodyFraming::UntilEnd => Self::UntilEnd,
+            BodyFraming::Opaque => Self::Opaque,
         };
     }
 
@@ -347,15 +347,15 @@ impl Framer {
         &mut self,
         size: u64,
         is_over: bool,
-        input: &mut Input<'_>,
-        listener: &mut impl Listener,
+        input: &mut FramerInput<'_>,
+        sink: &mut impl HttpSink,
     ) {
         let Some(byte) = input.bytes.first().copied() else {
             // Cut by the snap length: the chunk's length stays unknown.
             *self = Self::UntilEnd;
             return;
         };
-        input.consume(1, listener);
+        input.consume(1, sink);
         let digit = char::from(byte).to_digit(16).filter(|_| !is_over);
         *self = match (byte, digit) {
             (b'\n', _) if size == 0 => Self::Trailer(true),
@@ -365,14 +365,14 @@ impl Framer {
         };
     }
 
-    fn trailer(&mut self, is_empty: bool, input: &mut Input<'_>, listener: &mut impl Listener) {
+    fn trailer(&mut self, is_empty: bool, input: &mut FramerInput<'_>, sink: &mut impl HttpSink) {
         let Some(byte) = input.bytes.first().copied() else {
-            input.consume(u64::MAX, listener);
-            return self.end_if(true, listener);
+            input.consume(u64::MAX, sink);
+            return self.end_if(true, sink);
         };
-        input.consume(1, listener);
+        input.consume(1, sink);
         match byte {
-            b'\n' if is_empty => self.end_if(true, listener),
+            b'\n' if is_empty => self.end_if(true, sink),
             b'\n' => *self = Self::Trailer(true),
             b'\r' => {}
             _ => *self = Self::Trailer(false),
@@ -381,25 +381,25 @@ impl Framer {
 }
 
 /// A parsed head and where it ends.
-enum Head<'a> {
+enum ParsedHead<'a> {
     Request(RequestHead<'a>, Option<usize>),
     Response(ResponseHead, Option<usize>),
 }
 
-fn read(is_request: bool, bytes: &[u8]) -> Head<'_> {
+fn read(is_request: bool, bytes: &[u8]) -> ParsedHead<'_> {
     if is_request {
         let (head, end) = head::request(bytes);
-        Head::Request(head, end)
+        ParsedHead::Request(head, end)
     } else {
         let (head, end) = head::response(bytes);
-        Head::Response(head, end)
+        ParsedHead::Response(head, end)
     }
 }
 
 /// Length of `HTTP/1.1 100 Continue`: no final response in use has it.
 const CONTINUE_BYTES: u64 = 25;
 
-impl Head<'_> {
+impl ParsedHead<'_> {
     /// Guesses from its length whether a response without a readable status is interim.
     fn guess(&mut self, length: u64) {
         if let Self::Response(head, _) = self
@@ -415,10 +415,10 @@ impl Head<'_> {
         *end
     }
 
-    fn tell(&self, is_cut: bool, listener: &mut impl Listener) -> Body {
+    fn tell(&self, is_cut: bool, sink: &mut impl HttpSink) -> BodyFraming {
         match self {
-            Self::Request(head, _) => listener.request(head, is_cut),
-            Self::Response(head, _) => listener.response(head, is_cut),
+            Self::Request(head, _) => sink.request(head, is_cut),
+            Self::Response(head, _) => sink.response(head, is_cut),
         }
     }
 }
@@ -427,33 +427,33 @@ impl Head<'_> {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::{Body, Framer, Listener, RequestHead, ResponseHead};
+    use super::{BodyFraming, Framer, HttpSink, RequestHead, ResponseHead};
 
     #[derive(Default)]
-    struct Log {
+    struct EventLog {
         text: String,
         counted: u64,
     }
 
-    impl Listener for Log {
+    impl HttpSink for EventLog {
         fn begin(&mut self) {
             self.text += "[";
         }
-        fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body {
+        fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> BodyFraming {
             self.text += &String::from_utf8_lossy(head.target);
             match head.content_length {
-                _ if head.is_chunked => Body::Chunked,
-                Some(length) => Body::Length(length),
-                None if is_cut && head.method == b"POST" => Body::UntilEnd,
-                None => Body::None,
+                _ if head.is_chunked => BodyFraming::Chunked,
+                Some(length) => BodyFraming::Length(length),
+                None if is_cut && head.method == b"POST" => BodyFraming::UntilEnd,
+                None => BodyFraming::None,
             }
         }
-        fn response(&mut self, head: &ResponseHead, _: bool) -> Body {
+        fn response(&mut self, head: &ResponseHead, _: bool) -> BodyFraming {
             self.text += &head.status.to_string();
             match head.content_length {
-                _ if head.is_chunked => Body::Chunked,
-                Some(length) => Body::Length(length),
-                None => Body::UntilEnd,
+                _ if head.is_chunked => BodyFraming::Chunked,
+                Some(length) => BodyFraming::Length(length),
+                None => BodyFraming::UntilEnd,
             }
         }
         fn count(&mut self, bytes: u64) {
@@ -470,7 +470,7 @@ mod tests {
     /// Feeds the text in one piece and byte by byte: the messages must be equal.
     fn check(is_request: bool, text: &str, expected: &Expect) {
         let run = |step: usize| {
-            let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+            let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
             for piece in text.as_bytes().chunks(step) {
                 let length = u32::try_from(piece.len()).expect("short");
                 framer.feed(&mut partial, is_request, piece, length, &mut log);
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_snap_length_hides_bytes_but_not_messages() {
-        let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+        let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
         let mut feed =
             |bytes: &[u8], length| framer.feed(&mut partial, true, bytes, length, &mut log);
         feed(b"GET /long", 400);
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn a_gap_in_a_body_is_counted_and_one_elsewhere_loses_the_way() {
-        let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+        let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
         framer.feed(
             &mut partial,
             true,
@@ -549,7 +549,7 @@ mod tests {
     #[test]
     fn random_bytes_and_gaps_never_panic() {
         arbtest::arbtest(|u| {
-            let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+            let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
             for _ in 0..8 {
                 let is_request = u.arbitrary()?;
                 let parts: [&[u8]; 6] = [

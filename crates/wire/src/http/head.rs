@@ -76,7 +76,7 @@ pub(super) fn end(bytes: &[u8], from: usize) -> Option<usize> {
 
 /// Parses a request's head, complete or not; also returns where it ends.
 pub(super) fn request(bytes: &[u8]) -> (RequestHead<'_>, Option<usize>) {
-    let mut lines = Lines { bytes, at: 0, end: None };
+    let mut lines = HeadLines { bytes, at: 0, end: None };
     let first = lines.next().unwrap_or_default();
     let (method, rest) = word(first);
     let (target, _) = word(rest);
@@ -115,7 +115,7 @@ pub(super) fn request(bytes: &[u8]) -> (RequestHead<'_>, Option<usize>) {
 
 /// Parses a response's head, complete or not; also returns where it ends.
 pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
-    let mut lines = Lines { bytes, at: 0, end: None };
+    let mut lines = HeadLines { bytes, at: 0, end: None };
     let (_, rest) = word(lines.next().unwrap_or_default());
     let (status, _) = word(rest);
     let class = status.first().map_or(0, |digit| digit.wrapping_sub(b'0'));
@@ -144,14 +144,14 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
 }
 
 /// Lines without their ends, up to the empty line that ends the head; the last one may be cut.
-struct Lines<'a> {
+struct HeadLines<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Offset after the empty line.
     end: Option<usize>,
 }
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for HeadLines<'a> {
     type Item = &'a [u8];
 
     #[inline]

@@ -4,6 +4,6 @@ mod framer;
 mod head;
 mod template;
 
-pub(crate) use framer::{Body, Framer, Listener, Partial, Value};
+pub(crate) use framer::{BodyFraming, Framer, HttpSink, PartialHead, RedisValue};
 pub(crate) use head::{RequestHead, ResponseHead, is_request_start, is_response_start};
 pub(crate) use template::template;

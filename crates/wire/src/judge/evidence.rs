@@ -1,6 +1,6 @@
 //! The evidence of a tier: every number that the rules use.
 
-use crate::model::{Tier, Traffic, Transport};
+use crate::model::{SideCounters, Tier, TransportCounters};
 
 /// Evidence of one tier; milliseconds and ratios. Each field is in the JSON output under its name.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -95,7 +95,7 @@ pub(super) fn ms(us: u64) -> f64 {
 
 /// Loss behind the tap: retransmits of the server not reported as duplicates.
 fn lost_after(tier: &Tier) -> f64 {
-    let Transport { client, server, .. } = &tier.transport;
+    let TransportCounters { client, server, .. } = &tier.transport;
     let to_client = ratio(server.retransmits.saturating_sub(server.spurious), server.data_packets);
     let to_server =
         ratio(client.late_retransmits.saturating_sub(client.spurious), client.data_packets);
@@ -107,7 +107,7 @@ fn lost_after(tier: &Tier) -> f64 {
 /// chance does not explain it.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
-    let measure = |side: &Traffic| {
+    let measure = |side: &SideCounters| {
         (side.identified >= IDENTIFIED_MIN).then(|| {
             let share = ratio(side.missing, side.identified);
             (share, share / side.identified as f64)
@@ -131,8 +131,8 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
 
 /// Share of holes filled late, of one side's data: with several segments in flight, loss shows
 /// without identifications. Loss by the tap does not, since it is never retransmitted.
-fn refilled(transport: &Transport) -> f64 {
-    let of = |side: &Traffic| {
+fn refilled(transport: &TransportCounters) -> f64 {
+    let of = |side: &SideCounters| {
         if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
     };
     of(&transport.client).max(of(&transport.server))
@@ -146,8 +146,9 @@ const IDENTIFIED_MIN: u64 = 100;
 
 impl Evidence {
     pub(super) fn of(tier: &Tier, seconds: f64) -> Self {
-        let quantile =
-            |histogram: &crate::histogram::Fine, at| ms(histogram.quantile(at).unwrap_or(0));
+        let quantile = |histogram: &crate::histogram::FineHistogram, at| {
+            ms(histogram.quantile(at).unwrap_or(0))
+        };
         let transport = &tier.transport;
         let data = transport.client.data_packets + transport.server.data_packets;
         let missed_by_tap_ratio = ratio(transport.missed_by_tap, data);

@@ -7,7 +7,7 @@ mod rules;
 mod usl;
 
 pub use evidence::Evidence;
-pub use live::RipeSlice;
+pub use live::CompletedSlice;
 pub use report::{Quantiles, Report, SliceReport, TierReport, UrlReport};
-pub use rules::Verdict;
-pub use usl::{Usl, UslAnswer};
+pub use rules::DelayVerdict;
+pub use usl::{Usl, UslResult};

@@ -1,18 +1,20 @@
 //! The report of a finished capture.
 
 use super::evidence::{Evidence, ms, ratio};
-use super::rules::{Case, Verdict, judge};
-use super::usl::{self, UslAnswer};
+use super::rules::{DelayVerdict, JudgeInput, judge};
+use super::usl::{self, UslResult};
 use crate::flow::Protocol;
-use crate::histogram::{Fine, Histogram};
-use crate::model::{ConnectionSeen, Gate, Ledger, Model, Sealed, Slice, Tier};
-use crate::skip::Skipped;
+use crate::histogram::{FineHistogram, Histogram};
+use crate::model::{
+    Admission, Model, ObservedConnection, Sequencer, SliceQuantiles, Tier, TimeSlice,
+};
+use crate::skip::SkipCounts;
 
 /// Result of a capture.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Cause of the delay over all tiers.
-    pub verdict: Verdict,
+    pub verdict: DelayVerdict,
     /// The evidence in one sentence.
     pub why: String,
     /// First and last packet, ns since 1970.
@@ -24,7 +26,7 @@ pub struct Report {
     /// Payload bytes of these packets.
     pub bytes: u64,
     /// Packets skipped, by reason.
-    pub skipped: Skipped,
+    pub skipped: SkipCounts,
     /// Packets that the tap reports as lost.
     pub tap_drops: Option<u64>,
     /// Connections evicted because of the limit.
@@ -32,7 +34,7 @@ pub struct Report {
     /// Server ports, busiest first.
     pub tiers: Vec<TierReport>,
     /// Connections that waited longest or broke, worst first.
-    pub worst: Vec<ConnectionSeen>,
+    pub worst: Vec<ObservedConnection>,
 }
 
 /// Microseconds; `None` when nothing was measured.
@@ -72,7 +74,7 @@ pub struct TierReport {
     /// Protocol of most connections: http, tls, a database, opaque or unknown.
     pub protocol: &'static str,
     /// Cause of the delay in this tier.
-    pub verdict: Verdict,
+    pub verdict: DelayVerdict,
     /// The evidence in one sentence.
     pub why: String,
     /// All evidence.
@@ -111,7 +113,7 @@ pub struct TierReport {
     /// concurrency|.
     pub little_error: Option<f64>,
     /// Universal Scalability Law fit of throughput against concurrency.
-    pub usl: UslAnswer,
+    pub usl: UslResult,
     /// Contiguous slices from the first to the last of the capture.
     pub slices: Vec<SliceReport>,
     /// URL templates, by total time spent.
@@ -180,7 +182,7 @@ pub struct SliceReport {
     /// Relative error of Little's law.
     pub little_error: Option<f64>,
     /// Cause that this slice alone shows; `None` without requests.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<DelayVerdict>,
 }
 
 /// One URL template of one tier.
@@ -207,25 +209,29 @@ pub struct UrlReport {
 impl Model {
     /// Ends the model and returns its report; requests in flight count as cut.
     pub fn report(self) -> Report {
-        let (gate, ledger) = &self.end();
+        let (admission, sequencer) = &self.end();
         let busy = |tier: &&Tier| tier.requests > 0 || tier.transport.connections > 0;
-        let mut reports: Vec<TierReport> =
-            ledger.tiers.iter().filter(busy).map(|tier| report_tier(tier, gate, ledger)).collect();
+        let mut reports: Vec<TierReport> = sequencer
+            .tiers
+            .iter()
+            .filter(busy)
+            .map(|tier| report_tier(tier, admission, sequencer))
+            .collect();
         reports.sort_by_key(|tier| std::cmp::Reverse((tier.requests, tier.packets)));
         let (verdict, why) = overall(&reports);
-        let span_ns = gate.first_ts.map(|first| [first, gate.last_ts]);
+        let span_ns = admission.first_ts.map(|first| [first, admission.last_ts]);
         Report {
             verdict,
             why,
             span_ns,
-            slice_ns: ledger.slice_ns,
-            packets: ledger.packets,
-            bytes: ledger.bytes,
-            skipped: ledger.skipped,
+            slice_ns: sequencer.slice_ns,
+            packets: sequencer.packets,
+            bytes: sequencer.bytes,
+            skipped: sequencer.skipped,
             tap_drops: None,
-            given_up: ledger.given_up,
+            given_up: sequencer.given_up,
             tiers: reports,
-            worst: ledger.worst.clone(),
+            worst: sequencer.worst.clone(),
         }
     }
 }
@@ -233,29 +239,31 @@ impl Model {
 /// The verdict that explains most: verdicts are ordered. End-host causes of a protocol without
 /// known framing, such as a terminal waiting for its user, do not count while there are requests to
 /// judge.
-fn overall(tiers: &[TierReport]) -> (Verdict, String) {
+fn overall(tiers: &[TierReport]) -> (DelayVerdict, String) {
     let is_of_ends = |verdict| {
-        use Verdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
+        use DelayVerdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
         matches!(verdict, SenderBursts | ClientReader | EdgeStall | SlowApp)
     };
     let is_known = |tier: &&TierReport| !matches!(tier.protocol, "opaque" | "unknown");
     let has_known = tiers.iter().any(|tier| is_known(&tier) && tier.requests > 0);
     let counts = |tier: &&TierReport| !has_known || is_known(tier) || !is_of_ends(tier.verdict);
     match tiers.iter().filter(counts).min_by_key(|tier| tier.verdict) {
-        None => (Verdict::Unknown, "the capture holds no TCP connection".to_owned()),
+        None => (DelayVerdict::Unknown, "the capture holds no TCP connection".to_owned()),
         Some(tier) => (tier.verdict, format!("port {}: {}", tier.port, tier.why)),
     }
 }
 
-fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
-    let urls = report_urls(tier, ledger);
-    let slices = report_slices(tier, gate);
-    let span_us = u64::try_from((gate.last_ts - gate.start_ns).max(0) / 1000).unwrap_or(0);
+fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> TierReport {
+    let urls = report_urls(tier, sequencer);
+    let slices = report_slices(tier, admission);
+    let span_us =
+        u64::try_from((admission.last_ts - admission.start_ns).max(0) / 1000).unwrap_or(0);
     let mut evidence = Evidence::of(tier, ms(span_us) / 1000.0);
-    evidence.delayed_slices =
-        slices.iter().filter(|slice| slice.verdict == Some(Verdict::UpstreamNetworkJitter)).count()
-            as u64;
-    let (verdict, why) = judge(&Case {
+    evidence.delayed_slices = slices
+        .iter()
+        .filter(|slice| slice.verdict == Some(DelayVerdict::UpstreamNetworkJitter))
+        .count() as u64;
+    let (verdict, why) = judge(&JudgeInput {
         evidence: &evidence,
         urls: &urls,
         requests: tier.requests,
@@ -268,7 +276,7 @@ fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
         inner.iter().map(|slice| (slice.concurrency(), slice.throughput())).collect();
     let mut errors: Vec<f64> = inner.iter().filter_map(|slice| slice.little_error).collect();
     errors.sort_by(f64::total_cmp);
-    let quantiles = |histogram: &Fine| Quantiles::of(histogram);
+    let quantiles = |histogram: &FineHistogram| Quantiles::of(histogram);
     TierReport {
         port: tier.port,
         is_upstream: tier.requests > 0 && 2 * tier.with_parent >= tier.requests,
@@ -306,14 +314,14 @@ fn protocol(tier: &Tier) -> &'static str {
     most.filter(|most| speaking(most) > 0).map_or("unknown", |most| most.as_str())
 }
 
-fn report_urls(tier: &Tier, ledger: &Ledger) -> Vec<UrlReport> {
+fn report_urls(tier: &Tier, sequencer: &Sequencer) -> Vec<UrlReport> {
     let mut urls: Vec<UrlReport> = tier
         .urls
         .iter()
         .map(|(number, stats)| {
             let think = |at| ms(stats.think.quantile(at).unwrap_or(0));
             UrlReport {
-                template: ledger.urls.name(*number).to_owned(),
+                template: sequencer.urls.name(*number).to_owned(),
                 requests: stats.requests,
                 errors_5xx: stats.errors_5xx,
                 think_ms_p25: think(0.25),
@@ -331,27 +339,27 @@ fn report_urls(tier: &Tier, ledger: &Ledger) -> Vec<UrlReport> {
 }
 
 /// All slices from the capture's first to its last, empty ones included.
-fn report_slices(tier: &Tier, gate: &Gate) -> Vec<SliceReport> {
-    let Some(first_ts) = gate.first_ts else { return Vec::new() };
-    let (start, width) = (gate.start_ns, gate.options.slice_ns);
-    let last = (gate.last_ts - start).max(0) / width;
-    let usual = Usual {
+fn report_slices(tier: &Tier, admission: &Admission) -> Vec<SliceReport> {
+    let Some(first_ts) = admission.first_ts else { return Vec::new() };
+    let (start, width) = (admission.start_ns, admission.options.slice_ns);
+    let last = (admission.last_ts - start).max(0) / width;
+    let baseline = BaselineTimes {
         delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
         think_us: tier.think.quantile(0.5).unwrap_or(0),
     };
-    let empty = Slice::default();
+    let empty = TimeSlice::default();
     (0..=last.min(crate::model::SLICES_MAX))
         .map(|number| {
             let from = start + number * width;
-            let observed = (from + width).min(gate.last_ts.max(first_ts)) - from.max(first_ts);
+            let observed = (from + width).min(admission.last_ts.max(first_ts)) - from.max(first_ts);
             let slice = u32::try_from(number).ok().and_then(|number| tier.slices.get(number));
-            report_slice(slice.unwrap_or(&empty), from, observed.max(0), width, &usual)
+            report_slice(slice.unwrap_or(&empty), from, observed.max(0), width, &baseline)
         })
         .collect()
 }
 
 /// Baseline of a tier.
-pub(super) struct Usual {
+pub(super) struct BaselineTimes {
     pub(super) delay_us: u64,
     pub(super) think_us: u64,
 }
@@ -362,11 +370,11 @@ fn us(ns: i64) -> u64 {
 
 #[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
 pub(super) fn report_slice(
-    slice: &Slice,
+    slice: &TimeSlice,
     start_ns: i64,
     observed_ns: i64,
     width_ns: i64,
-    usual: &Usual,
+    baseline: &BaselineTimes,
 ) -> SliceReport {
     let sealed = slice.sealed.as_deref().copied().unwrap_or_default();
     let timed = slice.timed as f64;
@@ -411,31 +419,36 @@ pub(super) fn report_slice(
         dispersion: [dispersion(0, 10_000_000), dispersion(1, 100_000_000)],
         little_error: (weighted_us > 0)
             .then(|| (slice.sum_us as f64 - weighted_us as f64).abs() / weighted_us as f64),
-        verdict: is_busy.then(|| judge_slice(slice, &sealed, usual)),
+        verdict: is_busy.then(|| judge_slice(slice, &sealed, baseline)),
     }
 }
 
 /// Judges one slice, with thresholds for the counts that one slice can reach.
-fn judge_slice(slice: &Slice, sealed: &Sealed, usual: &Usual) -> Verdict {
+fn judge_slice(
+    slice: &TimeSlice,
+    sealed: &SliceQuantiles,
+    baseline: &BaselineTimes,
+) -> DelayVerdict {
     let p95 = |quantiles: Option<[u64; 3]>| quantiles.map_or(0, |[_, p95, _]| p95);
     let real = slice.retransmits.saturating_sub(slice.spurious);
     let is_lost =
         |lost: u32, of: u32| lost >= 5 && ratio(u64::from(lost), u64::from(of.max(1))) >= 0.005;
     if slice.late_syns >= 3 {
-        Verdict::AcceptQueue
+        DelayVerdict::AcceptQueue
     } else if slice.races >= 3 {
-        Verdict::KeepaliveRace
+        DelayVerdict::KeepaliveRace
     } else if is_lost(real, slice.data_packets) {
-        Verdict::PathLoss
-    } else if slice.delayed_connections >= 10 && p95(sealed.delay) >= 50_000.max(5 * usual.delay_us)
+        DelayVerdict::PathLoss
+    } else if slice.delayed_connections >= 10
+        && p95(sealed.delay) >= 50_000.max(5 * baseline.delay_us)
     {
-        Verdict::UpstreamNetworkJitter
+        DelayVerdict::UpstreamNetworkJitter
     } else if slice.zero_windows >= 3 {
-        Verdict::ClientReader
-    } else if p95(sealed.think) >= 200_000.max(3 * usual.think_us) {
-        Verdict::SlowApp
+        DelayVerdict::ClientReader
+    } else if p95(sealed.think) >= 200_000.max(3 * baseline.think_us) {
+        DelayVerdict::SlowApp
     } else {
-        Verdict::Smooth
+        DelayVerdict::Smooth
     }
 }
 

@@ -10,7 +10,7 @@ use super::report::UrlReport;
 
 /// Cause of the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum DelayVerdict {
     /// The server's kernel cannot accept connections: the accept queue is full or slow.
     AcceptQueue,
     /// Requests cross the close of an idle connection.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl DelayVerdict {
     /// Name in output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ const CONNECTIONS_MIN: u64 = 10;
 const REQUESTS_MIN: u64 = 20;
 
 /// Input of the rules: one tier.
-pub(super) struct Case<'a> {
+pub(super) struct JudgeInput<'a> {
     pub(super) evidence: &'a Evidence,
     pub(super) urls: &'a [UrlReport],
     pub(super) requests: u64,
@@ -89,11 +89,11 @@ pub(super) struct Case<'a> {
     pub(super) later_requests: u64,
 }
 
-type Finding = Option<(Verdict, String)>;
+type RuleOutcome = Option<(DelayVerdict, String)>;
 
 /// Returns the verdict of the first rule that holds, with its evidence.
-pub(super) fn judge(case: &Case<'_>) -> (Verdict, String) {
-    let rules: [fn(&Case<'_>) -> Finding; 9] = [
+pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
+    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 9] = [
         accept_queue,
         keepalive_race,
         path_loss,
@@ -107,7 +107,7 @@ pub(super) fn judge(case: &Case<'_>) -> (Verdict, String) {
     rules.iter().find_map(|rule| rule(case)).unwrap_or_else(|| smooth(case))
 }
 
-fn accept_queue(case: &Case<'_>) -> Finding {
+fn accept_queue(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     if e.late_syns >= 3 && e.late_syns * 100 >= e.syns {
         let why = format!(
@@ -116,7 +116,7 @@ fn accept_queue(case: &Case<'_>) -> Finding {
             e.syns,
             time(e.connect_ms_p99)
         );
-        return Some((Verdict::AcceptQueue, why));
+        return Some((DelayVerdict::AcceptQueue, why));
     }
     let is_split = case.first_requests >= REQUESTS_MIN && case.later_requests >= REQUESTS_MIN;
     let has_upstream = e.upstream_coverage >= 0.5;
@@ -130,22 +130,22 @@ fn accept_queue(case: &Case<'_>) -> Finding {
             "the first request of a connection waits {} (p95), later ones {}: connections wait to be accepted",
             time(first), time(later)
         );
-        (Verdict::AcceptQueue, why)
+        (DelayVerdict::AcceptQueue, why)
     })
 }
 
-fn keepalive_race(case: &Case<'_>) -> Finding {
+fn keepalive_race(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     (e.races >= 3).then(|| {
         let why = format!(
             "{} requests crossed the server's closing of an idle connection ({} behind its FIN, {} reset while they waited)",
             e.races, e.requests_after_fin, e.resets_in_flight
         );
-        (Verdict::KeepaliveRace, why)
+        (DelayVerdict::KeepaliveRace, why)
     })
 }
 
-fn path_loss(case: &Case<'_>) -> Finding {
+fn path_loss(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     let lost = e.retransmits.saturating_sub(e.spurious) + e.client_retransmits;
     let is_after = e.loss_after_ratio >= LOSS_RATIO && lost >= 5;
@@ -164,7 +164,7 @@ fn path_loss(case: &Case<'_>) -> Finding {
             "{} of the data behind the tap was lost ({} segments sent again, {} of them known as duplicates), {before} before it{holes}",
             percent(e.loss_after_ratio), e.retransmits, e.spurious
         );
-        (Verdict::PathLoss, why)
+        (DelayVerdict::PathLoss, why)
     })
 }
 
@@ -172,7 +172,7 @@ fn is_held(e: &Evidence) -> bool {
     e.delay_ms_p95 >= DELAY_MS.max(5.0 * e.delay_ms_p50) || e.delayed_slices >= 2
 }
 
-fn network_jitter(case: &Case<'_>) -> Finding {
+fn network_jitter(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     (is_held(e) && case.connections >= CONNECTIONS_MIN).then(|| {
         let why = format!(
@@ -180,11 +180,11 @@ fn network_jitter(case: &Case<'_>) -> Finding {
             time(e.delay_ms_max), time(e.delay_ms_p95), time(e.delay_ms_p50), e.delayed_slices,
             percent(e.timestamp_coverage), e.cycles, time(e.longest_pause_ms)
         );
-        (Verdict::UpstreamNetworkJitter, why)
+        (DelayVerdict::UpstreamNetworkJitter, why)
     })
 }
 
-fn sender_bursts(case: &Case<'_>) -> Finding {
+fn sender_bursts(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     let dispersion = e.dispersion.max(e.dispersion_100ms);
     if dispersion < 10.0 || e.cycles < 2 {
@@ -201,16 +201,16 @@ fn sender_bursts(case: &Case<'_>) -> Finding {
             "{jagged}; whether clients paused or the network held packets is not known: only {} of connections carry TCP timestamps",
             percent(e.timestamp_coverage)
         );
-        return Some((Verdict::Unknown, why));
+        return Some((DelayVerdict::Unknown, why));
     }
     let why = format!(
         "{jagged}, and packets were sent when they arrived (delay variation p95 {})",
         time(e.delay_ms_p95)
     );
-    Some((Verdict::SenderBursts, why))
+    Some((DelayVerdict::SenderBursts, why))
 }
 
-fn client_reader(case: &Case<'_>) -> Finding {
+fn client_reader(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     let is_shut = e.zero_windows >= 3 && e.client_wait_ratio >= 0.3;
     let is_waiting = e.client_wait_ratio >= 0.5 && e.transfer_ms_p95 >= SLOW_MS;
@@ -219,11 +219,11 @@ fn client_reader(case: &Case<'_>) -> Finding {
             "clients shut their receive window {} times, and {} of all transfer time was waiting for them (transfer p95 {}, think p95 {})",
             e.zero_windows, percent(e.client_wait_ratio), time(e.transfer_ms_p95), time(e.think_ms_p95)
         );
-        (Verdict::ClientReader, why)
+        (DelayVerdict::ClientReader, why)
     })
 }
 
-fn edge_stall(case: &Case<'_>) -> Finding {
+fn edge_stall(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     let is_known = e.upstream_coverage >= 0.5 && case.requests >= REQUESTS_MIN;
     let is_own =
@@ -235,13 +235,13 @@ fn edge_stall(case: &Case<'_>) -> Finding {
             time(e.upstream_think_ms_p95),
             time(e.stall_later_ms_p95)
         );
-        (Verdict::EdgeStall, why)
+        (DelayVerdict::EdgeStall, why)
     })
 }
 
 /// Blames a URL that is slow against its own fast requests, against the other URLs, or in absolute
 /// terms.
-fn slow_app(case: &Case<'_>) -> Finding {
+fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
     let enough = |url: &&UrlReport| url.requests >= REQUESTS_MIN;
     let others = |url: &UrlReport| {
         let rest = case.urls.iter().filter(enough).filter(|other| other.template != url.template);
@@ -274,7 +274,7 @@ fn slow_app(case: &Case<'_>) -> Finding {
         time(worst.think_ms_p25),
         time(e.think_ms_p50)
     );
-    Some((Verdict::SlowApp, why))
+    Some((DelayVerdict::SlowApp, why))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "requests are below 2^53")]
@@ -282,21 +282,21 @@ fn time_share(url: &UrlReport) -> f64 {
     url.requests as f64
 }
 
-fn nothing_seen(case: &Case<'_>) -> Finding {
+fn nothing_seen(case: &JudgeInput<'_>) -> RuleOutcome {
     (case.requests == 0).then(|| {
         let why = format!("no request was seen on {} connections", case.connections);
-        (Verdict::Unknown, why)
+        (DelayVerdict::Unknown, why)
     })
 }
 
-fn smooth(case: &Case<'_>) -> (Verdict, String) {
+fn smooth(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
     let e = case.evidence;
     if e.missed_by_tap_ratio >= 0.2 {
         let why = format!(
             "the tap missed {} of the data that the receivers acknowledged",
             percent(e.missed_by_tap_ratio)
         );
-        return (Verdict::Unknown, why);
+        return (DelayVerdict::Unknown, why);
     }
     // A single request lost before the tap and retransmitted looks like a late client.
     let unknown = if e.loss_before_ratio < 0.0 {
@@ -313,7 +313,7 @@ fn smooth(case: &Case<'_>) -> (Verdict, String) {
         percent(e.loss_after_ratio.max(e.loss_before_ratio).max(0.0)),
         e.cycles
     );
-    (Verdict::Smooth, why)
+    (DelayVerdict::Smooth, why)
 }
 
 /// Formats a duration: `40 µs`, `0.9 ms`, `916 ms`, `1.35 s`.
@@ -340,9 +340,9 @@ fn percent(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Case, Evidence, Verdict, judge};
+    use super::{DelayVerdict, Evidence, JudgeInput, judge};
 
-    fn check(change: impl FnOnce(&mut Evidence), expected: Verdict) {
+    fn check(change: impl FnOnce(&mut Evidence), expected: DelayVerdict) {
         let mut evidence = Evidence {
             syns: 1000,
             timestamp_coverage: 1.0,
@@ -356,7 +356,7 @@ mod tests {
             ..Evidence::default()
         };
         change(&mut evidence);
-        let case = Case {
+        let case = JudgeInput {
             evidence: &evidence,
             urls: &[],
             requests: 8000,
@@ -370,39 +370,39 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_verdict_and_normal_noise_has_none() {
-        check(|_| {}, Verdict::Smooth);
-        check(|e| (e.late_syns, e.connect_ms_p99) = (1442, 7284.0), Verdict::AcceptQueue);
-        check(|e| e.races = 164, Verdict::KeepaliveRace);
+        check(|_| {}, DelayVerdict::Smooth);
+        check(|e| (e.late_syns, e.connect_ms_p99) = (1442, 7284.0), DelayVerdict::AcceptQueue);
+        check(|e| e.races = 164, DelayVerdict::KeepaliveRace);
         check(
             |e| (e.retransmits, e.spurious, e.loss_after_ratio) = (661, 145, 0.026),
-            Verdict::PathLoss,
+            DelayVerdict::PathLoss,
         );
-        check(|e| e.loss_before_ratio = 0.01, Verdict::PathLoss);
+        check(|e| e.loss_before_ratio = 0.01, DelayVerdict::PathLoss);
         check(
             |e| (e.delay_ms_p95, e.dispersion, e.cycles) = (916.0, 212.0, 6),
-            Verdict::UpstreamNetworkJitter,
+            DelayVerdict::UpstreamNetworkJitter,
         );
-        check(|e| (e.dispersion, e.cycles) = (74.0, 6), Verdict::SenderBursts);
+        check(|e| (e.dispersion, e.cycles) = (74.0, 6), DelayVerdict::SenderBursts);
         check(
             |e| (e.dispersion, e.cycles, e.timestamp_coverage) = (74.0, 6, 0.3),
-            Verdict::Unknown,
+            DelayVerdict::Unknown,
         );
         check(
             |e| (e.zero_windows, e.client_wait_ratio, e.transfer_ms_p95) = (181, 0.9, 2000.0),
-            Verdict::ClientReader,
+            DelayVerdict::ClientReader,
         );
         check(
             |e| {
                 (e.upstream_coverage, e.own_think_ms_p95, e.upstream_think_ms_p95) =
                     (1.0, 900.0, 80.0)
             },
-            Verdict::EdgeStall,
+            DelayVerdict::EdgeStall,
         );
         check(
             |e| (e.think_first_ms_p95, e.think_later_ms_p95) = (900.0, 80.0),
-            Verdict::AcceptQueue,
+            DelayVerdict::AcceptQueue,
         );
         // Load phases alone vary as much as bursts do.
-        check(|e| e.dispersion = 31.0, Verdict::Smooth);
+        check(|e| e.dispersion = 31.0, DelayVerdict::Smooth);
     }
 }

@@ -10,7 +10,7 @@
 
 /// A fit, or why there is none.
 #[derive(Debug, Clone, PartialEq)]
-pub enum UslAnswer {
+pub enum UslResult {
     /// A curve with a knee.
     Fit(Usl),
     /// Why no capacity is given.
@@ -38,10 +38,10 @@ const SPAN_MIN: f64 = 8.0;
 const LEVELS_MIN: usize = 3;
 
 /// Fits points of concurrency and throughput.
-pub(super) fn fit(points: &[(f64, f64)]) -> UslAnswer {
+pub(super) fn fit(points: &[(f64, f64)]) -> UslResult {
     let points: Vec<(f64, f64)> =
         points.iter().copied().filter(|(n, x)| *n > 0.0 && *x > 0.0).collect();
-    let refuse = |why: String| UslAnswer::Refused(why);
+    let refuse = |why: String| UslResult::Refused(why);
     if points.len() < POINTS_MIN {
         return refuse(format!("{} busy slices, {POINTS_MIN} are needed", points.len()));
     }
@@ -75,7 +75,7 @@ pub(super) fn fit(points: &[(f64, f64)]) -> UslAnswer {
     let peak = (kappa > 0.0).then(|| ((1.0 - sigma.min(1.0)) / kappa).sqrt().max(1.0));
     let throughput = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
     let capacity = peak.map_or(lambda / sigma.max(1e-9), throughput);
-    UslAnswer::Fit(Usl { lambda, sigma, kappa, capacity, peak })
+    UslResult::Fit(Usl { lambda, sigma, kappa, capacity, peak })
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "logarithms of counts are small")]
@@ -117,7 +117,7 @@ fn solve(points: &[(f64, f64)], terms: usize) -> Option<[f64; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{UslAnswer, fit};
+    use super::{UslResult, fit};
 
     fn curve(lambda: f64, sigma: f64, kappa: f64, highest: u32) -> Vec<(f64, f64)> {
         let x = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
@@ -126,11 +126,11 @@ mod tests {
 
     #[test]
     fn coefficients_come_back_from_their_own_curve() {
-        let UslAnswer::Fit(found) = fit(&curve(100.0, 0.1, 0.001, 64)) else { panic!("a fit") };
+        let UslResult::Fit(found) = fit(&curve(100.0, 0.1, 0.001, 64)) else { panic!("a fit") };
         assert!((found.lambda - 100.0).abs() < 1e-6 && (found.sigma - 0.1).abs() < 1e-9);
         assert!((found.kappa - 0.001).abs() < 1e-9);
         assert!((found.peak.expect("it declines") - 30.0).abs() < 0.01);
-        let UslAnswer::Fit(level) = fit(&curve(78.0, 0.12, 0.0, 64)) else { panic!("a fit") };
+        let UslResult::Fit(level) = fit(&curve(78.0, 0.12, 0.0, 64)) else { panic!("a fit") };
         assert!((level.capacity - 650.0).abs() < 1.0, "{level:?}");
     }
 
@@ -142,8 +142,8 @@ mod tests {
             (curve(100.0, 0.0, 0.0, 64), "no knee"),
         ] {
             match fit(&points) {
-                UslAnswer::Refused(why) => assert!(why.contains(reason), "{why}"),
-                UslAnswer::Fit(found) => panic!("{found:?}"),
+                UslResult::Refused(why) => assert!(why.contains(reason), "{why}"),
+                UslResult::Fit(found) => panic!("{found:?}"),
             }
         }
     }

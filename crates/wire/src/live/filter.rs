@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// One instruction, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Instruction {
+pub(super) struct BpfInstruction {
     pub(super) code: u16,
     pub(super) jump_true: u8,
     pub(super) jump_false: u8,
@@ -21,7 +21,7 @@ pub(super) struct Instruction {
 
 /// Packets to pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted<'a> {
+pub(super) struct FilterSpec<'a> {
     /// Ports of either end; all when empty, at most [`PORTS_MAX`].
     pub(super) ports: &'a [u16],
     /// Bytes kept of a packet, from the network header on.
@@ -55,7 +55,7 @@ const RETURN: u16 = 0x06;
 
 /// Ancillary data at `SKF_AD_OFF`: EtherType, direction, hardware type.
 const PROTOCOL: u32 = 0xffff_f000;
-const WAY: u32 = 0xffff_f004;
+const DIRECTION: u32 = 0xffff_f004;
 const HARDWARE: u32 = 0xffff_f01c;
 /// `ARPHRD_LOOPBACK` and `PACKET_OUTGOING`.
 const LOOPBACK: u32 = 772;
@@ -70,15 +70,15 @@ type Label = u32;
 
 /// Instructions with symbolic jumps.
 #[derive(Default)]
-struct Program {
-    code: Vec<Instruction>,
+struct BpfProgram {
+    code: Vec<BpfInstruction>,
     /// Per instruction, its targets when true and when false; 0 is the next instruction.
     jumps: Vec<[Label; 2]>,
     places: HashMap<Label, usize>,
     labels: Label,
 }
 
-impl Program {
+impl BpfProgram {
     fn label(&mut self) -> Label {
         self.labels += 1;
         self.labels
@@ -93,12 +93,12 @@ impl Program {
     }
 
     fn branch(&mut self, code: u16, k: u32, when_true: Label, when_false: Label) {
-        self.code.push(Instruction { code, jump_true: 0, jump_false: 0, k });
+        self.code.push(BpfInstruction { code, jump_true: 0, jump_false: 0, k });
         self.jumps.push([when_true, when_false]);
     }
 
     /// Resolves labels to distances.
-    fn finish(mut self) -> Vec<Instruction> {
+    fn finish(mut self) -> Vec<BpfInstruction> {
         for (at, instruction) in self.code.iter_mut().enumerate() {
             let distance = |label: Label| match label {
                 0 => 0,
@@ -118,14 +118,14 @@ impl Program {
 }
 
 /// Compiles the filter.
-pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
-    let mut p = Program::default();
+pub(super) fn program(wanted: &FilterSpec<'_>) -> Vec<BpfInstruction> {
+    let mut p = BpfProgram::default();
     let (begin, next, outer_tag, none) = (p.label(), p.label(), p.label(), p.label());
     let bodies = [(IPV4, 0), (IPV6, 0), (IPV4, 4), (IPV6, 4)].map(|body| (body, p.label()));
     // Loopback delivers each packet twice, outgoing and incoming; keep the second.
     p.add(LOAD_WORD, HARDWARE);
     p.branch(IF_EQUAL, LOOPBACK, 0, begin);
-    p.add(LOAD_WORD, WAY);
+    p.add(LOAD_WORD, DIRECTION);
     p.branch(IF_EQUAL, OUTGOING, none, begin);
     p.here(begin);
     p.add(LOAD_WORD, PROTOCOL);
@@ -137,7 +137,7 @@ pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
     // A remaining VLAN tag: before the header on incoming packets; on outgoing ones the kernel
     // points after it.
     p.here(outer_tag);
-    p.add(LOAD_WORD, WAY);
+    p.add(LOAD_WORD, DIRECTION);
     p.branch(IF_EQUAL, OUTGOING, 0, next);
     p.add(LOAD_BYTE, 0);
     p.add(SHIFT_RIGHT, 4);
@@ -155,7 +155,7 @@ pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
 }
 
 /// Jumps to one of two labels, which may be far.
-fn dispatch(p: &mut Program, values: [u32; 2], places: [Label; 2]) {
+fn dispatch(p: &mut BpfProgram, values: [u32; 2], places: [Label; 2]) {
     for (value, place) in values.into_iter().zip(places) {
         let other = p.label();
         p.branch(IF_EQUAL, value, 0, other);
@@ -165,7 +165,7 @@ fn dispatch(p: &mut Program, values: [u32; 2], places: [Label; 2]) {
 }
 
 /// Emits the check of a packet whose IP header is at `base`.
-fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
+fn body(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
     let (accept, refuse) = (p.label(), p.label());
     p.add(LOAD_BYTE, base + if is_ipv4 { 9 } else { 6 });
     p.branch(IF_EQUAL, TCP, 0, refuse);
@@ -175,7 +175,7 @@ fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
         p.branch(IF_BITS, 0x3fff, refuse, 0);
         p.add(LOAD_X_HEADER, base);
     }
-    let load_port = |p: &mut Program, at: u32| match is_ipv4 {
+    let load_port = |p: &mut BpfProgram, at: u32| match is_ipv4 {
         true => p.add(LOAD_HALF_X, base + at),
         false => p.add(LOAD_HALF, base + 40 + at),
     };
@@ -205,12 +205,12 @@ fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
 
 /// Emits the sampling: one port is in memory 0, the other in the accumulator; continues for the
 /// sampled share.
-fn sample(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
+fn sample(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
     let odd = |shift: u32| {
         let word = u32::try_from((wanted.seed >> shift) & 0xffff_ffff).expect("32 bits");
         (word ^ 0x9e37_79b9) | 1
     };
-    let mix = |p: &mut Program| {
+    let mix = |p: &mut BpfProgram| {
         p.add(LOAD_X_MEMORY, 0);
         p.add(XOR_X, 0);
     };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// Losses in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LossCounts {
     /// Packets dropped because the ring was full.
     pub tap_drops: u64,
     /// Times the ring was full.
@@ -16,7 +16,7 @@ pub struct Lost {
     pub is_touched: bool,
 }
 
-impl Lost {
+impl LossCounts {
     /// Whether the interval may be incomplete.
     pub fn is_any(&self) -> bool {
         self.is_touched || self.tap_drops + self.ring_freezes + self.softnet_drops > 0
@@ -25,32 +25,32 @@ impl Lost {
 
 /// Losses by poll interval, oldest first.
 #[derive(Debug, Default)]
-pub struct Losses {
-    looks: VecDeque<(i64, i64, Lost)>,
+pub struct LossHistory {
+    polls: VecDeque<(i64, i64, LossCounts)>,
     since: Option<i64>,
 }
 
 /// Intervals remembered: an hour of four polls per second.
-const LOOKS_MAX: usize = 16_384;
+const POLLS_MAX: usize = 16_384;
 
-impl Losses {
+impl LossHistory {
     /// Records that the counters rose by `lost` since the last poll; `now` is nanoseconds since
     /// 1970.
-    pub fn note(&mut self, now: i64, lost: Lost) {
+    pub fn note(&mut self, now: i64, lost: LossCounts) {
         let since = self.since.replace(now).unwrap_or(now);
         if lost.is_any() {
-            if self.looks.len() == LOOKS_MAX {
-                self.looks.pop_front();
+            if self.polls.len() == POLLS_MAX {
+                self.polls.pop_front();
             }
-            self.looks.push_back((since.min(now), now, lost));
+            self.polls.push_back((since.min(now), now, lost));
         }
     }
 
     /// Losses in `[from, to)`: a loss counts where its poll interval ends and touches every
     /// interval it overlaps.
-    pub fn between(&self, from: i64, to: i64) -> Lost {
-        let mut sum = Lost::default();
-        for (begin, end, lost) in &self.looks {
+    pub fn between(&self, from: i64, to: i64) -> LossCounts {
+        let mut sum = LossCounts::default();
+        for (begin, end, lost) in &self.polls {
             sum.is_touched |= *begin < to && *end >= from;
             if (from..to).contains(end) {
                 sum.tap_drops += lost.tap_drops;
@@ -63,8 +63,8 @@ impl Losses {
 
     /// Drops intervals that ended before `ts`.
     pub fn forget_before(&mut self, ts: i64) {
-        while self.looks.front().is_some_and(|(_, end, _)| *end < ts) {
-            self.looks.pop_front();
+        while self.polls.front().is_some_and(|(_, end, _)| *end < ts) {
+            self.polls.pop_front();
         }
     }
 }
@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn a_loss_is_counted_once_and_touches_every_slice_that_it_may_lie_in() {
-        let mut losses = Losses::default();
-        losses.note(900, Lost::default());
-        losses.note(1_100, Lost { tap_drops: 5, ..Lost::default() });
-        losses.note(1_300, Lost::default());
+        let mut losses = LossHistory::default();
+        losses.note(900, LossCounts::default());
+        losses.note(1_100, LossCounts { tap_drops: 5, ..LossCounts::default() });
+        losses.note(1_300, LossCounts::default());
         let (first, second, third) =
             (losses.between(0, 1_000), losses.between(1_000, 2_000), losses.between(2_000, 3_000));
         assert_eq!((first.tap_drops, first.is_any()), (0, true));

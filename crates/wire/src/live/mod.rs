@@ -12,10 +12,10 @@ mod ring;
 mod rows;
 mod throttle;
 
-pub use losses::{Losses, Lost, softnet_drops};
-pub use pcapng::{Cut, PcapngWriter};
-pub use rows::{LiveSink, Shares, live_slices};
-pub use throttle::{Load, Throttle};
+pub use losses::{LossCounts, LossHistory, softnet_drops};
+pub use pcapng::{FrameTruncation, PcapngWriter};
+pub use rows::{LiveSink, SamplingShares, live_slices};
+pub use throttle::{TapLoad, TapThrottle};
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -26,9 +26,9 @@ use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
 use crate::model::Model;
 use crate::packet::{Direction, Packet};
-use crate::skip::Skipped;
-use filter::Wanted;
-use ring::{Raw, Ring};
+use crate::skip::SkipCounts;
+use filter::FilterSpec;
+use ring::{PacketRing, RawPacket};
 
 /// Configuration of a tap.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub struct TapOptions {
 
 /// One captured packet.
 #[derive(Debug, Clone, Copy)]
-pub struct Frame<'a> {
+pub struct TapFrame<'a> {
     /// Nanoseconds since 1970, UTC.
     pub ts_ns: i64,
     /// The interface's index.
@@ -60,7 +60,7 @@ pub struct Frame<'a> {
 
 /// A tap on an interface.
 pub struct Tap {
-    ring: Ring,
+    ring: PacketRing,
     options: TapOptions,
     seed: u64,
     share: u32,
@@ -95,7 +95,7 @@ impl Tap {
             ));
         }
         let failed = |error: io::Error| refused(name, &error);
-        let ring = Ring::open(options.ring_bytes).map_err(failed)?;
+        let ring = PacketRing::open(options.ring_bytes).map_err(failed)?;
         let index = match name {
             Some(name) => ring.index(name).map_err(|_| no_interface(name))?,
             None => 0,
@@ -118,7 +118,7 @@ impl Tap {
 
     fn set_filter(&mut self) -> Result<(), WireError> {
         let Self { ring, options, seed, share } = self;
-        let wanted = Wanted {
+        let wanted = FilterSpec {
             ports: &options.ports,
             snap_bytes: options.snap_bytes.max(1),
             share: *share,
@@ -134,12 +134,12 @@ impl Tap {
     pub fn step(
         &mut self,
         timeout: Duration,
-        each: &mut impl FnMut(&Frame<'_>),
+        each: &mut impl FnMut(&TapFrame<'_>),
     ) -> Result<u64, WireError> {
         let name = self.options.interface.as_deref();
         self.ring.wait(timeout).map_err(|error| refused(name, &error))?;
         let mut count = 0;
-        let mut take = |raw: &Raw<'_>| {
+        let mut take = |raw: &RawPacket<'_>| {
             count += 1;
             if let Some(frame) = frame(raw) {
                 each(&frame);
@@ -162,7 +162,7 @@ impl Tap {
         &mut self,
         timeout: Duration,
         decoder: &mut Decoder,
-        skipped: &mut Skipped,
+        skipped: &mut SkipCounts,
         model: &mut Model,
     ) -> Result<u64, WireError> {
         self.step(timeout, &mut |frame| frame.feed(decoder, skipped, model))
@@ -187,9 +187,9 @@ impl Tap {
 /// Blocks processed before control returns to the caller: 8 MiB.
 const BLOCKS_AT_ONCE: usize = 8;
 
-impl Frame<'_> {
+impl TapFrame<'_> {
     /// Passes its TCP segment to the model, or counts it in `skipped`.
-    fn feed(&self, decoder: &mut Decoder, skipped: &mut Skipped, model: &mut Model) {
+    fn feed(&self, decoder: &mut Decoder, skipped: &mut SkipCounts, model: &mut Model) {
         let record = Record {
             ts_ns: self.ts_ns,
             link: LinkType::Raw,
@@ -198,7 +198,7 @@ impl Frame<'_> {
             bytes: self.bytes,
         };
         let mut sink = |packet: &Packet<'_>| model.packet(packet);
-        let decoded = decoder.decode_on_its_way(&record, self.direction, skipped, &mut sink);
+        let decoded = decoder.decode_directed(&record, self.direction, skipped, &mut sink);
         if let Err(Some(reason)) = decoded {
             skipped.add(reason);
         }
@@ -207,10 +207,10 @@ impl Frame<'_> {
 
 /// Converts a packet to one that begins at its IP header: an incoming packet has an inner VLAN tag
 /// before it.
-fn frame<'a>(raw: &Raw<'a>) -> Option<Frame<'a>> {
+fn frame<'a>(raw: &RawPacket<'a>) -> Option<TapFrame<'a>> {
     let is_tagged = matches!(raw.protocol, 0x8100 | 0x88a8) && raw.direction == Direction::In;
     let before = if is_tagged { 4 } else { 0 };
-    Some(Frame {
+    Some(TapFrame {
         ts_ns: raw.ts_ns,
         interface: raw.interface,
         direction: raw.direction,
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_tag_before_the_header_is_taken_off() {
         let bytes = [0, 7, 8, 0, 0x45, 0];
-        let raw = Raw {
+        let raw = RawPacket {
             ts_ns: 1,
             interface: 2,
             protocol: 0x8100,
@@ -275,7 +275,7 @@ mod tests {
         };
         let found = frame(&raw).expect("it is long enough");
         assert_eq!((found.bytes, found.wire_length), (&bytes[4..], 60));
-        let going = Raw { direction: Direction::Out, bytes: &bytes[4..], ..raw };
+        let going = RawPacket { direction: Direction::Out, bytes: &bytes[4..], ..raw };
         assert_eq!(frame(&going).expect("nothing is taken off").wire_length, 64);
     }
 }

@@ -6,12 +6,12 @@
 
 use std::io::{self, Write};
 
-use super::Frame;
+use super::TapFrame;
 use crate::packet::Direction;
 
 /// How much of a packet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum FrameTruncation {
     /// The IP and TCP headers, without payload.
     Headers,
     /// Everything captured.
@@ -21,7 +21,7 @@ pub enum Cut {
 /// Writes blocks up to a size limit.
 pub struct PcapngWriter<W: Write> {
     out: W,
-    cut: Cut,
+    cut: FrameTruncation,
     /// Bytes left of the limit.
     left: u64,
     /// Indexes of described interfaces, in file order.
@@ -42,7 +42,7 @@ impl<W: Write> PcapngWriter<W> {
     /// Begins a file of at most `bytes_max` bytes.
     /// # Errors
     /// When it cannot be written.
-    pub fn new(out: W, cut: Cut, bytes_max: u64) -> io::Result<Self> {
+    pub fn new(out: W, cut: FrameTruncation, bytes_max: u64) -> io::Result<Self> {
         let (interfaces, block) = (Vec::new(), Vec::new());
         let mut writer = Self { out, cut, left: bytes_max, interfaces, packets: 0, block };
         writer.put(&0x1a2b_3c4d_u32.to_le_bytes());
@@ -57,11 +57,15 @@ impl<W: Write> PcapngWriter<W> {
     /// Writes one packet; `name` returns an interface's name. False once the file is full.
     /// # Errors
     /// When it cannot be written.
-    pub fn frame(&mut self, frame: &Frame<'_>, name: impl Fn(u32) -> String) -> io::Result<bool> {
+    pub fn frame(
+        &mut self,
+        frame: &TapFrame<'_>,
+        name: impl Fn(u32) -> String,
+    ) -> io::Result<bool> {
         let Some(interface) = self.interface(frame.interface, name)? else { return Ok(true) };
         let kept = match self.cut {
-            Cut::Headers => header_length(frame.bytes),
-            Cut::Nothing => frame.bytes.len(),
+            FrameTruncation::Headers => header_length(frame.bytes),
+            FrameTruncation::Nothing => frame.bytes.len(),
         };
         let bytes = &frame.bytes[..kept];
         if self.left < bytes.len() as u64 + RESERVE_BYTES {
@@ -179,7 +183,7 @@ fn header_length(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::{Capture, Input};
+    use crate::capture::{Capture, CaptureInput};
 
     /// An IPv4 TCP packet with `payload`.
     fn packet(payload: &[u8]) -> Vec<u8> {
@@ -191,12 +195,12 @@ mod tests {
         bytes
     }
 
-    fn written(cut: Cut, bytes_max: u64, count: i64) -> (Vec<u8>, u64) {
+    fn written(cut: FrameTruncation, bytes_max: u64, count: i64) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
         let mut writer = PcapngWriter::new(&mut out, cut, bytes_max).unwrap();
         let bytes = packet(b"GET /secret HTTP/1.1\r\n\r\n");
         for number in 0..count {
-            let frame = Frame {
+            let frame = TapFrame {
                 ts_ns: 1_700_000_000_000_000_000 + number,
                 interface: 7,
                 direction: Direction::In,
@@ -212,7 +216,7 @@ mod tests {
     }
 
     fn read(bytes: Vec<u8>) -> (Vec<(i64, u32, usize)>, Option<u64>) {
-        let input = Input::from_stream("test", Box::new(io::Cursor::new(bytes))).unwrap();
+        let input = CaptureInput::from_stream("test", Box::new(io::Cursor::new(bytes))).unwrap();
         let mut capture = Capture::new(input).unwrap();
         let mut found = Vec::new();
         let mut each = |packet: &crate::packet::Packet<'_>| {
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again_and_says_what_was_lost() {
-        let (bytes, packets) = written(Cut::Nothing, 1 << 20, 2);
+        let (bytes, packets) = written(FrameTruncation::Nothing, 1 << 20, 2);
         assert_eq!(packets, 2);
         assert!(memchr::memmem::find(&bytes, b"secret").is_some());
         let (found, drops) = read(bytes);
@@ -236,14 +240,14 @@ mod tests {
 
     #[test]
     fn headers_alone_hold_nothing_of_what_was_said_but_its_length() {
-        let (bytes, _) = written(Cut::Headers, 1 << 20, 1);
+        let (bytes, _) = written(FrameTruncation::Headers, 1 << 20, 1);
         assert!(memchr::memmem::find(&bytes, b"GET").is_none());
         assert_eq!(read(bytes).0, [(1_700_000_000_000_000_000, 24, 0)]);
     }
 
     #[test]
     fn a_file_stays_below_its_limit_and_is_whole() {
-        let (bytes, packets) = written(Cut::Nothing, 2_000, 1_000);
+        let (bytes, packets) = written(FrameTruncation::Nothing, 2_000, 1_000);
         assert!(bytes.len() <= 2_000 && packets > 5, "{packets} in {} bytes", bytes.len());
         assert_eq!(read(bytes).0.len() as u64, packets);
     }

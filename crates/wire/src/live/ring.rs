@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::filter::Instruction;
+use super::filter::BpfInstruction;
 use crate::packet::Direction;
 
 /// Size of one block, the kernel's unit of delivery.
@@ -37,7 +37,7 @@ const AT_ADDRESS: usize = 48;
 
 /// A packet as the kernel delivers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Raw<'a> {
+pub(super) struct RawPacket<'a> {
     pub(super) ts_ns: i64,
     pub(super) interface: u32,
     /// The EtherType.
@@ -50,7 +50,7 @@ pub(super) struct Raw<'a> {
 
 /// Kernel counters since the last read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Statistics {
+pub(super) struct RingCounters {
     /// Packets that passed the filter, lost ones included.
     pub(super) packets: u32,
     /// Packets lost because the ring was full.
@@ -60,20 +60,20 @@ pub(super) struct Statistics {
 }
 
 /// A packet socket with its ring.
-pub(super) struct Ring {
+pub(super) struct PacketRing {
     socket: OwnedFd,
-    map: Map,
+    map: RingMapping,
     next: usize,
 }
 
 /// Shared memory; unmapped when dropped.
-struct Map {
+struct RingMapping {
     start: *mut u8,
     blocks: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and may be used from any thread.
-unsafe impl Send for Map {}
+unsafe impl Send for RingMapping {}
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -88,7 +88,7 @@ fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> 
     check(result).map(drop)
 }
 
-impl Ring {
+impl PacketRing {
     /// Opens a socket that captures nothing until [`PacketRing::bind`].
     pub(super) fn open(bytes: usize) -> io::Result<Self> {
         // SAFETY: socket(2) takes numbers only; protocol 0 means that no packet is taken yet.
@@ -111,12 +111,12 @@ impl Ring {
             tp_feature_req_word: 0,
         };
         set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        let map = Map::new(&socket, blocks)?;
+        let map = RingMapping::new(&socket, blocks)?;
         Ok(Self { socket, map, next: 0 })
     }
 
     /// Sets the BPF program for further packets; it also returns how many bytes to keep.
-    pub(super) fn set_filter(&self, program: &[Instruction]) -> io::Result<()> {
+    pub(super) fn set_filter(&self, program: &[BpfInstruction]) -> io::Result<()> {
         let mut code: Vec<libc::sock_filter> = program
             .iter()
             .map(|i| libc::sock_filter { code: i.code, jt: i.jump_true, jf: i.jump_false, k: i.k })
@@ -173,7 +173,7 @@ impl Ring {
 
     /// Passes the packets of the next block to `each` and returns the block to the kernel; false
     /// when there is none.
-    pub(super) fn next_block(&mut self, each: &mut impl FnMut(&Raw<'_>)) -> bool {
+    pub(super) fn next_block(&mut self, each: &mut impl FnMut(&RawPacket<'_>)) -> bool {
         if !self.is_ready() {
             return false;
         }
@@ -184,7 +184,7 @@ impl Ring {
     }
 
     /// Reads the counters, which sets them to 0.
-    pub(super) fn statistics(&self) -> io::Result<Statistics> {
+    pub(super) fn statistics(&self) -> io::Result<RingCounters> {
         let mut found = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         let mut length = libc::socklen_t::try_from(size_of_val(&found)).expect("three numbers");
         // SAFETY: `found` is valid for writes of `length` bytes.
@@ -197,7 +197,7 @@ impl Ring {
                 &raw mut length,
             )
         })?;
-        Ok(Statistics {
+        Ok(RingCounters {
             packets: found.tp_packets,
             drops: found.tp_drops,
             freezes: found.tp_freeze_q_cnt,
@@ -205,7 +205,7 @@ impl Ring {
     }
 }
 
-impl Map {
+impl RingMapping {
     fn new(socket: &OwnedFd, blocks: usize) -> io::Result<Self> {
         let length = blocks * BLOCK_BYTES;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -238,7 +238,7 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for RingMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` with this length, and no reference to it outlives
         // `self`.
@@ -255,7 +255,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 /// Passes each packet of a block to `each`.
-fn walk(block: &[u8], each: &mut impl FnMut(&Raw<'_>)) {
+fn walk(block: &[u8], each: &mut impl FnMut(&RawPacket<'_>)) {
     let count = u32_at(block, AT_COUNT).unwrap_or(0);
     let mut at = u32_at(block, AT_FIRST).unwrap_or(0) as usize;
     for _ in 0..count {
@@ -268,7 +268,7 @@ fn walk(block: &[u8], each: &mut impl FnMut(&Raw<'_>)) {
     }
 }
 
-fn packet(block: &[u8], at: usize) -> Option<(Raw<'_>, usize)> {
+fn packet(block: &[u8], at: usize) -> Option<(RawPacket<'_>, usize)> {
     let head = block.get(at..)?;
     let next = u32_at(head, 0)? as usize;
     let ts_ns = i64::from(u32_at(head, 4)?) * 1_000_000_000 + i64::from(u32_at(head, 8)?);
@@ -276,7 +276,7 @@ fn packet(block: &[u8], at: usize) -> Option<(Raw<'_>, usize)> {
     let net = usize::from(u16_at(head, 26)?);
     let address = head.get(AT_ADDRESS..AT_ADDRESS + 12)?;
     let is_outgoing = address[10] == OUTGOING;
-    let raw = Raw {
+    let raw = RawPacket {
         ts_ns,
         interface: u32_at(address, 4)?,
         protocol: u16::from_be(u16_at(address, 2)?),

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use weir_tables::{Batch, Micros, RequestRows, Rows, TcpConnRows, WireRequestRows, WireSliceRows};
 
-use super::{ALL_CONNECTIONS, Lost};
-use crate::judge::{RipeSlice, Verdict};
-use crate::model::{ConnectionSeen, RequestSeen, Sink};
-use crate::rows::{Origin, connection, detail, request, slice_row};
+use super::{ALL_CONNECTIONS, LossCounts};
+use crate::judge::{CompletedSlice, DelayVerdict};
+use crate::model::{ObservedConnection, ObservedRequest, RowSink};
+use crate::rows::{RowOrigin, connection, detail, request, slice_row};
 
 /// Sampling state shared with the sink, and its row count.
 #[derive(Debug)]
-pub struct Shares {
+pub struct SamplingShares {
     /// Connections that pass the tap, of 65,536; `rows` is the share of those with rows.
     connections: AtomicU32,
     rows: AtomicU32,
@@ -24,7 +24,7 @@ pub struct Shares {
     made: AtomicU32,
 }
 
-impl Default for Shares {
+impl Default for SamplingShares {
     fn default() -> Self {
         Self {
             connections: AtomicU32::new(ALL_CONNECTIONS),
@@ -35,7 +35,7 @@ impl Default for Shares {
     }
 }
 
-impl Shares {
+impl SamplingShares {
     /// Sets how many of 65,536 connections are sampled, and how many of those have rows.
     pub fn set(&self, connections: u32, rows: u32) {
         self.connections.store(connections, Ordering::Relaxed);
@@ -61,8 +61,8 @@ impl Shares {
 
 /// Row sink of a tap.
 pub struct LiveSink<F: FnMut(Vec<Batch>) + Send> {
-    origin: Origin,
-    shares: Arc<Shares>,
+    origin: RowOrigin,
+    shares: Arc<SamplingShares>,
     base: i64,
     requests: RequestRows,
     details: WireRequestRows,
@@ -75,7 +75,7 @@ const ROWS_MAX: usize = 16_384;
 
 impl<F: FnMut(Vec<Batch>) + Send> LiveSink<F> {
     /// Creates a sink that passes its batches to `take` when flushed.
-    pub fn new(origin: Origin, shares: Arc<Shares>, take: F) -> Self {
+    pub fn new(origin: RowOrigin, shares: Arc<SamplingShares>, take: F) -> Self {
         let base = origin.observed.0;
         let (requests, details) = (RequestRows::default(), WireRequestRows::default());
         Self { origin, shares, base, requests, details, connections: TcpConnRows::default(), take }
@@ -87,12 +87,12 @@ impl<F: FnMut(Vec<Batch>) + Send> LiveSink<F> {
     }
 }
 
-impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
-    fn request(&mut self, seen: &RequestSeen<'_>) {
+impl<F: FnMut(Vec<Batch>) + Send> RowSink for LiveSink<F> {
+    fn request(&mut self, seen: &ObservedRequest<'_>) {
         if !self.is_kept(seen.connection) {
             return;
         }
-        let Origin { host, source, .. } = &self.origin;
+        let RowOrigin { host, source, .. } = &self.origin;
         let ratio = self.shares.ratio();
         let observed = Micros(self.shares.now.load(Ordering::Relaxed));
         let client = seen.client.ip().to_string();
@@ -115,11 +115,11 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
         }
     }
 
-    fn connection(&mut self, seen: &ConnectionSeen) {
+    fn connection(&mut self, seen: &ObservedConnection) {
         if !self.is_kept(seen.number) {
             return;
         }
-        let Origin { host, source, .. } = &self.origin;
+        let RowOrigin { host, source, .. } = &self.origin;
         let (client, server) = (seen.client.ip().to_string(), seen.server.ip().to_string());
         let mut row = connection(seen, host, source);
         (row.client_address, row.server_address) = (&client, &server);
@@ -152,13 +152,13 @@ impl<F: FnMut(Vec<Batch>) + Send> Drop for LiveSink<F> {
 /// Rows of completed slices; `of` returns the losses and the sampling ratio of an interval `[from,
 /// to)`.
 pub fn live_slices(
-    slices: &[RipeSlice],
+    slices: &[CompletedSlice],
     width_ns: i64,
-    origin: &Origin,
-    of: impl Fn(i64, i64) -> (Lost, f64),
+    origin: &RowOrigin,
+    of: impl Fn(i64, i64) -> (LossCounts, f64),
 ) -> Batch {
     let mut rows = WireSliceRows::default();
-    for RipeSlice { port, is_upstream, slice } in slices {
+    for CompletedSlice { port, is_upstream, slice } in slices {
         let (lost, ratio) = of(slice.start_ns, slice.start_ns + width_ns);
         let count = |value: u64| i64::try_from(value).ok();
         let mut row = slice_row(slice, width_ns, origin);
@@ -170,7 +170,7 @@ pub fn live_slices(
         row.softnet_drops = count(lost.softnet_drops);
         row.is_lossy |= lost.is_any();
         if row.is_lossy {
-            row.verdict = row.verdict.map(|_| Verdict::Unknown.as_str());
+            row.verdict = row.verdict.map(|_| DelayVerdict::Unknown.as_str());
         }
         rows.push(&row);
     }

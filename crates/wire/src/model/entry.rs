@@ -1,14 +1,14 @@
 //! A packet passed to another thread, without its payload: one cache line, since fetching a line
 //! from another core costs a good part of the work on a packet.
 //!
-//! Fields of few packets, and those of IPv6, are in a list beside it ([`Rare`]).
+//! Fields of few packets, and those of IPv6, are in a list beside it ([`RareFields`]).
 
-use super::gate::Pass;
+use super::admission::PacketHints;
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
 /// A packet with its admission context.
 #[repr(align(64))]
-pub(crate) struct Entry {
+pub(crate) struct PacketEntry {
     ts_ns: i64,
     /// IPv4 only.
     addresses: [u32; 2],
@@ -27,14 +27,14 @@ pub(crate) struct Entry {
     bits: u16,
     /// Index in the block.
     at: u16,
-    /// Index of its [`Rare`] plus one; 0 for none.
+    /// Index of its [`RareFields`] plus one; 0 for none.
     rare: u16,
     flags: u8,
     shard: u8,
 }
 
 /// Fields that do not fit or are rarely set.
-pub(crate) struct Rare {
+pub(crate) struct RareFields {
     addresses: [u128; 2],
     dsack: [u32; 2],
     interface: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Rare {
 
 /// Position of a packet, with what all packets of its block share.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct PacketPosition {
     /// Index in the block.
     pub(crate) at: u32,
     pub(crate) shard: u8,
@@ -68,9 +68,14 @@ const IS_MUTE: u16 = 1024;
 /// Upper bits of an IPv4-mapped IPv6 address.
 const MAPPED: u128 = 0xffff_0000_0000;
 
-impl Entry {
+impl PacketEntry {
     #[inline]
-    pub(crate) fn new(packet: &Packet<'_>, pass: Pass, spot: Spot, rares: &mut Vec<Rare>) -> Self {
+    pub(crate) fn new(
+        packet: &Packet<'_>,
+        hints: PacketHints,
+        spot: PacketPosition,
+        rares: &mut Vec<RareFields>,
+    ) -> Self {
         let bit = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
         let Timestamps { value, echo } =
             packet.timestamps.unwrap_or(Timestamps { value: 0, echo: 0 });
@@ -78,14 +83,14 @@ impl Entry {
         let mapped = addresses.map(|address| u32::try_from(address ^ MAPPED));
         let (addresses, interface, rare) = match (mapped, u16::try_from(packet.interface)) {
             ([Ok(from), Ok(to)], Ok(interface))
-                if pass.slice == spot.slice
+                if hints.slice == spot.slice
                     && packet.sack_blocks == 0
                     && packet.dsack.is_none()
                     && packet.window_scale.is_none() =>
             {
                 ([from, to], interface, 0)
             }
-            _ => ([0; 2], 0, Rare::push(packet, pass, rares)),
+            _ => ([0; 2], 0, RareFields::push(packet, hints, rares)),
         };
         Self {
             ts_ns: packet.ts_ns,
@@ -106,10 +111,10 @@ impl Entry {
                 | bit(packet.ip_id.is_some(), HAS_ID)
                 | bit(packet.window_scale.is_some(), HAS_SCALE)
                 | bit(packet.is_sequence_known, HAS_SEQUENCE)
-                | bit(pass.is_from_server, IS_FROM_SERVER)
-                | bit(pass.is_readable[0], SENDER_READABLE)
-                | bit(pass.is_readable[1], RECEIVER_READABLE)
-                | bit(pass.is_mute, IS_MUTE)
+                | bit(hints.is_from_server, IS_FROM_SERVER)
+                | bit(hints.is_readable[0], SENDER_READABLE)
+                | bit(hints.is_readable[1], RECEIVER_READABLE)
+                | bit(hints.is_mute, IS_MUTE)
                 | bit(packet.direction == Direction::In, IS_IN)
                 | bit(packet.direction == Direction::Out, IS_OUT),
             at: u16::try_from(spot.at).expect("blocks are smaller"),
@@ -140,13 +145,13 @@ impl Entry {
         self.bits & bit != 0
     }
 
-    fn rare<'a>(&self, rares: &'a [Rare]) -> Option<&'a Rare> {
+    fn rare<'a>(&self, rares: &'a [RareFields]) -> Option<&'a RareFields> {
         rares.get(usize::from(self.rare).checked_sub(1)?)
     }
 
     /// Sender and receiver.
     #[inline]
-    pub(crate) fn ends(&self, rares: &[Rare]) -> [Endpoint; 2] {
+    pub(crate) fn ends(&self, rares: &[RareFields]) -> [Endpoint; 2] {
         let addresses = match self.rare(rares) {
             Some(rare) => rare.addresses,
             None => self.addresses.map(|address| MAPPED | u128::from(address)),
@@ -155,7 +160,7 @@ impl Entry {
     }
 
     #[inline]
-    pub(crate) fn packet<'a>(&self, payload: &'a [u8], rares: &[Rare]) -> Packet<'a> {
+    pub(crate) fn packet<'a>(&self, payload: &'a [u8], rares: &[RareFields]) -> Packet<'a> {
         let ([from, to], [value, echo]) = (self.ends(rares), self.timestamps);
         let direction = match (self.has(IS_IN), self.has(IS_OUT)) {
             (true, _) => Direction::In,
@@ -193,8 +198,8 @@ impl Entry {
 
     /// Restores the admission context; `slice` is that of the block's first packet.
     #[inline]
-    pub(crate) fn pass(&self, slice: u32, rares: &[Rare]) -> Pass {
-        Pass {
+    pub(crate) fn hints(&self, slice: u32, rares: &[RareFields]) -> PacketHints {
+        PacketHints {
             slice: self.rare(rares).map_or(slice, |rare| rare.slice),
             is_from_server: self.has(IS_FROM_SERVER),
             is_readable: [self.has(SENDER_READABLE), self.has(RECEIVER_READABLE)],
@@ -203,15 +208,15 @@ impl Entry {
     }
 }
 
-impl Rare {
+impl RareFields {
     /// Adds the rare fields and returns their index plus one.
-    fn push(packet: &Packet<'_>, pass: Pass, rares: &mut Vec<Rare>) -> u16 {
+    fn push(packet: &Packet<'_>, hints: PacketHints, rares: &mut Vec<RareFields>) -> u16 {
         let SackBlock { left, right } = packet.dsack.unwrap_or(SackBlock { left: 0, right: 0 });
         rares.push(Self {
             addresses: [packet.from.address, packet.to.address],
             dsack: [left, right],
             interface: packet.interface,
-            slice: pass.slice,
+            slice: hints.slice,
             window_scale: packet.window_scale.unwrap_or(0),
             sack_blocks: packet.sack_blocks,
         });
@@ -221,7 +226,7 @@ impl Rare {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, MAPPED, Pass, Spot};
+    use super::{MAPPED, PacketEntry, PacketHints, PacketPosition};
     use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
     /// An endpoint of either address family.
@@ -261,27 +266,27 @@ mod tests {
                 interface: u.arbitrary()?,
                 direction: *u.choose(&[Direction::Unknown, Direction::In, Direction::Out])?,
             };
-            let pass = Pass {
+            let hints = PacketHints {
                 slice: u.arbitrary()?,
                 is_from_server: u.arbitrary()?,
                 is_readable: u.arbitrary()?,
                 is_mute: u.arbitrary()?,
             };
-            let slice = if u.arbitrary()? { pass.slice } else { u.arbitrary()? };
+            let slice = if u.arbitrary()? { hints.slice } else { u.arbitrary()? };
             let mut rares = Vec::new();
-            let spot = Spot { at: 5, shard: 3, slice };
-            Entry::new(&packet, pass, spot, &mut rares);
-            let entry = Entry::new(&packet, pass, spot, &mut rares);
+            let spot = PacketPosition { at: 5, shard: 3, slice };
+            PacketEntry::new(&packet, hints, spot, &mut rares);
+            let entry = PacketEntry::new(&packet, hints, spot, &mut rares);
             assert_eq!((entry.captured(), entry.at(), entry.shard()), (payload.len(), 5, 3));
             assert_eq!(entry.ends(&rares), [packet.from, packet.to]);
             assert_eq!(entry.packet(&payload, &rares), packet);
-            assert_eq!(entry.pass(slice, &rares), pass);
+            assert_eq!(entry.hints(slice, &rares), hints);
             Ok(())
         });
     }
 
     #[test]
     fn an_entry_takes_one_cache_line() {
-        assert_eq!(size_of::<Entry>(), 64);
+        assert_eq!(size_of::<PacketEntry>(), 64);
     }
 }

@@ -2,13 +2,13 @@
 //! capture.
 
 use super::exchange::Exchange;
-use super::seen::{ConnectionSeen, End};
+use super::observed::{ObservedConnection, RequestEnd};
 use crate::flow::Protocol;
 use crate::packet::Endpoint;
 
 /// One event; slots are the shard's.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event {
+pub(crate) enum ShardEvent {
     /// First packet of a connection.
     Open { slot: u32 },
     /// The shard uses the number `local` for a port from now on.
@@ -17,21 +17,21 @@ pub(crate) enum Event {
     Server(u128),
     /// First byte of a request.
     Begin { slot: u32, tier: u16, ts: i64 },
-    /// The request line is known: take the next of [`Out::asks`].
-    Ask,
+    /// The request line is known: take the next of [`EventBuffer::details`].
+    Details,
     /// The response is complete.
     Answered { slot: u32, answered: [i64; 2], think_ns: i64 },
-    /// A request is complete: take the next of [`Out::dones`].
-    Done,
-    /// A connection is closed: take the next of [`Out::closed`].
+    /// A request is complete: take the next of [`EventBuffer::completed`].
+    Completed,
+    /// A connection is closed: take the next of [`EventBuffer::closed`].
     Closed,
 }
 
 /// The method, target and peers of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask {
+pub(crate) struct RequestDetails {
     pub(crate) slot: u32,
-    /// Path without query, as a range of [`Out::text`].
+    /// Path without query, as a range of [`EventBuffer::text`].
     pub(crate) path: (u32, u32),
     pub(crate) hash: u64,
     /// Hashes of the request id and of the target; 0 for none.
@@ -42,38 +42,38 @@ pub(crate) struct Ask {
 
 /// A completed request.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CompletedRequest {
     pub(crate) slot: u32,
     pub(crate) connection: u32,
     pub(crate) exchange: Exchange,
     /// Client and server; set only when rows are wanted.
     pub(crate) ends: Option<Box<[Endpoint; 2]>>,
     pub(crate) protocol: Protocol,
-    pub(crate) end: End,
+    pub(crate) end: RequestEnd,
     pub(crate) acknowledged: Option<i64>,
 }
 
 /// A closed connection; the sequencer assigns its number.
 #[derive(Debug)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedConnection {
     pub(crate) slot: u32,
-    pub(crate) seen: ConnectionSeen,
+    pub(crate) observed: ObservedConnection,
 }
 
 /// An event with its packet's index in the block and slice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct StampedEvent {
     pub(crate) at: u32,
     pub(crate) slice: u32,
-    pub(crate) event: Event,
+    pub(crate) event: ShardEvent,
 }
 
 /// Events of one shard in order, with their payloads.
 #[derive(Debug, Default)]
-pub(crate) struct Out {
-    pub(crate) events: Vec<Told>,
-    pub(crate) asks: Vec<Ask>,
-    pub(crate) dones: Vec<Done>,
-    pub(crate) closed: Vec<Closed>,
+pub(crate) struct EventBuffer {
+    pub(crate) events: Vec<StampedEvent>,
+    pub(crate) details: Vec<RequestDetails>,
+    pub(crate) completed: Vec<CompletedRequest>,
+    pub(crate) closed: Vec<ClosedConnection>,
     pub(crate) text: Vec<u8>,
 }

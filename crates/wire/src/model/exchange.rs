@@ -13,7 +13,7 @@ pub(crate) struct Exchange {
     pub(crate) response_bytes: u64,
     /// Time the server waited for the client to open its window.
     pub(crate) client_wait_ns: i64,
-    pub(crate) text: Option<Box<Text>>,
+    pub(crate) text: Option<Box<RequestText>>,
     /// Sequence number after the response's last byte.
     pub(crate) end_seq: u32,
     pub(crate) next: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Exchange {
 
 /// Text of the request line and headers; kept only when rows are wanted.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Text {
+pub(crate) struct RequestText {
     pub(crate) method: String,
     pub(crate) host: String,
     pub(crate) target: String,
@@ -45,12 +45,12 @@ pub(crate) struct Text {
 
 /// Exchanges in flight; slots are reused.
 #[derive(Default)]
-pub(crate) struct Pool {
+pub(crate) struct ExchangePool {
     items: Vec<Exchange>,
     free: Vec<u32>,
 }
 
-impl Pool {
+impl ExchangePool {
     pub(crate) fn take(&mut self) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.items.push(Exchange::default());

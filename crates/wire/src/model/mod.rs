@@ -18,43 +18,43 @@
 //! Memory is bounded by live connections, slices and URL templates; each limit documents what happens
 //! beyond it.
 
-mod crew;
+mod admission;
+mod connection_tracker;
 mod entry;
 mod event;
+mod eviction;
 mod exchange;
-mod gate;
-mod ledger;
+mod observed;
 mod output;
 mod pair;
-mod ripe;
-mod seen;
+mod request_tracker;
+mod sequencer;
 mod shard;
 mod slice;
-mod talk;
 mod tier;
-mod track;
 mod urls;
+mod worker_pool;
 
-pub use seen::{ConnectionSeen, End, RequestSeen, Sink, WireTier};
+pub use observed::{ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier};
 
-pub(crate) use gate::Gate;
-pub(crate) use ledger::Ledger;
-pub(crate) use ripe::{Harvest, Ripe};
-pub(crate) use slice::{Sealed, Slice};
-pub(crate) use tier::{Tier, Traffic, Transport};
+pub(crate) use admission::Admission;
+pub(crate) use eviction::{EvictedSlice, EvictedSlices};
+pub(crate) use sequencer::Sequencer;
+pub(crate) use slice::{SliceQuantiles, TimeSlice};
+pub(crate) use tier::{SideCounters, Tier, TransportCounters};
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::filter::Filter;
 use crate::packet::Packet;
-use crew::Crew;
-use gate::shard_of;
+use admission::shard_of;
 use shard::Shard;
+use worker_pool::WorkerPool;
 
 /// Selection of packets, and the granularity of the result.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ModelOptions {
     /// Width of a slice in nanoseconds.
     pub slice_ns: i64,
     /// Server ports to analyse; all when empty.
@@ -75,7 +75,7 @@ pub struct Options {
     pub threads: usize,
 }
 
-impl Default for Options {
+impl Default for ModelOptions {
     fn default() -> Self {
         Self {
             slice_ns: 1_000_000_000,
@@ -114,33 +114,33 @@ const BLOCK_NS: i64 = 2_000_000_000;
 
 /// Reconstructs connections and requests from packets.
 pub struct Model {
-    gate: Gate,
-    hands: Hands,
-    block: Block,
+    admission: Admission,
+    workers: ShardWorkers,
+    block: BlockExtent,
 }
 
 /// Where the shards are processed.
-enum Hands {
+enum ShardWorkers {
     /// On the caller's thread, packet by packet.
-    Own(Vec<Shard>, Box<Ledger>),
+    Inline(Vec<Shard>, Box<Sequencer>),
     /// On several threads, block by block.
-    Crew(Box<Crew>),
+    Pool(Box<WorkerPool>),
 }
 
-impl Hands {
+impl ShardWorkers {
     /// Waits for all blocks and moves the work to the caller's thread.
-    fn end_crew(&mut self) {
-        if let Self::Crew(crew) = self {
-            let (shards, ledger) = crew.finish();
-            let ledger = ledger.expect("a crew that nobody ended has its ledger");
-            *self = Self::Own(shards, Box::new(ledger));
+    fn end_pool(&mut self) {
+        if let Self::Pool(pool) = self {
+            let (shards, sequencer) = pool.finish();
+            let sequencer = sequencer.expect("an active pool has its sequencer");
+            *self = Self::Inline(shards, Box::new(sequencer));
         }
     }
 }
 
 /// Extent of the current block; where it ends depends on the packets alone.
 #[derive(Default)]
-struct Block {
+struct BlockExtent {
     packets: u32,
     bytes: usize,
     begin_ts: i64,
@@ -148,7 +148,7 @@ struct Block {
     shards: u32,
 }
 
-impl Block {
+impl BlockExtent {
     fn add(&mut self, shard: usize, packet: &Packet<'_>) {
         if self.packets == 0 {
             self.begin_ts = packet.ts_ns;
@@ -165,15 +165,17 @@ impl Block {
 
 impl Model {
     /// Creates an empty model; `sink` receives rows, if given.
-    pub fn new(options: Options, sink: Option<Box<dyn Sink>>) -> Self {
-        let ledger = Ledger::new(options.slice_ns, sink);
-        let shard = |number| Shard::new(number, &options, ledger.has_sink());
+    pub fn new(options: ModelOptions, sink: Option<Box<dyn RowSink>>) -> Self {
+        let sequencer = Sequencer::new(options.slice_ns, sink);
+        let shard = |number| Shard::new(number, &options, sequencer.has_sink());
         let shards = (0..SHARDS).map(shard).collect();
-        let hands = match options.threads {
-            0 | 1 => Hands::Own(shards, Box::new(ledger)),
-            threads => Hands::Crew(Box::new(Crew::new(shards, ledger, threads - 1))),
+        let workers = match options.threads {
+            0 | 1 => ShardWorkers::Inline(shards, Box::new(sequencer)),
+            threads => {
+                ShardWorkers::Pool(Box::new(WorkerPool::new(shards, sequencer, threads - 1)))
+            }
         };
-        Self { gate: Gate::new(options), hands, block: Block::default() }
+        Self { admission: Admission::new(options), workers, block: BlockExtent::default() }
     }
 
     /// Processes the next packet.
@@ -189,19 +191,19 @@ impl Model {
 
     #[inline]
     fn take(&mut self, packet: &Packet<'_>, buffer: Option<&Arc<Vec<u8>>>) {
-        let Self { gate, hands, block } = self;
-        let Some(pass) = gate.pass(packet) else { return };
+        let Self { admission, workers, block } = self;
+        let Some(hints) = admission.admit(packet) else { return };
         let number = shard_of(packet.from, packet.to);
-        match hands {
-            Hands::Own(shards, ledger) => {
+        match workers {
+            ShardWorkers::Inline(shards, sequencer) => {
                 let shard = &mut shards[number];
-                shard.packet(block.packets, packet, pass, gate.start_ns);
-                if !shard.world.out.events.is_empty() {
-                    (ledger.slice, ledger.start_ns) = (pass.slice, gate.start_ns);
-                    ledger.take(number, &mut shard.world.out);
+                shard.packet(block.packets, packet, hints, admission.start_ns);
+                if !shard.context.out.events.is_empty() {
+                    (sequencer.slice, sequencer.start_ns) = (hints.slice, admission.start_ns);
+                    sequencer.take(number, &mut shard.context.out);
                 }
             }
-            Hands::Crew(crew) => crew.add(number, packet, pass, buffer),
+            ShardWorkers::Pool(pool) => pool.add(number, packet, hints, buffer),
         }
         block.add(number, packet);
         if block.is_full(packet.ts_ns) {
@@ -210,49 +212,53 @@ impl Model {
     }
 
     fn end_block(&mut self) {
-        let Self { gate, hands, block } = self;
-        let Block { shards: used, .. } = std::mem::take(block);
-        match hands {
-            Hands::Own(shards, ledger) => {
-                (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
+        let Self { admission, workers, block } = self;
+        let BlockExtent { shards: used, .. } = std::mem::take(block);
+        match workers {
+            ShardWorkers::Inline(shards, sequencer) => {
+                (sequencer.start_ns, sequencer.slice) = (admission.start_ns, admission.slice);
                 for (number, shard) in shards.iter_mut().enumerate() {
                     if used >> number & 1 == 1 {
-                        shard.end_block(gate.last_ts);
-                        ledger.take(number, &mut shard.world.out);
-                        ledger.add_slices(number, shard.take_slices(gate.slice));
+                        shard.end_block(admission.last_ts);
+                        sequencer.take(number, &mut shard.context.out);
+                        sequencer.add_slices(number, shard.take_slices(admission.slice));
                     }
                 }
-                ledger.end_block(gate.slice);
+                sequencer.end_block(admission.slice);
             }
-            Hands::Crew(crew) => crew.end_block(gate.start_ns, gate.last_ts, gate.slice),
+            ShardWorkers::Pool(pool) => {
+                pool.end_block(admission.start_ns, admission.last_ts, admission.slice)
+            }
         }
     }
 
     /// Connections followed on the caller's thread.
     #[cfg(test)]
     fn connections(&self) -> usize {
-        match &self.hands {
-            Hands::Own(shards, _) => shards.iter().map(Shard::connections).sum(),
-            Hands::Crew(_) => 0,
+        match &self.workers {
+            ShardWorkers::Inline(shards, _) => shards.iter().map(Shard::connections).sum(),
+            ShardWorkers::Pool(_) => 0,
         }
     }
 
     /// Ends the capture: cuts requests in flight and finishes all counts.
-    pub(crate) fn end(mut self) -> (Gate, Ledger) {
+    pub(crate) fn end(mut self) -> (Admission, Sequencer) {
         self.end_block();
-        let Self { gate, mut hands, .. } = self;
-        hands.end_crew();
-        let Hands::Own(mut shards, mut ledger) = hands else { unreachable!("no crew is left") };
-        (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
+        let Self { admission, mut workers, .. } = self;
+        workers.end_pool();
+        let ShardWorkers::Inline(mut shards, mut sequencer) = workers else {
+            unreachable!("no pool is left")
+        };
+        (sequencer.start_ns, sequencer.slice) = (admission.start_ns, admission.slice);
         for (number, shard) in shards.iter_mut().enumerate() {
             shard.end();
-            ledger.take(number, &mut shard.world.out);
-            ledger.add_slices(number, shard.take_slices(u32::MAX));
-            ledger.absorb(number, shard);
+            sequencer.take(number, &mut shard.context.out);
+            sequencer.add_slices(number, shard.take_slices(u32::MAX));
+            sequencer.absorb(number, shard);
         }
-        ledger.skipped.merge(&gate.skipped);
-        ledger.end(gate.options.threads);
-        (gate, *ledger)
+        sequencer.skipped.merge(&admission.skipped);
+        sequencer.end(admission.options.threads);
+        (admission, *sequencer)
     }
 }
 

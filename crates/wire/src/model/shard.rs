@@ -9,35 +9,35 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use super::event::{Event, Out, Told};
-use super::exchange::Pool;
-use super::gate::Pass;
-use super::slice::{Recent, Slice};
-use super::tier::Transport;
-use super::{LINGER_NS, Options, SHARDS, TIERS_MAX, track};
-use crate::flow::{Arena, Connection};
+use super::admission::PacketHints;
+use super::event::{EventBuffer, ShardEvent, StampedEvent};
+use super::exchange::ExchangePool;
+use super::slice::{RecentSlices, TimeSlice};
+use super::tier::TransportCounters;
+use super::{LINGER_NS, ModelOptions, SHARDS, TIERS_MAX, connection_tracker};
+use crate::flow::{Connection, ConnectionArena};
 use crate::packet::{Flags, Packet};
-use crate::skip::Skipped;
+use crate::skip::SkipCounts;
 
 /// Connections that share a hash value.
 pub(crate) struct Shard {
-    connections: Arena,
+    connections: ConnectionArena,
     /// Closed connections by expiry, oldest first: time, slot and number.
     closing: VecDeque<(i64, u32, u32)>,
-    pub(crate) world: World,
+    pub(crate) context: ShardContext,
 }
 
 /// State of a shard besides its connections.
-pub(crate) struct World {
+pub(crate) struct ShardContext {
     pub(crate) ports: Vec<u16>,
     pub(crate) wants_rows: bool,
     /// Start of slice 0.
     start_ns: i64,
     width_ns: i64,
-    pub(crate) pool: Pool,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) pool: ExchangePool,
+    pub(crate) parts: Vec<PortCounters>,
     part_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
-    pub(crate) skipped: Skipped,
+    pub(crate) skipped: SkipCounts,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) given_up: u64,
@@ -47,17 +47,17 @@ pub(crate) struct World {
     pub(crate) taken: u32,
     /// Index of the current packet in its block.
     at: u32,
-    pub(crate) pass: Pass,
+    pub(crate) hints: PacketHints,
     /// Slot of the current connection.
     pub(crate) slot: u32,
-    pub(crate) out: Out,
+    pub(crate) out: EventBuffer,
 }
 
 /// Counters of one server port.
 #[derive(Default)]
-pub(crate) struct Part {
-    pub(crate) transport: Transport,
-    pub(crate) recent: Recent,
+pub(crate) struct PortCounters {
+    pub(crate) transport: TransportCounters,
+    pub(crate) recent: RecentSlices,
 }
 
 /// Index of events at the end of a block.
@@ -65,10 +65,14 @@ pub(crate) const AT_END: u32 = u32::MAX;
 
 impl Shard {
     /// Creates shard `number`; all shards together follow `connections_max` connections.
-    pub(crate) fn new(number: usize, options: &Options, wants_rows: bool) -> Self {
+    pub(crate) fn new(number: usize, options: &ModelOptions, wants_rows: bool) -> Self {
         let limit = (options.connections_max + SHARDS - 1 - number) / SHARDS;
-        let connections = Arena::new(limit, options.seed);
-        Self { connections, closing: VecDeque::new(), world: World::new(options, wants_rows) }
+        let connections = ConnectionArena::new(limit, options.seed);
+        Self {
+            connections,
+            closing: VecDeque::new(),
+            context: ShardContext::new(options, wants_rows),
+        }
     }
 
     #[cfg(test)]
@@ -78,19 +82,25 @@ impl Shard {
 
     /// Processes the shard's next packet; `at` is its index in the block, and slice 0 begins at
     /// `start_ns`.
-    pub(crate) fn packet(&mut self, at: u32, packet: &Packet<'_>, pass: Pass, start_ns: i64) {
-        let Self { connections, closing, world } = self;
-        (world.at, world.pass, world.start_ns) = (at, pass, start_ns);
+    pub(crate) fn packet(
+        &mut self,
+        at: u32,
+        packet: &Packet<'_>,
+        hints: PacketHints,
+        start_ns: i64,
+    ) {
+        let Self { connections, closing, context } = self;
+        (context.at, context.hints, context.start_ns) = (at, hints, start_ns);
         let slot = match connections.find(packet.from, packet.to) {
             Some(slot) => {
                 let connection = connections.get(slot);
-                if track::is_new_incarnation(connection, packet)
+                if connection_tracker::is_new_incarnation(connection, packet)
                     || connection.is_forgotten(packet.ts_ns, LINGER_NS)
                 {
-                    world.finish(connection, slot, false);
+                    context.finish(connection, slot, false);
                     // The ends may have swapped roles; the index ignores their order.
-                    *connection = world.open(packet);
-                    world.tell(Event::Open { slot });
+                    *connection = context.open(packet);
+                    context.emit(ShardEvent::Open { slot });
                 }
                 slot
             }
@@ -98,18 +108,18 @@ impl Shard {
                 if connections.is_full()
                     && let Some(idle) = connections.idle()
                 {
-                    world.finish(connections.get(idle), idle, false);
+                    context.finish(connections.get(idle), idle, false);
                     connections.remove(idle);
-                    world.given_up += 1;
+                    context.given_up += 1;
                 }
-                let slot = connections.insert(world.open(packet));
-                world.tell(Event::Open { slot });
+                let slot = connections.insert(context.open(packet));
+                context.emit(ShardEvent::Open { slot });
                 slot
             }
         };
         let connection = connections.get(slot);
-        world.slot = slot;
-        track::packet(connection, world, packet);
+        context.slot = slot;
+        connection_tracker::packet(connection, context, packet);
         if connection.is_closing_now() {
             closing.push_back((packet.ts_ns + LINGER_NS, slot, connection.number));
         }
@@ -117,8 +127,8 @@ impl Shard {
 
     /// Ends a block whose latest packet passed at `now`: forgets connections closed long ago.
     pub(crate) fn end_block(&mut self, now: i64) {
-        let Self { connections, closing, world } = self;
-        world.at = AT_END;
+        let Self { connections, closing, context } = self;
+        context.at = AT_END;
         while let Some((until, slot, number)) = closing.front().copied() {
             if until > now {
                 break;
@@ -126,16 +136,16 @@ impl Shard {
             closing.pop_front();
             let connection = connections.get(slot);
             if connection.is_live() && connection.number == number {
-                world.finish(connection, slot, false);
+                context.finish(connection, slot, false);
                 connections.remove(slot);
             }
         }
     }
 
     /// Removes the slices older than `present`; tiers have the shard's local numbers.
-    pub(crate) fn take_slices(&mut self, present: u32) -> Vec<(u16, u32, Box<Slice>)> {
+    pub(crate) fn take_slices(&mut self, present: u32) -> Vec<(u16, u32, Box<TimeSlice>)> {
         let mut taken = Vec::new();
-        for (local, part) in (0..).zip(&mut self.world.parts) {
+        for (local, part) in (0..).zip(&mut self.context.parts) {
             let slices = part.recent.take_before(present);
             taken.extend(slices.into_iter().map(|(number, slice)| (local, number, slice)));
         }
@@ -145,53 +155,53 @@ impl Shard {
     /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later. All slices must
     /// have been taken.
     pub(crate) fn begin_at(&mut self, start_ns: i64, count: u32) {
-        let world = &mut self.world;
-        world.taken = world.taken.wrapping_add(count);
-        world.pass.slice = world.pass.slice.saturating_sub(count);
-        world.start_ns = start_ns;
+        let context = &mut self.context;
+        context.taken = context.taken.wrapping_add(count);
+        context.hints.slice = context.hints.slice.saturating_sub(count);
+        context.start_ns = start_ns;
     }
 
     /// Ends the capture: cuts requests in flight and finishes all counts.
     pub(crate) fn end(&mut self) {
-        self.world.at = AT_END;
+        self.context.at = AT_END;
         for slot in self.connections.slots() {
-            self.world.finish(self.connections.get(slot), slot, true);
+            self.context.finish(self.connections.get(slot), slot, true);
         }
     }
 }
 
-impl World {
-    fn new(options: &Options, wants_rows: bool) -> Self {
+impl ShardContext {
+    fn new(options: &ModelOptions, wants_rows: bool) -> Self {
         Self {
             ports: options.ports.clone(),
             wants_rows,
             start_ns: 0,
             width_ns: options.slice_ns,
-            pool: Pool::default(),
+            pool: ExchangePool::default(),
             // Part 0 collects ports without a tier.
-            parts: vec![Part::default()],
+            parts: vec![PortCounters::default()],
             part_of_port: HashMap::default(),
-            skipped: Skipped::default(),
+            skipped: SkipCounts::default(),
             packets: 0,
             bytes: 0,
             given_up: 0,
             connections: 0,
             taken: 0,
             at: 0,
-            pass: Pass::default(),
+            hints: PacketHints::default(),
             slot: 0,
-            out: Out::default(),
+            out: EventBuffer::default(),
         }
     }
 
     fn finish(&mut self, connection: &mut Connection, slot: u32, is_end: bool) {
         self.slot = slot;
-        track::finish(connection, self, is_end);
+        connection_tracker::finish(connection, self, is_end);
     }
 
     #[inline]
-    pub(crate) fn tell(&mut self, event: Event) {
-        self.out.events.push(Told { at: self.at, slice: self.pass.slice, event });
+    pub(crate) fn emit(&mut self, event: ShardEvent) {
+        self.out.events.push(StampedEvent { at: self.at, slice: self.hints.slice, event });
     }
 
     /// Creates the connection that begins with this packet.
@@ -199,7 +209,7 @@ impl World {
         let is_from_server = match packet.flags {
             flags if flags.has(Flags::SYN | Flags::ACK) => true,
             flags if flags.has(Flags::SYN) => false,
-            _ => self.pass.is_from_server,
+            _ => self.hints.is_from_server,
         };
         let (client, server) =
             if is_from_server { (packet.to, packet.from) } else { (packet.from, packet.to) };
@@ -211,7 +221,7 @@ impl World {
 
     /// Slice of a time that may lie in the past.
     pub(crate) fn slice_of(&self, ts: i64) -> u32 {
-        let slice = self.pass.slice;
+        let slice = self.hints.slice;
         let slice_begin = self.start_ns + i64::from(slice) * self.width_ns;
         if ts >= slice_begin {
             return slice;
@@ -229,21 +239,21 @@ impl World {
             return 0;
         }
         let local = u16::try_from(self.parts.len()).expect("there are few");
-        self.parts.push(Part::default());
+        self.parts.push(PortCounters::default());
         self.part_of_port.insert(port, local);
-        self.tell(Event::Tier { local, port });
+        self.emit(ShardEvent::Tier { local, port });
         local
     }
 
     #[inline]
-    pub(crate) fn tier_mut(&mut self, tier: u16) -> &mut Transport {
+    pub(crate) fn tier_mut(&mut self, tier: u16) -> &mut TransportCounters {
         &mut self.parts[usize::from(tier)].transport
     }
 
     /// The current slice of a tier.
     #[inline]
-    pub(crate) fn now(&mut self, tier: u16) -> &mut Slice {
-        let slice = self.pass.slice;
+    pub(crate) fn now(&mut self, tier: u16) -> &mut TimeSlice {
+        let slice = self.hints.slice;
         self.parts[usize::from(tier)].recent.at(slice)
     }
 }

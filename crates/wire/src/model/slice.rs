@@ -3,11 +3,11 @@
 //! A request belongs to the slice of its first byte; a completion to the slice of the response's
 //! last byte. Concurrency is exact: each request adds its time in flight to every slice it crosses.
 
-use crate::histogram::Samples;
+use crate::histogram::ThinnedSamples;
 
 /// Counters of one slice; times are nanoseconds, samples microseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Slice {
+pub(crate) struct TimeSlice {
     pub(crate) arrivals: u64,
     pub(crate) completions: u64,
     /// Durations of requests that arrived in the slice: count, sum and sum of squares, µs.
@@ -18,13 +18,13 @@ pub(crate) struct Slice {
     pub(crate) weighted_ns: i64,
     /// Time with no request in flight, between requests.
     pub(crate) idle_ns: i64,
-    pub(crate) think: Samples,
-    pub(crate) transfer: Samples,
-    pub(crate) connect: Samples,
-    pub(crate) delay: Samples,
-    pub(crate) total: Samples,
+    pub(crate) think: ThinnedSamples,
+    pub(crate) transfer: ThinnedSamples,
+    pub(crate) connect: ThinnedSamples,
+    pub(crate) delay: ThinnedSamples,
+    pub(crate) total: ThinnedSamples,
     /// Quantiles, once the samples are dropped.
-    pub(crate) sealed: Option<Box<Sealed>>,
+    pub(crate) sealed: Option<Box<SliceQuantiles>>,
     pub(crate) delayed_connections: u32,
     pub(crate) new_connections: u32,
     pub(crate) syns: u32,
@@ -49,19 +49,19 @@ pub(crate) struct Slice {
 }
 
 /// p50, p95 and p99 in microseconds; `None` where nothing was measured.
-pub(crate) type Quantiles = Option<[u64; 3]>;
+pub(crate) type SampleQuantiles = Option<[u64; 3]>;
 
 /// Quantiles that replace the samples.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Sealed {
-    pub(crate) think: Quantiles,
-    pub(crate) transfer: Quantiles,
-    pub(crate) connect: Quantiles,
-    pub(crate) delay: Quantiles,
-    pub(crate) total: Quantiles,
+pub(crate) struct SliceQuantiles {
+    pub(crate) think: SampleQuantiles,
+    pub(crate) transfer: SampleQuantiles,
+    pub(crate) connect: SampleQuantiles,
+    pub(crate) delay: SampleQuantiles,
+    pub(crate) total: SampleQuantiles,
 }
 
-impl Slice {
+impl TimeSlice {
     /// Adds the durations of a request that arrived in the slice, in microseconds.
     pub(crate) fn time(&mut self, think: u64, transfer: u64, total: u64) {
         self.timed += 1;
@@ -118,16 +118,16 @@ impl Slice {
     }
 
     /// Computes the quantiles and drops the samples; later requests are counted but not sampled.
-    pub(crate) fn seal(&mut self) -> Sealed {
+    pub(crate) fn seal(&mut self) -> SliceQuantiles {
         if let Some(sealed) = &self.sealed {
             return **sealed;
         }
-        let take = |samples: &mut Samples| {
+        let take = |samples: &mut ThinnedSamples| {
             let quantiles = samples.quantiles([0.5, 0.95, 0.99]);
-            *samples = Samples::default();
+            *samples = ThinnedSamples::default();
             quantiles
         };
-        let sealed = Sealed {
+        let sealed = SliceQuantiles {
             think: take(&mut self.think),
             transfer: take(&mut self.transfer),
             connect: take(&mut self.connect),
@@ -141,14 +141,14 @@ impl Slice {
 
 /// Slices of a shard not yet merged by the sequencer, the most recently used last.
 #[derive(Default)]
-pub(crate) struct Recent {
-    items: Vec<(u32, Box<Slice>)>,
+pub(crate) struct RecentSlices {
+    items: Vec<(u32, Box<TimeSlice>)>,
 }
 
-impl Recent {
+impl RecentSlices {
     /// The slice with this number, created if absent.
     #[inline]
-    pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
+    pub(crate) fn at(&mut self, number: u32) -> &mut TimeSlice {
         if self.items.last().is_none_or(|(last, _)| *last != number) {
             self.bring(number);
         }
@@ -168,7 +168,7 @@ impl Recent {
     }
 
     /// Removes the slices before `present`.
-    pub(crate) fn take_before(&mut self, present: u32) -> Vec<(u32, Box<Slice>)> {
+    pub(crate) fn take_before(&mut self, present: u32) -> Vec<(u32, Box<TimeSlice>)> {
         if self.items.iter().all(|(number, _)| *number >= present) {
             return Vec::new();
         }
@@ -178,8 +178,8 @@ impl Recent {
 
 /// Slices of one tier; empty ones do not exist.
 #[derive(Default)]
-pub(crate) struct Slices {
-    items: Vec<Option<Box<Slice>>>,
+pub(crate) struct TierSlices {
+    items: Vec<Option<Box<TimeSlice>>>,
     sealed_to: usize,
 }
 
@@ -189,10 +189,10 @@ const SEAL_AFTER_NS: i64 = 120_000_000_000;
 /// Slices evicted at once, empty ones included.
 const SLICES_AT_ONCE: u32 = 10_000;
 
-impl Slices {
+impl TierSlices {
     /// The slice with this number, created if absent.
     #[inline]
-    pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
+    pub(crate) fn at(&mut self, number: u32) -> &mut TimeSlice {
         let number = number as usize;
         if number >= self.items.len() {
             self.items.resize_with(number + 1, || None);
@@ -200,7 +200,7 @@ impl Slices {
         self.items[number].get_or_insert_with(Box::default)
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<&Slice> {
+    pub(crate) fn get(&self, number: u32) -> Option<&TimeSlice> {
         self.items.get(number as usize)?.as_deref()
     }
 
@@ -217,7 +217,7 @@ impl Slices {
     }
 
     /// Removes the first `count` slices and renumbers the rest; missing ones are returned empty.
-    pub(crate) fn take(&mut self, count: u32) -> Vec<(u32, Box<Slice>)> {
+    pub(crate) fn take(&mut self, count: u32) -> Vec<(u32, Box<TimeSlice>)> {
         let taken = (count as usize).min(self.items.len());
         self.sealed_to = self.sealed_to.saturating_sub(taken);
         let mut items = self.items.drain(..taken);
@@ -227,7 +227,7 @@ impl Slices {
     }
 
     /// All non-empty slices.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Slice> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut TimeSlice> {
         self.items.iter_mut().flatten().map(|slice| &mut **slice)
     }
 }
@@ -238,7 +238,7 @@ impl Slices {
 /// Example: requests cover `[0, 10)`, `[20, 30)` and then, reported late, `[5, 25)`. The first two
 /// leave the gap `[10, 20)`, which the third fills, so nothing was idle.
 #[derive(Default)]
-pub(crate) struct Idle {
+pub(crate) struct IdleGaps {
     /// Ascending, disjoint.
     holes: std::collections::VecDeque<(i64, i64)>,
     reach: i64,
@@ -247,7 +247,7 @@ pub(crate) struct Idle {
 /// Gaps kept open for a long request; older ones are final.
 const HOLES_MAX: usize = 100_000;
 
-impl Idle {
+impl IdleGaps {
     /// Marks `[from, to)` as busy; calls `finish` with gaps that become final.
     pub(crate) fn fill(&mut self, from: i64, to: i64, finish: &mut impl FnMut(i64, i64)) {
         if self.reach == 0 {
@@ -313,7 +313,7 @@ impl Idle {
 
 #[cfg(test)]
 mod tests {
-    use super::Idle;
+    use super::IdleGaps;
 
     #[test]
     fn idle_time_is_what_no_request_covers() {
@@ -324,7 +324,7 @@ mod tests {
                 requests.push((from, from + u.int_in_range(0..=30)?));
             }
             requests.sort_by_key(|(_, to)| *to);
-            let mut idle = Idle::default();
+            let mut idle = IdleGaps::default();
             let first = requests[0].0;
             let mut found = 0;
             for (from, to) in &requests {

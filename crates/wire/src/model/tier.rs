@@ -5,19 +5,19 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use super::slice::{Idle, Slice, Slices};
+use super::slice::{IdleGaps, TierSlices, TimeSlice};
 use super::urls::UrlStats;
 use crate::flow::Protocol;
-use crate::histogram::Fine;
+use crate::histogram::FineHistogram;
 
 /// Totals and distributions; histograms are in microseconds.
 #[derive(Default)]
 pub(crate) struct Tier {
     pub(crate) port: u16,
-    pub(crate) slices: Slices,
-    pub(crate) idle: Idle,
+    pub(crate) slices: TierSlices,
+    pub(crate) idle: IdleGaps,
     pub(crate) urls: HashMap<u32, UrlStats, BuildHasherDefault<FxHasher>>,
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportCounters,
     pub(crate) requests: u64,
     pub(crate) responses: u64,
     /// Requests whose response the client has and the capture lacks.
@@ -27,24 +27,24 @@ pub(crate) struct Tier {
     pub(crate) client_wait_us: u64,
     pub(crate) with_parent: u64,
     pub(crate) with_upstream: u64,
-    pub(crate) think: Fine,
-    pub(crate) think_first: Fine,
-    pub(crate) think_later: Fine,
-    pub(crate) transfer: Fine,
-    pub(crate) total: Fine,
+    pub(crate) think: FineHistogram,
+    pub(crate) think_first: FineHistogram,
+    pub(crate) think_later: FineHistogram,
+    pub(crate) transfer: FineHistogram,
+    pub(crate) total: FineHistogram,
     /// From the request's last byte to the first byte of the upstream request, for the first
     /// request of a connection.
-    pub(crate) stall_first: Fine,
-    pub(crate) stall_later: Fine,
+    pub(crate) stall_first: FineHistogram,
+    pub(crate) stall_later: FineHistogram,
     /// Part of `think` that the upstream does not explain.
-    pub(crate) own_think: Fine,
-    pub(crate) upstream_think: Fine,
-    pub(crate) rhythm: Rhythm,
+    pub(crate) own_think: FineHistogram,
+    pub(crate) upstream_think: FineHistogram,
+    pub(crate) rhythm: ArrivalPattern,
 }
 
 /// TCP counters of one server port: each connection adds to them alone, so partial sums add up.
 #[derive(Default)]
-pub(crate) struct Transport {
+pub(crate) struct TransportCounters {
     /// Responses to requests that the capture lacks.
     pub(crate) unasked: u64,
     pub(crate) connections: u64,
@@ -61,16 +61,16 @@ pub(crate) struct Transport {
     pub(crate) races: u64,
     /// Requests after the server's FIN, however late.
     pub(crate) after_fin: u64,
-    pub(crate) client: Traffic,
-    pub(crate) server: Traffic,
+    pub(crate) client: SideCounters,
+    pub(crate) server: SideCounters,
     pub(crate) missed_by_tap: u64,
     pub(crate) stamped_connections: u64,
-    pub(crate) connect: Fine,
-    pub(crate) rtt: Fine,
-    pub(crate) delay: Fine,
+    pub(crate) connect: FineHistogram,
+    pub(crate) rtt: FineHistogram,
+    pub(crate) delay: FineHistogram,
 }
 
-impl Transport {
+impl TransportCounters {
     /// Merges the counters of a part; the parts of a shard come in order.
     pub(crate) fn merge(&mut self, other: &Self) {
         let pairs = [
@@ -101,7 +101,7 @@ impl Transport {
 
 /// Counters of one side, over all connections.
 #[derive(Default, Clone, Copy)]
-pub(crate) struct Traffic {
+pub(crate) struct SideCounters {
     pub(crate) data_packets: u64,
     pub(crate) retransmits: u64,
     /// Retransmits too late to be explained by packets held in the network.
@@ -118,7 +118,7 @@ pub(crate) struct Traffic {
     pub(crate) zero_window_us: u64,
 }
 
-impl Traffic {
+impl SideCounters {
     fn merge(&mut self, other: &Self) {
         let pairs = [
             (&mut self.data_packets, other.data_packets),
@@ -138,7 +138,7 @@ impl Traffic {
 
 /// Burstiness of arrivals.
 #[derive(Default)]
-pub(crate) struct Rhythm {
+pub(crate) struct ArrivalPattern {
     pub(crate) last: i64,
     /// Number and count of the open bins of 10 ms and 100 ms.
     bins: [(i64, u64); 2],
@@ -160,15 +160,15 @@ const PAUSES_MAX: usize = 10_000;
 /// Seconds counted: a bit more than a day.
 const SECONDS_MAX: usize = 100_000;
 
-impl Rhythm {
+impl ArrivalPattern {
     /// An empty pattern that remembers the last arrival, so that the next pause is measured in
     /// full.
-    pub(crate) fn anew(&self) -> Self {
+    pub(crate) fn restarted(&self) -> Self {
         Self { last: self.last, ..Self::default() }
     }
 
     /// Adds an arrival in `slice`, `since` nanoseconds after the capture's start.
-    pub(crate) fn arrive(&mut self, ts: i64, since: i64, slice: &mut Slice) {
+    pub(crate) fn arrive(&mut self, ts: i64, since: i64, slice: &mut TimeSlice) {
         for (at, width) in BIN_NS.into_iter().enumerate() {
             let bin = ts.div_euclid(width);
             let (open, count) = &mut self.bins[at];

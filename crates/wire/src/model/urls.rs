@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use rustc_hash::FxHasher;
 
-use crate::histogram::Coarse;
+use crate::histogram::CoarseHistogram;
 use crate::http::template;
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
@@ -19,14 +19,14 @@ const TARGETS: usize = 4096;
 pub(crate) const OTHER: u32 = 0;
 
 /// Templates by number.
-pub(crate) struct Urls {
+pub(crate) struct UrlTable {
     names: Vec<String>,
     by_name: Map<String, u32>,
     by_target: Box<[(u64, u32)]>,
     scratch: String,
 }
 
-impl Default for Urls {
+impl Default for UrlTable {
     fn default() -> Self {
         let names = vec!["(other)".to_owned()];
         // An empty target is "other", so its cache slot is valid from the start.
@@ -35,7 +35,7 @@ impl Default for Urls {
     }
 }
 
-impl Urls {
+impl UrlTable {
     /// Number of the template of `path`, whose hash is `hash`.
     pub(crate) fn number(&mut self, path: &[u8], hash: u64) -> u32 {
         let place = usize::try_from(hash >> 48).unwrap_or(0) % TARGETS;
@@ -88,6 +88,6 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 pub(crate) struct UrlStats {
     pub(crate) requests: u64,
     pub(crate) errors_5xx: u64,
-    pub(crate) think: Coarse,
-    pub(crate) total: Coarse,
+    pub(crate) think: CoarseHistogram,
+    pub(crate) total: CoarseHistogram,
 }

@@ -68,7 +68,7 @@ pub(super) enum NoTime {
 }
 
 /// Parses timestamps; caches the last minute, the last second since 1970 and the last time of day.
-pub(super) struct Clock {
+pub(super) struct StampClock {
     zone: Zone,
     minute: ([u8; MINUTE], Option<i64>),
     second: ([u8; SECOND], i64),
@@ -77,7 +77,7 @@ pub(super) struct Clock {
     last: Option<i64>,
 }
 
-impl Clock {
+impl StampClock {
     /// Creates a clock; `day` is the start of the day of times without a date, in seconds since
     /// 1970.
     pub(super) fn new(zone: Zone, day: i64) -> Self {
@@ -95,10 +95,10 @@ impl Clock {
         {
             return Ok((self.second.1.saturating_add(part), rest));
         }
-        self.read_anew(line)
+        self.read_uncached(line)
     }
 
-    fn read_anew<'a>(&mut self, line: &'a [u8]) -> Result<(i64, &'a [u8]), NoTime> {
+    fn read_uncached<'a>(&mut self, line: &'a [u8]) -> Result<(i64, &'a [u8]), NoTime> {
         if line.get(4) == Some(&b'-') {
             let (minute, rest) = line.split_first_chunk::<MINUTE>().ok_or(NoTime::NoStamp)?;
             let (seconds, rest) = second(rest).ok_or(NoTime::NoStamp)?;
@@ -185,13 +185,13 @@ fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    fn clock() -> Clock {
+    fn clock() -> StampClock {
         // 1970-01-02 is day 2; the hour and minute count.
         let zone = |at: LocalMinute| {
             let minutes = i64::from(at.hour) * 60 + i64::from(at.minute);
             (at.month == 1).then(|| (i64::from(at.day) - 1) * 86_400 + minutes * 60)
         };
-        Clock::new(Box::new(zone), 1000 * 86_400)
+        StampClock::new(Box::new(zone), 1000 * 86_400)
     }
 
     #[test]

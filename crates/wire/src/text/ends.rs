@@ -7,10 +7,10 @@
 //! The cache is direct-mapped: on a collision the newer text replaces the older, and the line costs
 //! a full parse.
 
-use super::Skip;
+use super::TextSkip;
 use super::cursor::Cursor;
 use super::segment::addresses;
-use super::sequence::Place;
+use super::sequence::ConversationSlot;
 use crate::packet::Endpoint;
 
 /// Words of eight bytes per text: IPv4 has at most 46 bytes, and IPv6 is often shorter.
@@ -20,34 +20,34 @@ const TEXTS: usize = 4096;
 
 /// A pair of endpoints with its text.
 #[derive(Clone)]
-pub(super) struct Ends {
+pub(super) struct PacketEnds {
     text: [u64; EIGHTS],
     pub(super) from: Endpoint,
     pub(super) to: Endpoint,
-    pub(super) place: Place,
+    pub(super) place: ConversationSlot,
 }
 
 /// The texts parsed last.
 pub(super) struct KnownEnds {
-    known: Box<[Ends]>,
+    known: Box<[PacketEnds]>,
     /// An uncacheable text, until the next line.
-    other: Ends,
+    other: PacketEnds,
 }
 
 impl KnownEnds {
     pub(super) fn new() -> Self {
         let nowhere = Endpoint { address: 0, port: 0 };
-        let place = Place::default();
-        let other = Ends { text: [0; EIGHTS], from: nowhere, to: nowhere, place };
+        let place = ConversationSlot::default();
+        let other = PacketEnds { text: [0; EIGHTS], from: nowhere, to: nowhere, place };
         Self { known: vec![other.clone(); TEXTS].into_boxed_slice(), other }
     }
 
     /// Consumes `SRC > DST: `.
     #[inline]
-    pub(super) fn read(&mut self, line: &mut Cursor<'_>) -> Result<&mut Ends, Skip> {
+    pub(super) fn read(&mut self, line: &mut Cursor<'_>) -> Result<&mut PacketEnds, TextSkip> {
         let Some((text, length, at)) = up_to_third_space(line.0) else {
             (self.other.from, self.other.to) = addresses(line)?;
-            self.other.place = Place::default();
+            self.other.place = ConversationSlot::default();
             return Ok(&mut self.other);
         };
         let ends = &mut self.known[at];
@@ -59,7 +59,7 @@ impl KnownEnds {
         }
         let before = line.0.len();
         let (from, to) = addresses(line)?;
-        let found = Ends { text, from, to, place: Place::default() };
+        let found = PacketEnds { text, from, to, place: ConversationSlot::default() };
         if before - line.0.len() != length {
             self.other = found;
             return Ok(&mut self.other);

@@ -11,7 +11,7 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 
 /// Reads lines of a stream.
-pub struct Lines<R> {
+pub struct LineReader<R> {
     input: R,
     buffer: Box<[u8]>,
     /// `[from, to)` is read but not returned.
@@ -22,7 +22,7 @@ pub struct Lines<R> {
     cut: u64,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> LineReader<R> {
     /// Starts at the beginning of the stream; `begun` is what format detection has already read.
     pub fn new(begun: &[u8], input: R) -> Self {
         let mut buffer = vec![0; LINE_BYTES_MAX.max(begun.len()) + READ_BYTES].into_boxed_slice();
@@ -101,9 +101,9 @@ mod tests {
     use super::*;
 
     /// Returns the test's pieces one by one.
-    struct Pieces(Vec<Vec<u8>>);
+    struct PieceReader(Vec<Vec<u8>>);
 
-    impl Read for Pieces {
+    impl Read for PieceReader {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let Some(piece) = self.0.first_mut() else { return Ok(0) };
             let length = piece.len().min(buffer.len());
@@ -117,8 +117,8 @@ mod tests {
     }
 
     fn all(begun: &[u8], pieces: &[&[u8]]) -> (Vec<Vec<u8>>, u64) {
-        let pieces = Pieces(pieces.iter().map(|piece| piece.to_vec()).collect());
-        let mut lines = Lines::new(begun, pieces);
+        let pieces = PieceReader(pieces.iter().map(|piece| piece.to_vec()).collect());
+        let mut lines = LineReader::new(begun, pieces);
         let mut out = Vec::new();
         while let Some(line) = lines.next_line().expect("it can be read") {
             out.push(line.to_vec());

@@ -13,7 +13,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::{Names, Skip};
+use super::{InterfaceNames, TextSkip};
 use crate::packet::Direction;
 
 /// Skipped fields of nested VLAN tags.
@@ -21,7 +21,7 @@ const TAG_FIELDS_MAX: usize = 32;
 
 /// Fields before a packet's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct LineHead {
     pub(super) interface: u32,
     pub(super) direction: Direction,
     pub(super) ip_id: Option<u16>,
@@ -29,8 +29,11 @@ pub(super) struct Head {
 
 /// Parses up to the addresses.
 #[inline]
-pub(super) fn read(line: &mut Cursor<'_>, names: &mut Names) -> Result<Head, Skip> {
-    let mut head = Head::default();
+pub(super) fn read(
+    line: &mut Cursor<'_>,
+    names: &mut InterfaceNames,
+) -> Result<LineHead, TextSkip> {
+    let mut head = LineHead::default();
     if line.eat(b"IP ") || line.eat(b"IP6 ") {
         header(line, &mut head)?;
         return Ok(head);
@@ -39,7 +42,11 @@ pub(super) fn read(line: &mut Cursor<'_>, names: &mut Names) -> Result<Head, Ski
 }
 
 /// Parses lines that do not begin with `IP`.
-fn rest(line: &mut Cursor<'_>, names: &mut Names, mut head: Head) -> Result<Head, Skip> {
+fn rest(
+    line: &mut Cursor<'_>,
+    names: &mut InterfaceNames,
+    mut head: LineHead,
+) -> Result<LineHead, TextSkip> {
     interface(line, names, &mut head);
     if line.eat(b"IP ") || line.eat(b"IP6 ") {
         header(line, &mut head)?;
@@ -51,16 +58,16 @@ fn rest(line: &mut Cursor<'_>, names: &mut Names, mut head: Head) -> Result<Head
 }
 
 /// Parses `eth0  In  ` of SLL2, or `  In ` of SLL with `-e`.
-fn interface(line: &mut Cursor<'_>, names: &mut Names, head: &mut Head) {
+fn interface(line: &mut Cursor<'_>, names: &mut InterfaceNames, head: &mut LineHead) {
     let begin = *line;
     line.spaces();
-    if let Some(direction) = way(line) {
+    if let Some(direction) = parse_direction(line) {
         head.direction = direction;
         return;
     }
     let name = line.until(b' ').unwrap_or_default();
     line.spaces();
-    match way(line) {
+    match parse_direction(line) {
         Some(direction) if !name.is_empty() => {
             head.direction = direction;
             head.interface = names.number(name);
@@ -71,7 +78,7 @@ fn interface(line: &mut Cursor<'_>, names: &mut Names, head: &mut Head) {
 
 /// Parses `In  ` or `Out `, with the spaces after it. Broadcast, multicast and packets for other
 /// hosts are incoming.
-fn way(line: &mut Cursor<'_>) -> Option<Direction> {
+fn parse_direction(line: &mut Cursor<'_>) -> Option<Direction> {
     let words = [
         (&b"In "[..], Direction::In),
         (b"Out ", Direction::Out),
@@ -85,9 +92,9 @@ fn way(line: &mut Cursor<'_>) -> Option<Direction> {
 }
 
 /// Skips the link header of `-e`, up to the IP header.
-fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
+fn link(line: &mut Cursor<'_>) -> Result<(), TextSkip> {
     if line.eat(b"ifindex ") {
-        line.number().ok_or(Skip::Malformed)?;
+        line.number().ok_or(TextSkip::Malformed)?;
         let _ = line.eat(b" ");
     }
     let is_short = is_address(line.0) && line.0.get(ADDRESS) == Some(&b' ');
@@ -98,18 +105,18 @@ fn link(line: &mut Cursor<'_>) -> Result<(), Skip> {
         return Ok(());
     }
     if !is_ip(line.0) {
-        return Err(Skip::NotIp);
+        return Err(TextSkip::NotIp);
     }
-    line.past(b"length ").ok_or(Skip::NotIp)?;
-    line.number().ok_or(Skip::Malformed)?;
+    line.past(b"length ").ok_or(TextSkip::NotIp)?;
+    line.number().ok_or(TextSkip::Malformed)?;
     if !line.eat(b": ") {
-        return Err(Skip::NotIp);
+        return Err(TextSkip::NotIp);
     }
     for _ in 0..TAG_FIELDS_MAX {
         if !TAG_FIELDS.iter().any(|field| line.0.starts_with(field)) {
             break;
         }
-        line.past(b", ").ok_or(Skip::NotIp)?;
+        line.past(b", ").ok_or(TextSkip::NotIp)?;
     }
     let _ = line.eat(b"IP ") || line.eat(b"IP6 ");
     Ok(())
@@ -139,19 +146,19 @@ fn is_ip(text: &[u8]) -> bool {
 /// Parses the optional IP header of `-v`: `(tos 0x0, ttl 64, id 7, offset 0, …)`, `(flowlabel …,
 /// hlim 64, …)`.
 #[inline]
-fn header(line: &mut Cursor<'_>, head: &mut Head) -> Result<(), Skip> {
+fn header(line: &mut Cursor<'_>, head: &mut LineHead) -> Result<(), TextSkip> {
     if line.0.starts_with(b"(") { parentheses(line, head) } else { Ok(()) }
 }
 
-fn parentheses(line: &mut Cursor<'_>, head: &mut Head) -> Result<(), Skip> {
-    let end = closing(line.0).ok_or(Skip::Malformed)?;
+fn parentheses(line: &mut Cursor<'_>, head: &mut LineHead) -> Result<(), TextSkip> {
+    let end = closing(line.0).ok_or(TextSkip::Malformed)?;
     let mut fields = Cursor(&line.0[1..end]);
     line.0 = line.0[end + 1..].trim_ascii_start();
     if fields.past(b" id ").is_some() {
         head.ip_id = fields.number().and_then(|id| u16::try_from(id).ok());
     }
     if fields.past(b" offset ").is_some() && fields.number().is_some_and(|offset| offset > 0) {
-        return Err(Skip::Fragment);
+        return Err(TextSkip::Fragment);
     }
     Ok(())
 }

@@ -18,19 +18,19 @@ mod tests;
 
 pub(crate) use clock::MINUTE;
 pub use clock::{LocalMinute, Zone};
-pub use lines::{LINE_BYTES_MAX, Lines};
+pub use lines::{LINE_BYTES_MAX, LineReader};
 
-use clock::{Clock, NoTime};
+use clock::{NoTime, StampClock};
 use cursor::Cursor;
-use ends::{Ends, KnownEnds};
-use link::Head;
-use segment::Segment;
-use sequence::{Numbers, Sequences};
+use ends::{KnownEnds, PacketEnds};
+use link::LineHead;
+use segment::TextSegment;
+use sequence::{SequenceTable, WireNumbers};
 
-use crate::capture::Input;
+use crate::capture::CaptureInput;
 use crate::model::Model;
 use crate::packet::{Flags, Packet, SackBlock};
-use crate::skip::{Skip as Reason, Skipped};
+use crate::skip::{SkipCounts, SkipReason};
 
 /// Lines processed before control returns to the caller.
 const LINES_AT_ONCE: usize = 10_000;
@@ -39,7 +39,7 @@ const TUNNELS_MAX: usize = 4;
 
 /// Why a line has no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skip {
+pub enum TextSkip {
     /// No timestamp: payload of `-x` and `-A`, tcpdump's own messages.
     NoStamp,
     /// The time is invalid.
@@ -60,56 +60,58 @@ pub enum Skip {
     Malformed,
 }
 
-impl Skip {
+impl TextSkip {
     /// All reasons, in the order of [`TextReader::skipped`].
-    pub const ALL: [Skip; 9] = [
-        Skip::NoStamp,
-        Skip::NoSuchTime,
-        Skip::NotIp,
-        Skip::NotTcp,
-        Skip::Fragment,
-        Skip::Cut,
-        Skip::HostName,
-        Skip::PortName,
-        Skip::Malformed,
+    pub const ALL: [TextSkip; 9] = [
+        TextSkip::NoStamp,
+        TextSkip::NoSuchTime,
+        TextSkip::NotIp,
+        TextSkip::NotTcp,
+        TextSkip::Fragment,
+        TextSkip::Cut,
+        TextSkip::HostName,
+        TextSkip::PortName,
+        TextSkip::Malformed,
     ];
 
     /// Name in tables and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            Skip::NoStamp => "no_stamp",
-            Skip::NoSuchTime => "no_such_time",
-            Skip::NotIp => "not_ip",
-            Skip::NotTcp => "not_tcp",
-            Skip::Fragment => "fragment",
-            Skip::Cut => "cut",
-            Skip::HostName => "host_name",
-            Skip::PortName => "port_name",
-            Skip::Malformed => "malformed",
+            TextSkip::NoStamp => "no_stamp",
+            TextSkip::NoSuchTime => "no_such_time",
+            TextSkip::NotIp => "not_ip",
+            TextSkip::NotTcp => "not_tcp",
+            TextSkip::Fragment => "fragment",
+            TextSkip::Cut => "cut",
+            TextSkip::HostName => "host_name",
+            TextSkip::PortName => "port_name",
+            TextSkip::Malformed => "malformed",
         }
     }
 
     /// The corresponding reason of binary captures.
-    fn reason(self) -> Reason {
+    fn reason(self) -> SkipReason {
         match self {
-            Skip::NoStamp | Skip::NoSuchTime | Skip::HostName | Skip::PortName => Reason::Text,
-            Skip::NotIp => Reason::NotIp,
-            Skip::NotTcp => Reason::NotTcp,
-            Skip::Fragment => Reason::Fragment,
-            Skip::Cut => Reason::HeaderCut,
-            Skip::Malformed => Reason::Malformed,
+            TextSkip::NoStamp | TextSkip::NoSuchTime | TextSkip::HostName | TextSkip::PortName => {
+                SkipReason::Text
+            }
+            TextSkip::NotIp => SkipReason::NotIp,
+            TextSkip::NotTcp => SkipReason::NotTcp,
+            TextSkip::Fragment => SkipReason::Fragment,
+            TextSkip::Cut => SkipReason::HeaderCut,
+            TextSkip::Malformed => SkipReason::Malformed,
         }
     }
 }
 
 /// Interface names, numbered from 1 in order of appearance.
 #[derive(Default)]
-struct Names(Vec<Box<[u8]>>);
+struct InterfaceNames(Vec<Box<[u8]>>);
 
 /// Distinct interfaces; others are 0.
 const INTERFACES_MAX: usize = 4096;
 
-impl Names {
+impl InterfaceNames {
     fn number(&mut self, name: &[u8]) -> u32 {
         let place = self.0.iter().position(|known| **known == *name).or_else(|| {
             (self.0.len() < INTERFACES_MAX).then(|| {
@@ -123,13 +125,13 @@ impl Names {
 
 /// Reads lines in order.
 pub struct TextReader {
-    clock: Clock,
-    names: Names,
+    clock: StampClock,
+    names: InterfaceNames,
     ends: KnownEnds,
-    sequences: Sequences,
+    sequences: SequenceTable,
     /// First line of a packet printed by `-v`; its addresses are on the next line.
-    begun: Option<(i64, Head)>,
-    skipped: [u64; Skip::ALL.len()],
+    begun: Option<(i64, LineHead)>,
+    skipped: [u64; TextSkip::ALL.len()],
 }
 
 impl TextReader {
@@ -137,18 +139,18 @@ impl TextReader {
     /// 1970. `seed` seeds the conversation table's hash; results do not depend on it.
     pub fn new(zone: Zone, day: i64, seed: usize) -> Self {
         Self {
-            clock: Clock::new(zone, day),
-            names: Names::default(),
+            clock: StampClock::new(zone, day),
+            names: InterfaceNames::default(),
             ends: KnownEnds::new(),
-            sequences: Sequences::new(seed),
+            sequences: SequenceTable::new(seed),
             begun: None,
-            skipped: [0; Skip::ALL.len()],
+            skipped: [0; TextSkip::ALL.len()],
         }
     }
 
     /// Whether `text`, the start of a file, has a line that begins with a tcpdump timestamp.
     pub fn is_text(text: &[u8]) -> bool {
-        let mut clock = Clock::new(Box::new(|_| Some(0)), 0);
+        let mut clock = StampClock::new(Box::new(|_| Some(0)), 0);
         text.split(|byte| *byte == b'\n').take(50).any(|line| clock.read(line).is_ok())
     }
 
@@ -173,7 +175,7 @@ impl TextReader {
     /// When the lines cannot be read.
     pub fn feed(
         &mut self,
-        lines: &mut Lines<Input>,
+        lines: &mut LineReader<CaptureInput>,
         model: &mut Model,
     ) -> std::io::Result<Option<u64>> {
         let mut packets = 0;
@@ -190,13 +192,13 @@ impl TextReader {
     }
 
     /// Lines without a packet, by reason; reasons that did not occur are omitted.
-    pub fn skipped(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
-        Skip::ALL.into_iter().zip(self.skipped).filter(|(_, count)| *count > 0)
+    pub fn skipped(&self) -> impl Iterator<Item = (TextSkip, u64)> + '_ {
+        TextSkip::ALL.into_iter().zip(self.skipped).filter(|(_, count)| *count > 0)
     }
 
     /// Lines without a packet, by the reasons of binary captures.
-    pub fn skipped_as_captures_do(&self) -> Skipped {
-        let mut all = Skipped::default();
+    pub fn skipped_as_captures_do(&self) -> SkipCounts {
+        let mut all = SkipCounts::default();
         self.skipped().for_each(|(skip, count)| all.add_many(skip.reason(), count));
         all
     }
@@ -208,7 +210,11 @@ impl TextReader {
     }
 
     #[inline]
-    fn read<'a>(&mut self, line: &'a [u8], sink: &mut impl FnMut(&Packet<'a>)) -> Result<(), Skip> {
+    fn read<'a>(
+        &mut self,
+        line: &'a [u8],
+        sink: &mut impl FnMut(&Packet<'a>),
+    ) -> Result<(), TextSkip> {
         let begun = if self.begun.is_some() { self.begun.take() } else { None };
         if let Some((ts_ns, head)) = begun
             && line.starts_with(b"    ")
@@ -216,8 +222,8 @@ impl TextReader {
             return self.packet(ts_ns, head, Cursor(line.trim_ascii_start()), sink);
         }
         let (ts_ns, rest) = self.clock.read(line).map_err(|none| match none {
-            NoTime::NoStamp => Skip::NoStamp,
-            NoTime::NoSuchTime => Skip::NoSuchTime,
+            NoTime::NoStamp => TextSkip::NoStamp,
+            NoTime::NoSuchTime => TextSkip::NoSuchTime,
         })?;
         let mut rest = Cursor(rest);
         let head = link::read(&mut rest, &mut self.names)?;
@@ -232,10 +238,10 @@ impl TextReader {
     fn packet<'a>(
         &mut self,
         ts_ns: i64,
-        head: Head,
+        head: LineHead,
         mut line: Cursor<'a>,
         sink: &mut impl FnMut(&Packet<'a>),
-    ) -> Result<(), Skip> {
+    ) -> Result<(), TextSkip> {
         let mut inside = 0;
         let ends = loop {
             let ends = self.ends.read(&mut line);
@@ -243,16 +249,16 @@ impl TextReader {
             if !is_tunnel || inside == TUNNELS_MAX {
                 break ends?;
             }
-            line.past(b"IP ").ok_or(Skip::NotTcp)?;
+            line.past(b"IP ").ok_or(TextSkip::NotTcp)?;
             inside += 1;
         };
         let segment = segment::read(line)?;
-        let Ends { from, to, place, .. } = ends;
+        let PacketEnds { from, to, place, .. } = ends;
         let (from, to) = (*from, *to);
         let numbers = self.sequences.of(from, to, place, segment.printed);
-        let Numbers { seq, ack, ack_base } =
-            numbers.unwrap_or(Numbers { seq: 0, ack: 0, ack_base: 0 });
-        let Segment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
+        let WireNumbers { seq, ack, ack_base } =
+            numbers.unwrap_or(WireNumbers { seq: 0, ack: 0, ack_base: 0 });
+        let TextSegment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
             segment;
         sink(&Packet {
             ts_ns,

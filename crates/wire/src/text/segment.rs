@@ -4,14 +4,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::cursor::Cursor;
-use super::sequence::Printed;
-use super::{Skip, port_name};
+use super::sequence::PrintedNumbers;
+use super::{TextSkip, port_name};
 use crate::packet::{Endpoint, Flags, Timestamps};
 
 /// Printed fields of a segment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Segment<'a> {
-    pub(super) printed: Printed,
+pub(super) struct TextSegment<'a> {
+    pub(super) printed: PrintedNumbers,
     pub(super) window: u16,
     pub(super) window_scale: Option<u8>,
     pub(super) timestamps: Option<Timestamps>,
@@ -24,7 +24,7 @@ pub(super) struct Segment<'a> {
 
 /// Parses `SRC > DST: `.
 #[inline]
-pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
+pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), TextSkip> {
     match four_addresses(*line) {
         Some((ends, rest)) => {
             *line = rest;
@@ -45,21 +45,21 @@ fn four_addresses<'a>(mut line: Cursor<'a>) -> Option<((Endpoint, Endpoint), Cur
     line.eat(b": ").then_some(((from, to), line))
 }
 
-fn other_addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
-    let from = line.until(b' ').ok_or(Skip::Malformed)?;
+fn other_addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), TextSkip> {
+    let from = line.until(b' ').ok_or(TextSkip::Malformed)?;
     if !line.eat(b"> ") {
-        return Err(Skip::NotIp);
+        return Err(TextSkip::NotIp);
     }
     let to = match line.until(b' ') {
         Some(to) => to,
         None => std::mem::take(&mut line.0),
     };
-    let to = to.strip_suffix(b":").ok_or(Skip::Malformed)?;
+    let to = to.strip_suffix(b":").ok_or(TextSkip::Malformed)?;
     Ok((endpoint(from)?, endpoint(to)?))
 }
 
 /// Parses an address, a dot and a port.
-fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
+fn endpoint(text: &[u8]) -> Result<Endpoint, TextSkip> {
     let mut cursor = Cursor(text);
     match ipv4_and_port(&mut cursor).filter(|_| cursor.0.is_empty()) {
         Some(endpoint) => Ok(endpoint),
@@ -96,13 +96,13 @@ fn ipv4_and_port(line: &mut Cursor<'_>) -> Option<Endpoint> {
 }
 
 /// Parses IPv6, and named ports.
-fn other_endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
-    let dot = memchr::memrchr(b'.', text).ok_or(Skip::NotTcp)?;
+fn other_endpoint(text: &[u8]) -> Result<Endpoint, TextSkip> {
+    let dot = memchr::memrchr(b'.', text).ok_or(TextSkip::NotTcp)?;
     match address(&text[..dot]) {
         Some(address) => Ok(Endpoint::new(address, port_of(&text[dot + 1..])?)),
         // An address without a port: not TCP, or a fragment.
-        None if address(text).is_some() => Err(Skip::NotTcp),
-        None => Err(Skip::HostName),
+        None if address(text).is_some() => Err(TextSkip::NotTcp),
+        None => Err(TextSkip::HostName),
     }
 }
 
@@ -111,17 +111,19 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(text).ok()?.split('%').next()?.parse().ok()
 }
 
-fn port_of(text: &[u8]) -> Result<u16, Skip> {
+fn port_of(text: &[u8]) -> Result<u16, TextSkip> {
     let mut cursor = Cursor(text);
     match cursor.number() {
-        Some(number) if cursor.0.is_empty() => u16::try_from(number).map_err(|_| Skip::Malformed),
-        _ => port_name::port(text).ok_or(Skip::PortName),
+        Some(number) if cursor.0.is_empty() => {
+            u16::try_from(number).map_err(|_| TextSkip::Malformed)
+        }
+        _ => port_name::port(text).ok_or(TextSkip::PortName),
     }
 }
 
 /// Parses what follows the addresses.
 #[inline]
-pub(super) fn read<'a>(line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
+pub(super) fn read<'a>(line: Cursor<'a>) -> Result<TextSegment<'a>, TextSkip> {
     match usual(line) {
         Some(segment) => Ok(segment),
         None => other(line),
@@ -131,8 +133,8 @@ pub(super) fn read<'a>(line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
 /// Fast path for established connections, in the order in which tcpdump 4 prints: `Flags [P.], seq
 /// 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
 #[inline(always)]
-fn usual<'a>(mut line: Cursor<'a>) -> Option<Segment<'a>> {
-    let mut segment = Segment::default();
+fn usual<'a>(mut line: Cursor<'a>) -> Option<TextSegment<'a>> {
+    let mut segment = TextSegment::default();
     segment.printed.flags = if line.eat(b"Flags [.], ") {
         Flags::ACK
     } else if line.eat(b"Flags [P.], ") {
@@ -175,18 +177,18 @@ fn usual<'a>(mut line: Cursor<'a>) -> Option<Segment<'a>> {
     Some(segment)
 }
 
-fn other<'a>(mut line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
+fn other<'a>(mut line: Cursor<'a>) -> Result<TextSegment<'a>, TextSkip> {
     if line.eat(b"Flags [") {
-        let flags = flags(line.until(b']').ok_or(Skip::Malformed)?);
-        return new_style(line, flags.ok_or(Skip::Malformed)?);
+        let flags = flags(line.until(b']').ok_or(TextSkip::Malformed)?);
+        return new_style(line, flags.ok_or(TextSkip::Malformed)?);
     }
     if line.eat(b"tcp ") {
-        let length = line.number().ok_or(Skip::Malformed)?;
-        let printed = Printed { length, ..Printed::default() };
-        return Ok(Segment { printed, ..Segment::default() });
+        let length = line.number().ok_or(TextSkip::Malformed)?;
+        let printed = PrintedNumbers { length, ..PrintedNumbers::default() };
+        return Ok(TextSegment { printed, ..TextSegment::default() });
     }
     if memchr::memmem::find(&line.0[..line.0.len().min(16)], b"[|tcp").is_some() {
-        return Err(Skip::Cut);
+        return Err(TextSkip::Cut);
     }
     let word = line.0.split(|byte| matches!(byte, b' ' | b',')).next().unwrap_or_default();
     match flags(word) {
@@ -194,7 +196,7 @@ fn other<'a>(mut line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
             line.0 = &line.0[word.len()..];
             old_style(line, flags)
         }
-        _ => Err(Skip::NotTcp),
+        _ => Err(TextSkip::NotTcp),
     }
 }
 
@@ -222,8 +224,8 @@ fn flags(text: &[u8]) -> Option<Flags> {
 
 /// Parses `, seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET /
 /// HTTP/1.1`.
-fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
-    let mut segment = Segment::default();
+fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<TextSegment<'a>, TextSkip> {
+    let mut segment = TextSegment::default();
     segment.printed.flags = flags;
     while line.eat(b", ") || line.eat(b" ") {
         let is_read = match line.0.first() {
@@ -238,16 +240,16 @@ fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
             }
             Some(b'w') if line.eat(b"win ") => window(&mut line, &mut segment),
             Some(b'o') if line.eat(b"options [") => {
-                let text = line.until(b']').ok_or(Skip::Cut)?;
+                let text = line.until(b']').ok_or(TextSkip::Cut)?;
                 if text.contains(&b'[') {
                     // `[|tcp]`: the options are cut.
-                    return Err(Skip::Cut);
+                    return Err(TextSkip::Cut);
                 }
                 options(Cursor(text), &mut segment);
                 true
             }
             Some(b'l') if line.eat(b"length ") => {
-                segment.printed.length = line.number().ok_or(Skip::Malformed)?;
+                segment.printed.length = line.number().ok_or(TextSkip::Malformed)?;
                 segment.payload = http(line);
                 return Ok(segment);
             }
@@ -257,11 +259,11 @@ fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
             _ => false,
         };
         if !is_read {
-            return Err(if is_cut(line) { Skip::Cut } else { Skip::Malformed });
+            return Err(if is_cut(line) { TextSkip::Cut } else { TextSkip::Malformed });
         }
     }
     // tcpdump before 4.1 prints no length without data; a cut packet has `[|tcp]`.
-    if is_cut(line) { Err(Skip::Cut) } else { Ok(segment) }
+    if is_cut(line) { Err(TextSkip::Cut) } else { Ok(segment) }
 }
 
 fn is_cut(line: Cursor<'_>) -> bool {
@@ -269,26 +271,27 @@ fn is_cut(line: Cursor<'_>) -> bool {
 }
 
 /// Parses `1:101(100) ack 1 win 229 <nop,nop,timestamp 1 2> (DF)`.
-fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
-    let mut segment = Segment::default();
+fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<TextSegment<'a>, TextSkip> {
+    let mut segment = TextSegment::default();
     segment.printed.flags = flags;
     while line.eat(b", ") || line.eat(b" ") {
         if line.eat(b"ack ") {
-            segment.printed.ack = Some(line.number().ok_or(Skip::Malformed)?);
+            segment.printed.ack = Some(line.number().ok_or(TextSkip::Malformed)?);
             segment.printed.flags = segment.printed.flags | Flags::ACK;
         } else if line.eat(b"win ") {
             let _ = window(&mut line, &mut segment);
         } else if line.eat(b"<") {
-            options(Cursor(line.until(b'>').ok_or(Skip::Cut)?), &mut segment);
+            options(Cursor(line.until(b'>').ok_or(TextSkip::Cut)?), &mut segment);
         } else if line.eat(b"cksum ") {
-            line.until(b')').ok_or(Skip::Malformed)?;
+            line.until(b')').ok_or(TextSkip::Malformed)?;
         } else if line.0.first().is_some_and(u8::is_ascii_digit) {
             segment.printed.seq = line.number();
             let is_range = line.eat(b":") && line.number().is_some() && line.eat(b"(");
-            segment.printed.length = line.number().filter(|_| is_range).ok_or(Skip::Malformed)?;
+            segment.printed.length =
+                line.number().filter(|_| is_range).ok_or(TextSkip::Malformed)?;
             let _ = line.eat(b")");
         } else if line.0.starts_with(b"[|") {
-            return Err(Skip::Cut);
+            return Err(TextSkip::Cut);
         } else {
             // Skips `(DF)`, `[tos 0x10]`, `urg 1`.
             let end = if line.0.starts_with(b"[") { b']' } else { b' ' };
@@ -300,7 +303,7 @@ fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
     Ok(segment)
 }
 
-fn window(line: &mut Cursor<'_>, segment: &mut Segment<'_>) -> bool {
+fn window(line: &mut Cursor<'_>, segment: &mut TextSegment<'_>) -> bool {
     let window = line.number();
     segment.window = window.map_or(0, |window| u16::try_from(window).unwrap_or(u16::MAX));
     window.is_some()
@@ -308,7 +311,7 @@ fn window(line: &mut Cursor<'_>, segment: &mut Segment<'_>) -> bool {
 
 /// Parses `mss 1460,sackOK,TS val 1 ecr 2,nop,wscale 7`, `nop,nop,sack 2 {1:5}{9:11}`, `timestamp 1
 /// 2`.
-fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
+fn options(mut line: Cursor<'_>, segment: &mut TextSegment<'_>) {
     while !line.0.is_empty() {
         if line.eat(b"nop,") {
             continue;

@@ -25,7 +25,7 @@ const NEAR: u32 = 1 << 24;
 
 /// Numbers of one packet, as printed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Printed {
+pub(super) struct PrintedNumbers {
     pub(super) seq: Option<u32>,
     pub(super) ack: Option<u32>,
     pub(super) length: u32,
@@ -34,7 +34,7 @@ pub(super) struct Printed {
 
 /// Numbers of one packet, on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbers {
+pub(super) struct WireNumbers {
     pub(super) seq: u32,
     pub(super) ack: u32,
     /// Offset added to `ack`: SACK blocks are relative to the same base.
@@ -50,27 +50,27 @@ struct Conversation {
 
 /// Whether numbers are relative: the first absolute one reveals `-S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
+enum NumberStyle {
     Unknown,
     Relative,
     Absolute,
 }
 
 /// All conversations of a text.
-pub(super) struct Sequences {
+pub(super) struct SequenceTable {
     places: HashMap<(Endpoint, Endpoint), u32, FxSeededState>,
     conversations: Vec<Conversation>,
-    style: Style,
+    style: NumberStyle,
 }
 
 /// Cached index of the conversation of two endpoints.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place(Option<u32>);
+pub(super) struct ConversationSlot(Option<u32>);
 
-impl Sequences {
+impl SequenceTable {
     pub(super) fn new(seed: usize) -> Self {
         let places = HashMap::with_hasher(FxSeededState::with_seed(seed));
-        Self { places, conversations: Vec::new(), style: Style::Unknown }
+        Self { places, conversations: Vec::new(), style: NumberStyle::Unknown }
     }
 
     /// Numbers of the next packet; `None` when the text has none, or when there are too many
@@ -80,14 +80,14 @@ impl Sequences {
         &mut self,
         from: Endpoint,
         to: Endpoint,
-        place: &mut Place,
-        printed: Printed,
-    ) -> Option<Numbers> {
+        place: &mut ConversationSlot,
+        printed: PrintedNumbers,
+    ) -> Option<WireNumbers> {
         if printed.seq.is_none() && printed.ack.is_none() {
             return None;
         }
         if !printed.flags.has(Flags::ACK) {
-            return Some(Numbers { seq: printed.seq?, ack: 0, ack_base: 0 });
+            return Some(WireNumbers { seq: printed.seq?, ack: 0, ack_base: 0 });
         }
         let own = usize::from(from > to);
         let before = self.conversations.len();
@@ -108,7 +108,7 @@ impl Sequences {
         } else {
             let bases = [conversation.base[own], conversation.base[1 - own]];
             self.style = self.style.after(bases, printed);
-            if self.style == Style::Absolute { [0, 0] } else { conversation.base }
+            if self.style == NumberStyle::Absolute { [0, 0] } else { conversation.base }
         };
         let seq = printed.seq.map(|seq| seq.wrapping_add(base[own]));
         let seq = seq.unwrap_or(conversation.next[own]);
@@ -119,7 +119,7 @@ impl Sequences {
             conversation.next[own] = next;
         }
         let ack_base = base[1 - own];
-        Some(Numbers { seq, ack: printed.ack.unwrap_or(0).wrapping_add(ack_base), ack_base })
+        Some(WireNumbers { seq, ack: printed.ack.unwrap_or(0).wrapping_add(ack_base), ack_base })
     }
 
     /// Index of a conversation, created unless the limit is reached; the smaller endpoint comes
@@ -138,24 +138,24 @@ impl Sequences {
     }
 }
 
-impl Style {
+impl NumberStyle {
     /// The style that a later packet's numbers reveal, given the bases of both directions.
-    fn after(self, bases: [u32; 2], printed: Printed) -> Style {
-        if self != Style::Unknown {
+    fn after(self, bases: [u32; 2], printed: PrintedNumbers) -> NumberStyle {
+        if self != NumberStyle::Unknown {
             return self;
         }
         let numbers = bases.into_iter().zip([printed.seq, printed.ack]);
         let mut told = numbers.filter_map(|(base, number)| {
             let number = number?;
             if number >= NEAR && number.wrapping_sub(base) < NEAR {
-                Some(Style::Absolute)
+                Some(NumberStyle::Absolute)
             } else if number < NEAR && base >= NEAR {
-                Some(Style::Relative)
+                Some(NumberStyle::Relative)
             } else {
                 None
             }
         });
-        told.next().unwrap_or(Style::Unknown)
+        told.next().unwrap_or(NumberStyle::Unknown)
     }
 }
 
@@ -167,20 +167,20 @@ mod tests {
         Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), port)
     }
 
-    fn printed(flags: Flags, seq: Option<u32>, ack: Option<u32>, length: u32) -> Printed {
-        Printed { seq, ack, length, flags }
+    fn printed(flags: Flags, seq: Option<u32>, ack: Option<u32>, length: u32) -> PrintedNumbers {
+        PrintedNumbers { seq, ack, length, flags }
     }
 
-    fn of(all: &mut Sequences, ports: (u16, u16), printed: Printed) -> (u32, u32) {
+    fn of(all: &mut SequenceTable, ports: (u16, u16), printed: PrintedNumbers) -> (u32, u32) {
         let (from, to) = (end(ports.0), end(ports.1));
-        let mut place = Place::default();
+        let mut place = ConversationSlot::default();
         let numbers = all.of(from, to, &mut place, printed).expect("it has numbers");
         (numbers.seq, numbers.ack)
     }
 
     #[test]
     fn relative_numbers_become_what_they_were() {
-        let mut all = Sequences::new(1);
+        let mut all = SequenceTable::new(1);
         let (there, back) = ((9, 80), (80, 9));
         let syn = printed(Flags::SYN, Some(4_294_967_290), None, 0);
         assert_eq!(of(&mut all, there, syn), (4_294_967_290, 0));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn absolute_numbers_stay_as_they_are() {
-        let mut all = Sequences::new(1);
+        let mut all = SequenceTable::new(1);
         let syn = printed(Flags::SYN, Some(3_000_000_000), None, 0);
         assert_eq!(of(&mut all, (9, 80), syn), (3_000_000_000, 0));
         let syn_ack = printed(Flags::SYN | Flags::ACK, Some(2_000_000_000), Some(3_000_000_001), 0);
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_conversation_that_is_met_in_the_middle_is_consistent() {
-        let mut all = Sequences::new(1);
+        let mut all = SequenceTable::new(1);
         let first = printed(Flags::ACK, Some(500_000_000), Some(900_000_000), 100);
         assert_eq!(of(&mut all, (9, 80), first), (500_000_000, 900_000_000));
         assert_eq!(
@@ -237,6 +237,9 @@ mod tests {
             of(&mut all, (9, 80), printed(Flags::ACK, Some(100), Some(8), 1)),
             (500_000_100, 900_000_007)
         );
-        assert_eq!(all.of(end(1), end(2), &mut Place::default(), Printed::default()), None);
+        assert_eq!(
+            all.of(end(1), end(2), &mut ConversationSlot::default(), PrintedNumbers::default()),
+            None
+        );
     }
 }

@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use weir_wire::compat::{EndStamp, RequestOptions, Requests, SliceOptions, Slices, StartStamp};
+use weir_wire::compat::{
+    EndStamp, RequestExtractor, RequestOptions, SliceAggregator, SliceOptions, StartStamp,
+};
 
 /// 2011-04-04 22:57:43 UTC, in microseconds.
 const BEGIN: u64 = 1_301_957_863_000_000;
@@ -63,7 +65,7 @@ fn stage_one(lines: &[String], start: StartStamp, end: EndStamp) -> String {
     let hour = 1_301_954_400; // 2011-04-04 22:00 UTC
     let zone =
         Box::new(move |at: weir_wire::text::LocalMinute| Some(hour + i64::from(at.minute) * 60));
-    let (mut requests, mut out) = (Requests::new(options, zone, 7), Vec::new());
+    let (mut requests, mut out) = (RequestExtractor::new(options, zone, 7), Vec::new());
     lines.iter().for_each(|line| requests.line(line.as_bytes(), &mut out).expect("few sessions"));
     requests.finish(&mut out);
     text(out)
@@ -247,7 +249,7 @@ fn stage_two_is_what_sums_over_all_requests_say() {
         let length = *u.choose(&[1.0, 0.1, 0.25, 3.0, 60.0])?;
         let share = *u.choose(&[0.99, 0.5, 0.95, 0.0, 1.0])?;
         let options = SliceOptions { run_time_seconds: length, quantile: share };
-        let (mut slices, mut out) = (Slices::new(options), Vec::new());
+        let (mut slices, mut out) = (SliceAggregator::new(options), Vec::new());
         for (id, (start, elapsed)) in requests.iter().enumerate() {
             let (from, to) = (seconds(*start), seconds(start + elapsed));
             let line = format!("{id:6} {from} {to} {:>9} 10.0.0.1:9", seconds(*elapsed));
@@ -274,8 +276,10 @@ fn variance_is_what_whole_numbers_say() {
         let elapsed: Vec<u64> = (0..u.int_in_range(1..=50)?)
             .map(|_| u.int_in_range(0..=2_000_000))
             .collect::<Result<_>>()?;
-        let (mut slices, mut out) =
-            (Slices::new(SliceOptions { run_time_seconds: 10.0, quantile: 0.99 }), Vec::new());
+        let (mut slices, mut out) = (
+            SliceAggregator::new(SliceOptions { run_time_seconds: 10.0, quantile: 0.99 }),
+            Vec::new(),
+        );
         for (id, elapsed) in elapsed.iter().enumerate() {
             let line =
                 format!("{id} 100.0 {} {} a:1", seconds(100_000_000 + elapsed), seconds(*elapsed));
@@ -337,7 +341,7 @@ fn numbers_look_as_perl_prints_them() {
 /// The first column as weir prints it, and the rates in the crate's formats.
 fn perl_row(start: &str, elapsed: &str, length: f64) -> String {
     let options = SliceOptions { run_time_seconds: length, quantile: 0.99 };
-    let (mut slices, mut out) = (Slices::new(options), Vec::new());
+    let (mut slices, mut out) = (SliceAggregator::new(options), Vec::new());
     let line = format!("0 {start} {start} {elapsed} a:1");
     slices.line(line.as_bytes(), &mut out).expect("one request");
     slices.finish(&mut out);

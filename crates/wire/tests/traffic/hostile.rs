@@ -13,10 +13,13 @@ use std::io::{Cursor, Write};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use weir_wire::compat::{EndStamp, RequestOptions, Requests, SliceOptions, Slices, StartStamp};
-use weir_wire::text::{Lines, TextReader};
+use weir_wire::compat::{
+    EndStamp, RequestExtractor, RequestOptions, SliceAggregator, SliceOptions, StartStamp,
+};
+use weir_wire::text::{LineReader, TextReader};
 use weir_wire::{
-    Capture, ConnectionSeen, Format, Input, Model, Options, Report, RequestSeen, Sink, Skip,
+    Capture, CaptureFormat, CaptureInput, Model, ModelOptions, ObservedConnection, ObservedRequest,
+    Report, RowSink, SkipReason,
 };
 
 /// Address space of the process, including its threads' stacks and the allocator's reserves.
@@ -33,7 +36,7 @@ fn short(length: usize) -> u16 {
 }
 
 /// A conversation: the server's port, and payloads with whether the server sent them.
-type Talk = (u16, Vec<(bool, Vec<u8>)>);
+type ConversationScript = (u16, Vec<(bool, Vec<u8>)>);
 
 fn mysql(sequence: u8, payload: &[u8]) -> Vec<u8> {
     [&[payload.len() as u8, 0, 0, sequence], payload].concat()
@@ -49,7 +52,7 @@ fn mongodb(answers: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Conversations in every protocol with parsed framing.
-fn talks() -> Vec<Talk> {
+fn talks() -> Vec<ConversationScript> {
     let said = |is_answer: bool, text: &[u8]| (is_answer, text.to_vec());
     let greeting = b"\x0a8.0.36\0\x01\0\0\0abcdefgh\0\xff\xf7\x21\x02\0\xff\xc1\x15abcdefghijklm\0";
     let find = b"\0\0\0\0\0\x1a\0\0\0\x02find\0\x06\0\0\0items\0\x00";
@@ -112,7 +115,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 }
 
 /// The handshake, the payloads, and the close; some of it repeated and out of order.
-fn segments(u: &mut Unstructured<'_>, (port, said): &Talk) -> Result<Vec<Segment>> {
+fn segments(u: &mut Unstructured<'_>, (port, said): &ConversationScript) -> Result<Vec<Segment>> {
     let client: u16 = u.int_in_range(1024..=1028)?;
     let (mut numbers, mut out) = ([u.arbitrary::<u32>()?, u.arbitrary()?], Vec::new());
     let mut send = |u: &mut Unstructured<'_>, is_answer: bool, flags: u8, payload: &[u8]| {
@@ -374,14 +377,14 @@ fn pack(u: &mut Unstructured<'_>, bytes: Vec<u8>) -> Result<Vec<u8>> {
 }
 
 /// Requests rows and checks their times.
-struct Rows;
+struct CheckingSink;
 
-impl Sink for Rows {
-    fn request(&mut self, request: &RequestSeen<'_>) {
+impl RowSink for CheckingSink {
+    fn request(&mut self, request: &ObservedRequest<'_>) {
         assert!(request.answered.is_none_or(|[first, last]| first <= last || last == 0));
     }
 
-    fn connection(&mut self, connection: &ConnectionSeen) {
+    fn connection(&mut self, connection: &ObservedConnection) {
         assert!(connection.first_ts <= connection.last_ts);
     }
 }
@@ -389,12 +392,12 @@ impl Sink for Rows {
 /// Result of bytes that are a capture or text, with the number of records or lines; `None` when
 /// refused.
 fn read(bytes: Vec<u8>, threads: usize) -> Option<(Report, u64, u64)> {
-    let input = Input::from_stream("test", Box::new(Cursor::new(bytes))).ok()?;
-    let options = Options { threads, ..Options::default() };
-    let mut model = Model::new(options, Some(Box::new(Rows)));
-    if input.format() == Format::Text {
+    let input = CaptureInput::from_stream("test", Box::new(Cursor::new(bytes))).ok()?;
+    let options = ModelOptions { threads, ..ModelOptions::default() };
+    let mut model = Model::new(options, Some(Box::new(CheckingSink)));
+    if input.format() == CaptureFormat::Text {
         let mut reader = TextReader::new(Box::new(|_| Some(0)), 0, 1);
-        let mut lines = Lines::new(b"", input);
+        let mut lines = LineReader::new(b"", input);
         let mut count = 0;
         while let Some(packets) = reader.feed(&mut lines, &mut model).ok()? {
             count += packets;
@@ -405,7 +408,7 @@ fn read(bytes: Vec<u8>, threads: usize) -> Option<(Report, u64, u64)> {
     let mut capture = Capture::new(input).ok()?;
     while capture.feed(&mut model).expect("memory can be read") {}
     // A packet of an undescribed interface is not a record.
-    let skipped = capture.skipped().total() - capture.skipped().count(Skip::Interface);
+    let skipped = capture.skipped().total() - capture.skipped().count(SkipReason::Interface);
     Some((model.report(), capture.records(), skipped))
 }
 
@@ -502,7 +505,7 @@ fn hostile_text_of_the_old_tool_is_counted() {
             start: *u.choose(&[StartStamp::First, StartStamp::Last])?,
             end: *u.choose(&[EndStamp::First, EndStamp::Last])?,
         };
-        let mut requests = Requests::new(options, Box::new(|_| Some(0)), 1);
+        let mut requests = RequestExtractor::new(options, Box::new(|_| Some(0)), 1);
         let (mut rows, mut lines) = (Vec::new(), 0);
         for _ in 0..u.int_in_range(1..=20)? {
             let mut line = u.choose(&LINES)?.as_bytes().to_vec();
@@ -513,7 +516,7 @@ fn hostile_text_of_the_old_tool_is_counted() {
         let counts = requests.finish(&mut rows);
         assert!(counts.seen == lines && counts.counted <= lines && counts.requests <= lines);
         let slicing = SliceOptions { run_time_seconds: 1.0, quantile: 0.99 };
-        let (mut slices, mut out) = (Slices::new(slicing), Vec::new());
+        let (mut slices, mut out) = (SliceAggregator::new(slicing), Vec::new());
         damage(u, &mut rows, 4)?;
         for line in rows.split(|byte| *byte == b'\n') {
             let _ = slices.line(line, &mut out);

@@ -7,14 +7,16 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHasher;
 
-use super::{DISORDER_NS, FILLED_SLICES_MAX, LATEST_NS, Options, SERVERS_MAX, SHARDS, SLICES_MAX};
+use super::{
+    DISORDER_NS, FILLED_SLICES_MAX, LATEST_NS, ModelOptions, SERVERS_MAX, SHARDS, SLICES_MAX,
+};
 use crate::http::{is_request_start, is_response_start};
 use crate::packet::{Endpoint, Flags, Packet};
-use crate::skip::{Skip, Skipped};
+use crate::skip::{SkipCounts, SkipReason};
 
 /// Context of an admitted packet. Small enough for a register.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Pass {
+pub(crate) struct PacketHints {
     /// The current slice.
     pub(crate) slice: u32,
     /// For a connection seen mid-stream: whether the sender looks like the server.
@@ -25,11 +27,11 @@ pub(crate) struct Pass {
     pub(crate) is_mute: bool,
 }
 
-pub(crate) struct Gate {
-    pub(crate) options: Options,
+pub(crate) struct Admission {
+    pub(crate) options: ModelOptions,
     /// Whether all packets are admitted.
     is_open: bool,
-    pub(crate) skipped: Skipped,
+    pub(crate) skipped: SkipCounts,
     pub(crate) first_ts: Option<i64>,
     /// Start of slice 0.
     pub(crate) start_ns: i64,
@@ -39,8 +41,8 @@ pub(crate) struct Gate {
     filled: u32,
     servers: HashSet<Endpoint, BuildHasherDefault<FxHasher>>,
     /// Ports that accept connections; `readable` are those with readable requests.
-    answering: Ports,
-    readable: Ports,
+    answering: PortSet,
+    readable: PortSet,
     /// Packets without captured payload, until the first that has some.
     mute: u32,
     has_payload: bool,
@@ -50,9 +52,9 @@ pub(crate) struct Gate {
 const MUTE_PACKETS: u32 = 32;
 
 /// A set of ports.
-struct Ports(Box<[u64; 1024]>);
+struct PortSet(Box<[u64; 1024]>);
 
-impl Ports {
+impl PortSet {
     fn new() -> Self {
         Self(Box::new([0; 1024]))
     }
@@ -82,9 +84,9 @@ pub(crate) fn shard_of(a: Endpoint, b: Endpoint) -> usize {
     ((both ^ both >> 29).wrapping_mul(ODD) >> 32) as usize % SHARDS
 }
 
-impl Gate {
-    pub(crate) fn new(options: Options) -> Self {
-        let Options { ports, server, filter, from_ns, to_ns, .. } = &options;
+impl Admission {
+    pub(crate) fn new(options: ModelOptions) -> Self {
+        let ModelOptions { ports, server, filter, from_ns, to_ns, .. } = &options;
         let is_open = ports.is_empty()
             && server.is_none()
             && filter.is_none()
@@ -93,7 +95,7 @@ impl Gate {
         Self {
             options,
             is_open,
-            skipped: Skipped::default(),
+            skipped: SkipCounts::default(),
             first_ts: None,
             start_ns: 0,
             last_ts: i64::MIN,
@@ -101,8 +103,8 @@ impl Gate {
             slice_begin: 0,
             filled: 0,
             servers: HashSet::default(),
-            answering: Ports::new(),
-            readable: Ports::new(),
+            answering: PortSet::new(),
+            readable: PortSet::new(),
             mute: 0,
             has_payload: false,
         }
@@ -110,18 +112,18 @@ impl Gate {
 
     /// Admits a packet, or counts the reason why not.
     #[inline]
-    pub(crate) fn pass(&mut self, packet: &Packet<'_>) -> Option<Pass> {
+    pub(crate) fn admit(&mut self, packet: &Packet<'_>) -> Option<PacketHints> {
         if !self.is_open && !self.is_asked_for(packet) {
-            self.skipped.add(Skip::Filter);
+            self.skipped.add(SkipReason::Filter);
             return None;
         }
         if !self.enter_slice(packet.ts_ns) {
-            self.skipped.add(Skip::Time);
+            self.skipped.add(SkipReason::Time);
             return None;
         }
         let is_from_server = self.looks_like_server(packet.from, packet.to);
         let readable =
-            |gate: &Self| [packet.from, packet.to].map(|end| gate.readable.has(end.port));
+            |admission: &Self| [packet.from, packet.to].map(|end| admission.readable.has(end.port));
         let mut is_readable = readable(self);
         if packet.flags.has(Flags::SYN | Flags::ACK) {
             self.learn_server(packet.from);
@@ -135,7 +137,7 @@ impl Gate {
             self.mute = self.mute.saturating_add(1);
         }
         let is_mute = !self.has_payload && self.mute > MUTE_PACKETS;
-        Some(Pass { slice: self.slice, is_from_server, is_readable, is_mute })
+        Some(PacketHints { slice: self.slice, is_from_server, is_readable, is_mute })
     }
 
     fn is_asked_for(&self, packet: &Packet<'_>) -> bool {

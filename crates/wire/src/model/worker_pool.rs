@@ -16,10 +16,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::SHARDS;
-use super::entry::{Entry, Rare, Spot};
-use super::gate::Pass;
-use super::ledger::Ledger;
-use super::output::{Output, tell_block};
+use super::admission::PacketHints;
+use super::entry::{PacketEntry, PacketPosition, RareFields};
+use super::output::{ShardOutput, sequence_block};
+use super::sequencer::Sequencer;
 use super::shard::Shard;
 use crate::packet::Packet;
 
@@ -34,49 +34,49 @@ const OTHERS_AT_ONCE: usize = 1;
 const CALLER: usize = 0;
 
 /// Worker threads and the blocks they process.
-pub(crate) struct Crew {
-    shared: Arc<Shared>,
+pub(crate) struct WorkerPool {
+    shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
     /// The block being filled.
-    batch: Batch,
+    batch: PacketBlock,
     /// Number of shard groups.
     groups: usize,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct PoolState {
+    queue: Mutex<JobQueue>,
     /// Signalled when jobs arrive or the queue closes.
     has_jobs: Condvar,
     /// Signalled when a job completes and the caller waits.
     has_done: Condvar,
     /// Shard `n` is in group `n % groups.len()`, after the group's lower-numbered shards.
     groups: Vec<Mutex<Vec<Shard>>>,
-    ledger: Mutex<Option<Ledger>>,
+    sequencer: Mutex<Option<Sequencer>>,
     /// Completed blocks, ready for reuse.
-    spare: Mutex<Vec<Batch>>,
+    spare: Mutex<Vec<PacketBlock>>,
 }
 
 /// A unit of work for one thread.
 enum Job {
     /// The packets of some groups in a block; one bit per group.
-    Groups(Arc<Flight>, u32),
+    Groups(Arc<BlockInFlight>, u32),
     /// The events of a block.
-    Ledger(Arc<Flight>),
+    Sequence(Arc<BlockInFlight>),
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     /// Blocks with unclaimed groups (one bit each), oldest first.
-    jobs: VecDeque<(Arc<Flight>, u32)>,
+    jobs: VecDeque<(Arc<BlockInFlight>, u32)>,
     /// Blocks not yet sequenced, oldest first.
-    flights: VecDeque<Arc<Flight>>,
+    flights: VecDeque<Arc<BlockInFlight>>,
     /// Groups being processed; one bit each.
     busy: u32,
     /// Groups last processed by each thread.
     owned: Vec<u32>,
     /// Whether a thread is sequencing; `keeper` is the one that did so last.
-    is_kept: bool,
-    keeper: usize,
+    is_sequencing: bool,
+    last_sequencer: usize,
     /// Threads waiting for jobs.
     waiting: usize,
     is_caller_waiting: bool,
@@ -86,18 +86,18 @@ struct Queue {
 }
 
 /// A block being processed.
-struct Flight {
-    batch: Batch,
+struct BlockInFlight {
+    batch: PacketBlock,
     /// Groups not done yet.
     left: AtomicU32,
 }
 
 /// A block: its packets by group, in order within each group.
 #[derive(Default)]
-struct Batch {
-    parts: Vec<Part>,
+struct PacketBlock {
+    parts: Vec<GroupPackets>,
     /// Per group, the output of each of its shards.
-    outputs: Vec<Mutex<Vec<Output>>>,
+    outputs: Vec<Mutex<Vec<ShardOutput>>>,
     /// Shard of each packet.
     order: Vec<u8>,
     now: i64,
@@ -109,9 +109,9 @@ struct Batch {
 
 /// Packets of one group, stored contiguously because another core reads them.
 #[derive(Default)]
-struct Part {
-    entries: Vec<Entry>,
-    rares: Vec<Rare>,
+struct GroupPackets {
+    entries: Vec<PacketEntry>,
+    rares: Vec<RareFields>,
     /// Reader buffers that hold payloads; `bytes` holds the payloads that had to be copied.
     buffers: Vec<Arc<Vec<u8>>>,
     bytes: Vec<u8>,
@@ -125,7 +125,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Batch {
+impl PacketBlock {
     fn clear(&mut self) {
         self.order.clear();
         for part in &mut self.parts {
@@ -141,7 +141,7 @@ impl Batch {
 /// Buffer index of `bytes`. Never a real buffer's index, since a block has fewer packets.
 const COPIED: u16 = u16::MAX;
 
-impl Part {
+impl GroupPackets {
     /// Returns a payload's buffer index and offset; copies it unless it lies in the reader's
     /// buffer.
     #[inline]
@@ -163,7 +163,13 @@ impl Part {
     }
 
     /// Processes all packets of a group; `step` is the number of groups.
-    fn run(&self, batch: &Batch, group: usize, shards: &mut [Shard], outputs: &mut [Output]) {
+    fn run(
+        &self,
+        batch: &PacketBlock,
+        group: usize,
+        shards: &mut [Shard],
+        outputs: &mut [ShardOutput],
+    ) {
         let step = batch.parts.len();
         for entry in &self.entries {
             let buffer = match self.buffers.get(usize::from(entry.buffer)) {
@@ -174,23 +180,27 @@ impl Part {
             let payload = &buffer[from..from + entry.captured()];
             let shard = &mut shards[entry.shard() / step];
             let packet = entry.packet(payload, &self.rares);
-            let pass = entry.pass(batch.first_slice, &self.rares);
-            shard.packet(entry.at(), &packet, pass, batch.start_ns);
+            let hints = entry.hints(batch.first_slice, &self.rares);
+            shard.packet(entry.at(), &packet, hints, batch.start_ns);
         }
         let numbers = (group..).step_by(step);
         for ((number, shard), output) in numbers.zip(shards).zip(outputs) {
             if self.shards >> number & 1 == 1 {
                 shard.end_block(batch.now);
-                std::mem::swap(&mut shard.world.out, &mut output.out);
+                std::mem::swap(&mut shard.context.out, &mut output.out);
                 output.slices = shard.take_slices(batch.slice);
             }
         }
     }
 }
 
-impl Shared {
+impl PoolState {
     /// Runs a job with the queue unlocked.
-    fn run<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, job: Job) -> MutexGuard<'a, Queue> {
+    fn run<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, JobQueue>,
+        job: Job,
+    ) -> MutexGuard<'a, JobQueue> {
         drop(queue);
         match job {
             Job::Groups(flight, groups) => {
@@ -206,9 +216,9 @@ impl Shared {
                 flight.left.fetch_sub(groups.count_ones(), Ordering::AcqRel);
                 drop(flight);
             }
-            Job::Ledger(flight) => {
-                if let Some(ledger) = lock(&self.ledger).as_mut() {
-                    flight.take_in(ledger);
+            Job::Sequence(flight) => {
+                if let Some(sequencer) = lock(&self.sequencer).as_mut() {
+                    flight.sequence(sequencer);
                 }
                 let batch = Arc::into_inner(flight).map(|flight| flight.batch);
                 if let Some(mut batch) = batch {
@@ -216,7 +226,7 @@ impl Shared {
                     lock(&self.spare).push(batch);
                 }
                 queue = lock(&self.queue);
-                queue.is_kept = false;
+                queue.is_sequencing = false;
             }
         }
         if queue.is_caller_waiting {
@@ -227,7 +237,7 @@ impl Shared {
 
     /// Loop of the worker thread `me`; returns when the queue closes.
     fn work(&self, me: usize) {
-        let _guard = Guard(self);
+        let _guard = PanicGuard(self);
         let mut queue = lock(&self.queue);
         loop {
             match queue.take(me) {
@@ -244,9 +254,9 @@ impl Shared {
 }
 
 /// Reports a panic to the other threads.
-struct Guard<'a>(&'a Shared);
+struct PanicGuard<'a>(&'a PoolState);
 
-impl Drop for Guard<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             lock(&self.0.queue).is_broken = true;
@@ -255,21 +265,21 @@ impl Drop for Guard<'_> {
     }
 }
 
-impl Queue {
+impl JobQueue {
     /// Picks the next job of thread `me`: the groups it did last (in its cache), then sequencing
     /// (which frees a block), else the oldest unclaimed group.
     fn take(&mut self, me: usize) -> Option<Job> {
-        let is_done = |first: &Arc<Flight>| first.left.load(Ordering::Acquire) == 0;
-        let has_events = !self.is_kept && self.flights.front().is_some_and(is_done);
-        if has_events && self.keeper == me {
-            return self.take_ledger(me);
+        let is_done = |first: &Arc<BlockInFlight>| first.left.load(Ordering::Acquire) == 0;
+        let has_events = !self.is_sequencing && self.flights.front().is_some_and(is_done);
+        if has_events && self.last_sequencer == me {
+            return self.take_sequencing(me);
         }
         let own = self.owned[me];
         if let Some(job) = self.take_groups(me, own, OWN_AT_ONCE) {
             return Some(job);
         }
         if has_events {
-            return self.take_ledger(me);
+            return self.take_sequencing(me);
         }
         self.take_groups(me, u32::MAX, OTHERS_AT_ONCE)
     }
@@ -295,49 +305,49 @@ impl Queue {
         Some(Job::Groups(flight, taken))
     }
 
-    fn take_ledger(&mut self, me: usize) -> Option<Job> {
-        (self.is_kept, self.keeper) = (true, me);
-        self.flights.pop_front().map(Job::Ledger)
+    fn take_sequencing(&mut self, me: usize) -> Option<Job> {
+        (self.is_sequencing, self.last_sequencer) = (true, me);
+        self.flights.pop_front().map(Job::Sequence)
     }
 
     /// Number of blocks not yet sequenced.
     fn in_flight(&self) -> usize {
-        self.flights.len() + usize::from(self.is_kept)
+        self.flights.len() + usize::from(self.is_sequencing)
     }
 }
 
-impl Flight {
+impl BlockInFlight {
     /// Sequences the block's events in packet order; all groups must be done.
-    fn take_in(&self, ledger: &mut Ledger) {
+    fn sequence(&self, sequencer: &mut Sequencer) {
         let batch = &self.batch;
-        let mut outputs: [Output; SHARDS] = std::array::from_fn(|_| Output::default());
+        let mut outputs: [ShardOutput; SHARDS] = std::array::from_fn(|_| ShardOutput::default());
         let step = batch.outputs.len();
         for (number, output) in outputs.iter_mut().enumerate() {
             *output = std::mem::take(&mut lock(&batch.outputs[number % step])[number / step]);
         }
-        tell_block(ledger, &batch.order, &mut outputs, batch.start_ns, batch.slice);
+        sequence_block(sequencer, &batch.order, &mut outputs, batch.start_ns, batch.slice);
         for (number, output) in outputs.into_iter().enumerate() {
             lock(&batch.outputs[number % step])[number / step] = output;
         }
     }
 }
 
-impl Crew {
+impl WorkerPool {
     /// Creates a pool of the caller and `helpers` threads.
-    pub(crate) fn new(shards: Vec<Shard>, ledger: Ledger, helpers: usize) -> Self {
+    pub(crate) fn new(shards: Vec<Shard>, sequencer: Sequencer, helpers: usize) -> Self {
         let helpers = helpers.min(SHARDS - 1);
         let count = (GROUPS_A_THREAD * (helpers + 1)).min(SHARDS);
         let mut groups: Vec<Vec<Shard>> = (0..count).map(|_| Vec::new()).collect();
         for (number, shard) in shards.into_iter().enumerate() {
             groups[number % count].push(shard);
         }
-        let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue { owned: vec![0; helpers + 1], ..Queue::default() }),
+        let shared = Arc::new(PoolState {
+            queue: Mutex::new(JobQueue { owned: vec![0; helpers + 1], ..JobQueue::default() }),
             has_jobs: Condvar::new(),
             has_done: Condvar::new(),
             groups: groups.into_iter().map(Mutex::new).collect(),
             spare: Mutex::default(),
-            ledger: Mutex::new(Some(ledger)),
+            sequencer: Mutex::new(Some(sequencer)),
         });
         let thread = |number| {
             let shared = Arc::clone(&shared);
@@ -348,15 +358,15 @@ impl Crew {
         Self { shared, threads, batch, groups: count }
     }
 
-    fn batch(groups: usize) -> Batch {
+    fn batch(groups: usize) -> PacketBlock {
         let outputs = |group: usize| {
             let shards = (group..SHARDS).step_by(groups);
-            Mutex::new(shards.map(|_| Output::default()).collect())
+            Mutex::new(shards.map(|_| ShardOutput::default()).collect())
         };
-        Batch {
-            parts: (0..groups).map(|_| Part::default()).collect(),
+        PacketBlock {
+            parts: (0..groups).map(|_| GroupPackets::default()).collect(),
             outputs: (0..groups).map(outputs).collect(),
-            ..Batch::default()
+            ..PacketBlock::default()
         }
     }
 
@@ -366,12 +376,12 @@ impl Crew {
         &mut self,
         shard: usize,
         packet: &Packet<'_>,
-        pass: Pass,
+        hints: PacketHints,
         buffer: Option<&Arc<Vec<u8>>>,
     ) {
-        let Batch { parts, order, first_slice, .. } = &mut self.batch;
+        let PacketBlock { parts, order, first_slice, .. } = &mut self.batch;
         if order.is_empty() {
-            *first_slice = pass.slice;
+            *first_slice = hints.slice;
         }
         let count = parts.len();
         let part = &mut parts[shard % count];
@@ -380,8 +390,8 @@ impl Crew {
         let at = u32::try_from(order.len()).expect("blocks are smaller");
         let number = u8::try_from(shard).expect("there are few shards");
         order.push(number);
-        let spot = Spot { at, shard: number, slice: *first_slice };
-        let mut entry = Entry::new(packet, pass, spot, &mut part.rares);
+        let spot = PacketPosition { at, shard: number, slice: *first_slice };
+        let mut entry = PacketEntry::new(packet, hints, spot, &mut part.rares);
         (entry.buffer, entry.offset) = (buffer, offset);
         part.entries.push(entry);
     }
@@ -397,7 +407,7 @@ impl Crew {
         let used = |group: &usize| batch.parts[*group].shards != 0;
         let groups = (0..count).filter(used).fold(0_u32, |groups, group| groups | 1 << group);
         let left = AtomicU32::new(groups.count_ones());
-        let flight = Arc::new(Flight { batch, left });
+        let flight = Arc::new(BlockInFlight { batch, left });
         let mut queue = lock(&self.shared.queue);
         if groups != 0 {
             queue.jobs.push_back((Arc::clone(&flight), groups));
@@ -408,11 +418,11 @@ impl Crew {
         if is_awaited {
             self.shared.has_jobs.notify_all();
         }
-        self.land(FLIGHTS_MAX);
+        self.wait_for_blocks(FLIGHTS_MAX);
     }
 
     /// Works, or waits, until at most `limit` blocks are in flight.
-    fn land(&self, limit: usize) {
+    fn wait_for_blocks(&self, limit: usize) {
         let mut queue = lock(&self.shared.queue);
         while queue.in_flight() > limit {
             assert!(!queue.is_broken, "a thread that worked on the capture panicked");
@@ -431,15 +441,15 @@ impl Crew {
 
     /// Waits for all blocks and returns the shards, in order, and the sequencer. The pool is empty
     /// afterwards.
-    pub(crate) fn finish(&mut self) -> (Vec<Shard>, Option<Ledger>) {
-        self.land(0);
+    pub(crate) fn finish(&mut self) -> (Vec<Shard>, Option<Sequencer>) {
+        self.wait_for_blocks(0);
         self.stop();
         let groups: Vec<Vec<Shard>> =
             self.shared.groups.iter().map(|group| std::mem::take(&mut *lock(group))).collect();
         let count = groups.len();
         let mut groups: Vec<_> = groups.into_iter().map(Vec::into_iter).collect();
         let shards = (0..SHARDS).filter_map(|number| groups[number % count].next()).collect();
-        (shards, lock(&self.shared.ledger).take())
+        (shards, lock(&self.shared.sequencer).take())
     }
 
     fn stop(&mut self) {
@@ -455,7 +465,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.jobs.clear();

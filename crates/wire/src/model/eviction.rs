@@ -7,9 +7,9 @@
 //! slice, and all totals are in the sequencer.
 
 use super::exchange::Exchange;
-use super::slice::Slice;
-use super::tier::Transport;
-use super::{Gate, Hands, Ledger, Model, Shard, Tier, each_slice};
+use super::slice::TimeSlice;
+use super::tier::TransportCounters;
+use super::{Admission, Model, Sequencer, Shard, ShardWorkers, Tier, each_slice};
 
 /// Slices after which totals are halved and templates dropped, so that "usual" means recent
 /// minutes.
@@ -18,18 +18,18 @@ const WINDOW_SLICES: u32 = 600;
 const URLS_MANY: usize = 2048;
 
 /// One evicted slice of one tier.
-pub(crate) struct Ripe {
+pub(crate) struct EvictedSlice {
     pub(crate) tier: u16,
     pub(crate) start_ns: i64,
-    pub(crate) slice: Slice,
+    pub(crate) slice: TimeSlice,
     /// Whether it holds exactly the durations of the requests that arrived in it.
     pub(crate) is_whole: bool,
 }
 
 /// Slices evicted at once.
-pub(crate) struct Harvest<'a> {
+pub(crate) struct EvictedSlices<'a> {
     /// Oldest first.
-    pub(crate) slices: Vec<Ripe>,
+    pub(crate) slices: Vec<EvictedSlice>,
     /// Tiers by number, for their baselines.
     pub(crate) tiers: &'a [Tier],
     pub(crate) width_ns: i64,
@@ -39,51 +39,53 @@ pub(crate) struct Harvest<'a> {
 
 impl Model {
     /// Evicts the slices that end at or before `until_ns`. Moves the work to the caller's thread.
-    pub(crate) fn take_ripe(&mut self, until_ns: i64) -> Harvest<'_> {
-        let (gate, shards, ledger) = self.own();
+    pub(crate) fn evict_slices(&mut self, until_ns: i64) -> EvictedSlices<'_> {
+        let (admission, shards, sequencer) = self.own();
         for (number, shard) in shards.iter_mut().enumerate() {
             // On a quiet port no packet advances the clock.
             shard.end_block(until_ns);
-            ledger.take(number, &mut shard.world.out);
-            ledger.add_slices(number, shard.take_slices(u32::MAX));
-            ledger.absorb(number, shard);
+            sequencer.take(number, &mut shard.context.out);
+            sequencer.add_slices(number, shard.take_slices(u32::MAX));
+            sequencer.absorb(number, shard);
         }
-        let (begin_ns, width_ns) = (gate.first_ts, gate.options.slice_ns);
-        let count = until_ns.saturating_sub(gate.start_ns) / width_ns;
+        let (begin_ns, width_ns) = (admission.first_ts, admission.options.slice_ns);
+        let count = until_ns.saturating_sub(admission.start_ns) / width_ns;
         let mut slices = Vec::new();
         if begin_ns.is_some() && count > 0 {
-            let cut = gate.start_ns + count * width_ns;
+            let cut = admission.start_ns + count * width_ns;
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             for (number, shard) in shards.iter().enumerate() {
-                let under_way = shard.world.pool.in_use();
-                under_way.for_each(|exchange| ledger.count_under_way(number, exchange, cut));
+                let under_way = shard.context.pool.in_use();
+                under_way.for_each(|exchange| sequencer.count_under_way(number, exchange, cut));
             }
-            slices = ledger.take_before(cut, count);
-            gate.begin_at(cut, count);
+            slices = sequencer.take_before(cut, count);
+            admission.begin_at(cut, count);
             shards.iter_mut().for_each(|shard| shard.begin_at(cut, count));
-            ledger.begin_at(cut, count, gate.slice);
+            sequencer.begin_at(cut, count, admission.slice);
         }
-        Harvest { slices, tiers: &ledger.tiers, width_ns, begin_ns }
+        EvictedSlices { slices, tiers: &sequencer.tiers, width_ns, begin_ns }
     }
 
     /// Flushes buffered rows. Moves the work to the caller's thread.
     pub fn flush(&mut self) {
-        let (_, _, ledger) = self.own();
-        ledger.flush();
+        let (_, _, sequencer) = self.own();
+        sequencer.flush();
     }
 
     /// The parts, with all packets so far sequenced.
-    fn own(&mut self) -> (&mut Gate, &mut [Shard], &mut Ledger) {
+    fn own(&mut self) -> (&mut Admission, &mut [Shard], &mut Sequencer) {
         self.end_block();
-        let Self { gate, hands, .. } = self;
-        hands.end_crew();
-        let Hands::Own(shards, ledger) = hands else { unreachable!("no crew is left") };
-        (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
-        (gate, shards, ledger)
+        let Self { admission, workers, .. } = self;
+        workers.end_pool();
+        let ShardWorkers::Inline(shards, sequencer) = workers else {
+            unreachable!("no pool is left")
+        };
+        (sequencer.start_ns, sequencer.slice) = (admission.start_ns, admission.slice);
+        (admission, shards, sequencer)
     }
 }
 
-impl Ledger {
+impl Sequencer {
     /// Counts a request in flight, or complete and not yet counted, in the slices before `cut`.
     fn count_under_way(&mut self, shard: usize, exchange: &Exchange, cut: i64) {
         let (start, width) = (self.start_ns, self.slice_ns);
@@ -106,23 +108,23 @@ impl Ledger {
     }
 
     /// Evicts the first `count` slices of each tier, which end at `cut`.
-    fn take_before(&mut self, cut: i64, count: u32) -> Vec<Ripe> {
+    fn take_before(&mut self, cut: i64, count: u32) -> Vec<EvictedSlice> {
         let (start, width) = (self.start_ns, self.slice_ns);
-        let mut ripe = Vec::new();
+        let mut evicted = Vec::new();
         for (tier, Tier { slices, idle, .. }) in (0..).zip(&mut self.tiers) {
             // Idle time before the cut becomes final.
             idle.settle(cut, &mut |from, to| {
                 each_slice(start, width, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
             });
-            ripe.extend(slices.take(count).into_iter().map(|(at, mut slice)| {
+            evicted.extend(slices.take(count).into_iter().map(|(at, mut slice)| {
                 slice.seal();
                 let is_whole = slice.timed == slice.arrivals && !slice.has_late;
                 let start_ns = start + i64::from(at) * width;
-                Ripe { tier, start_ns, slice: *slice, is_whole }
+                EvictedSlice { tier, start_ns, slice: *slice, is_whole }
             }));
         }
-        ripe.sort_by_key(|ripe| (ripe.start_ns, ripe.tier));
-        ripe
+        evicted.sort_by_key(|evicted| (evicted.start_ns, evicted.tier));
+        evicted
     }
 
     /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later; the current one is
@@ -147,17 +149,17 @@ impl Ledger {
         }
         for tier in &mut self.tiers {
             let old = std::mem::take(tier);
-            let transport = Transport {
+            let transport = TransportCounters {
                 connections: old.transport.connections / 2,
                 speaking: old.transport.speaking.map(|count| count / 2),
                 delay: old.transport.delay.halved(),
-                ..Transport::default()
+                ..TransportCounters::default()
             };
             *tier = Tier {
                 port: old.port,
                 slices: old.slices,
                 idle: old.idle,
-                rhythm: old.rhythm.anew(),
+                rhythm: old.rhythm.restarted(),
                 transport,
                 requests: old.requests / 2,
                 with_parent: old.with_parent / 2,

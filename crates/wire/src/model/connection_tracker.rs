@@ -1,12 +1,12 @@
 //! Tracks TCP: processes one packet of one connection.
 
-use super::event::{Closed, Event};
-use super::seen::ConnectionSeen;
-use super::shard::World;
-use super::talk;
-use crate::flow::{Arrival, Connection, NONE, Ordered, Side};
+use super::event::{ClosedConnection, ShardEvent};
+use super::observed::ObservedConnection;
+use super::request_tracker;
+use super::shard::ShardContext;
+use crate::flow::{Connection, NONE, OrderedChunk, SegmentArrival, Side};
 use crate::packet::{Flags, Packet, SackBlock};
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
 /// Later SYNs sooner than this were held together in the network; a kernel retries after one
 /// second.
@@ -38,44 +38,44 @@ pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -
 }
 
 /// Processes a packet.
-pub(super) fn packet(connection: &mut Connection, world: &mut World, packet: &Packet<'_>) {
+pub(super) fn packet(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>) {
     let side = connection.side(packet.from);
     if packet.payload_length > 0 {
-        talk::greet(connection, world, packet, side);
+        request_tracker::detect_protocol(connection, context, packet, side);
     }
     let side = if packet.payload_length > 0 { connection.side(packet.from) } else { side };
     if is_duplicate(connection, packet) {
-        return world.skipped.add(Skip::Duplicate);
+        return context.skipped.add(SkipReason::Duplicate);
     }
     let previous_ts = std::mem::replace(&mut connection.last_ts, packet.ts_ns);
     let flags = packet.flags;
     if flags.has(Flags::SYN) {
-        shake_hands(connection, world, packet, side);
+        process_syn(connection, context, packet, side);
     } else if !connection.is_established {
-        finish_handshake(connection, world, packet, side);
+        finish_handshake(connection, context, packet, side);
     }
     let is_heard = !flags.has(Flags::SYN) || flags.has(Flags::ACK);
     if is_heard && !connection.has_tier {
-        give_tier(connection, world);
+        give_tier(connection, context);
     }
-    count(connection, world, packet, side);
-    watch_window(connection, world, packet, side);
+    count(connection, context, packet, side);
+    watch_window(connection, context, packet, side);
     if flags.has(Flags::ACK) && packet.is_sequence_known {
-        acknowledge(connection, world, packet, side);
+        acknowledge(connection, context, packet, side);
     }
     if packet.payload_length > 0 && !flags.has(Flags::RST) {
-        payload(connection, world, packet, side, previous_ts);
+        payload(connection, context, packet, side, previous_ts);
     } else if packet.is_sequence_known && !flags.has(Flags::RST) && !flags.has(Flags::SYN) {
         let gap = connection.half(side).missed_before(packet.seq);
         if gap > 0 {
-            talk::gap(connection, world, side, gap);
+            request_tracker::gap(connection, context, side, gap);
         }
     }
     if flags.has(Flags::FIN) {
-        close(connection, world, packet, side);
+        close(connection, context, packet, side);
     }
     if flags.has(Flags::RST) {
-        reset(connection, world, packet, side);
+        reset(connection, context, packet, side);
     }
 }
 
@@ -86,24 +86,29 @@ fn is_duplicate(connection: &Connection, packet: &Packet<'_>) -> bool {
         && connection.saw_id(packet.from, packet.ip_id)
 }
 
-fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+fn process_syn(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
     if side == Side::Server || packet.flags.has(Flags::ACK) {
         connection.synack_count = connection.synack_count.saturating_add(1);
         if connection.synack_count > 1 {
-            let tier = tier_of(connection, world);
-            world.tier_mut(tier).synack_retries += 1;
-            world.now(tier).synack_retries += 1;
+            let tier = tier_of(connection, context);
+            context.tier_mut(tier).synack_retries += 1;
+            context.now(tier).synack_retries += 1;
             return;
         }
         connection.half(Side::Server).open(packet.seq);
         connection.set_synack(packet.ts_ns);
-        world.tell(Event::Server(connection.server().address));
-        let tier = tier_of(connection, world);
+        context.emit(ShardEvent::Server(connection.server().address));
+        let tier = tier_of(connection, context);
         if connection.syn_count > 0 {
             let wait = micros(packet.ts_ns - connection.first_ts);
             connection.syn_wait_us = wait;
-            world.tier_mut(tier).connect.add(u64::from(wait));
-            world.now(tier).connect.add(u64::from(wait));
+            context.tier_mut(tier).connect.add(u64::from(wait));
+            context.now(tier).connect.add(u64::from(wait));
         }
         return;
     }
@@ -111,28 +116,28 @@ fn shake_hands(connection: &mut Connection, world: &mut World, packet: &Packet<'
     if connection.syn_count == 1 {
         connection.client_isn = packet.seq;
         connection.half(Side::Client).open(packet.seq);
-        if world.ports.contains(&connection.server().port) {
-            give_tier(connection, world);
+        if context.ports.contains(&connection.server().port) {
+            give_tier(connection, context);
         }
         return;
     }
     let had_tier = connection.has_tier;
-    let tier = tier_of(connection, world);
+    let tier = tier_of(connection, context);
     if had_tier {
-        world.tier_mut(tier).syns += 1;
-        world.now(tier).syns += 1;
+        context.tier_mut(tier).syns += 1;
+        context.now(tier).syns += 1;
     }
     let waited = packet.ts_ns - connection.first_ts;
     if waited >= SYN_RETRY_NS && connection.synack_count == 0 {
-        world.tier_mut(tier).late_syns += 1;
-        world.now(tier).late_syns += 1;
+        context.tier_mut(tier).late_syns += 1;
+        context.now(tier).late_syns += 1;
     }
 }
 
 /// Processes the first packet after the SYN-ACK, or the first of a connection seen mid-stream.
 fn finish_handshake(
     connection: &mut Connection,
-    world: &mut World,
+    context: &mut ShardContext,
     packet: &Packet<'_>,
     side: Side,
 ) {
@@ -141,42 +146,42 @@ fn finish_handshake(
     }
     if let Some(synack_ts) = connection.synack_ts().filter(|_| side == Side::Client) {
         connection.handshake_us = micros(packet.ts_ns - synack_ts);
-        let tier = tier_of(connection, world);
-        world.tier_mut(tier).rtt.add(u64::from(connection.handshake_us));
+        let tier = tier_of(connection, context);
+        context.tier_mut(tier).rtt.add(u64::from(connection.handshake_us));
     }
     if side == Side::Client || connection.syn_count == 0 {
         connection.establish();
     }
 }
 
-fn tier_of(connection: &mut Connection, world: &mut World) -> u16 {
+fn tier_of(connection: &mut Connection, context: &mut ShardContext) -> u16 {
     if !connection.has_tier {
-        give_tier(connection, world);
+        give_tier(connection, context);
     }
     connection.tier
 }
 
 /// Assigns a tier: a port gets one when it answers or is configured; port scans get none.
-fn give_tier(connection: &mut Connection, world: &mut World) {
+fn give_tier(connection: &mut Connection, context: &mut ShardContext) {
     connection.has_tier = true;
-    connection.tier = world.tier(connection.server().port);
-    world.tier_mut(connection.tier).connections += 1;
-    world.now(connection.tier).new_connections += u32::from(connection.syn_count > 0);
-    count_syns(connection, world, u32::from(connection.syn_count));
+    connection.tier = context.tier(connection.server().port);
+    context.tier_mut(connection.tier).connections += 1;
+    context.now(connection.tier).new_connections += u32::from(connection.syn_count > 0);
+    count_syns(connection, context, u32::from(connection.syn_count));
 }
 
-fn count_syns(connection: &Connection, world: &mut World, count: u32) {
-    world.tier_mut(connection.tier).syns += u64::from(count);
-    world.now(connection.tier).syns += count;
+fn count_syns(connection: &Connection, context: &mut ShardContext, count: u32) {
+    context.tier_mut(connection.tier).syns += u64::from(count);
+    context.now(connection.tier).syns += count;
 }
 
 /// Counts a packet.
-fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
-    world.packets += 1;
-    world.bytes += u64::from(packet.payload_length);
+fn count(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>, side: Side) {
+    context.packets += 1;
+    context.bytes += u64::from(packet.payload_length);
     connection.half(side).packets += 1;
-    let (number, taken) = (world.pass.slice, world.taken);
-    let part = &mut world.parts[usize::from(connection.tier)];
+    let (number, taken) = (context.hints.slice, context.taken);
+    let part = &mut context.parts[usize::from(connection.tier)];
     let (tier, slice) = (&mut part.transport, part.recent.at(number));
     tier.packets += 1;
     tier.bytes += u64::from(packet.payload_length);
@@ -211,7 +216,12 @@ fn count(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
 }
 
 /// Tracks zero windows: the receiver does not accept data.
-fn watch_window(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+fn watch_window(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
     let is_shut = packet.window == 0
         && packet.flags.has(Flags::ACK)
         && !packet.flags.has(Flags::RST)
@@ -224,7 +234,7 @@ fn watch_window(connection: &mut Connection, world: &mut World, packet: &Packet<
             troubles.shut_since = packet.ts_ns;
             troubles.shut_count = troubles.shut_count.saturating_add(1);
             if side == Side::Client {
-                world.now(tier).zero_windows += 1;
+                context.now(tier).zero_windows += 1;
             }
         }
         (false, since) if since != 0 => {
@@ -233,38 +243,43 @@ fn watch_window(connection: &mut Connection, world: &mut World, packet: &Packet<
             troubles.shut_since = 0;
             troubles.shut_us = troubles.shut_us.saturating_add(us);
             if side == Side::Client {
-                world.now(tier).zero_window_us += u64::from(us);
+                context.now(tier).zero_window_us += u64::from(us);
             }
         }
         _ => {}
     }
 }
 
-fn acknowledge(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+fn acknowledge(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
     let peer = side.other();
     if let Some(SackBlock { .. }) = packet.dsack {
         connection.half(peer).troubles_mut().dsacks += 1;
         if peer == Side::Server {
-            world.now(connection.tier).spurious += 1;
-            talk::note_spurious(connection, world);
+            context.now(connection.tier).spurious += 1;
+            request_tracker::note_spurious(connection, context);
         }
     }
     let rtt = connection.half(peer).acknowledge(packet.ts_ns, packet.ack);
-    release(connection, world, peer, packet.ts_ns, false);
+    release(connection, context, peer, packet.ts_ns, false);
     if let Some(rtt) = rtt
         && peer == Side::Server
     {
         let tier = connection.tier;
-        world.tier_mut(tier).rtt.add(u64::from(rtt));
+        context.tier_mut(tier).rtt.add(u64::from(rtt));
     }
     if side == Side::Client {
-        talk::acknowledged(connection, world, packet.ts_ns, packet.ack);
+        request_tracker::acknowledged(connection, context, packet.ts_ns, packet.ack);
     }
 }
 
 fn payload(
     connection: &mut Connection,
-    world: &mut World,
+    context: &mut ShardContext,
     packet: &Packet<'_>,
     side: Side,
     previous_ts: i64,
@@ -272,7 +287,7 @@ fn payload(
     let tier = connection.tier;
     if side == Side::Client && connection.half(Side::Server).is_ahead_of_tap() {
         // The client has a response that the tap missed; what follows is not pipelined.
-        talk::answers_unseen(connection, world, packet.ts_ns);
+        request_tracker::give_up_unseen(connection, context, packet.ts_ns);
     }
     let last_data_ts = connection.half(side).last_data_ts;
     let pause = packet.ts_ns - last_data_ts;
@@ -280,79 +295,87 @@ fn payload(
     if side == Side::Server && last_data_ts != 0 && pause >= CLIENT_WAIT_NS && was_answered {
         let rtt = connection.client_rtt_us().map_or(0, |us| i64::from(us) * 1000);
         if pause > 2 * rtt {
-            talk::note_pause(connection, world, pause);
+            request_tracker::note_pause(connection, context, pause);
         }
     }
     if !packet.is_sequence_known {
         let (ts, length) = (packet.ts_ns, packet.payload_length);
-        return talk::bytes(connection, world, side, ts, packet.payload, length);
+        return request_tracker::bytes(connection, context, side, ts, packet.payload, length);
     }
     let received = connection.half(side).receive(packet);
     if received.gap > 0 {
-        talk::gap(connection, world, side, received.gap);
+        request_tracker::gap(connection, context, side, received.gap);
     }
     if received.length > 0 {
         let bytes = packet.payload.get(received.overlap as usize..).unwrap_or_default();
-        talk::bytes(connection, world, side, packet.ts_ns, bytes, received.length);
-        release(connection, world, side, packet.ts_ns, false);
-    } else if received.arrival == Arrival::Ahead {
-        release(connection, world, side, packet.ts_ns, false);
+        request_tracker::bytes(connection, context, side, packet.ts_ns, bytes, received.length);
+        release(connection, context, side, packet.ts_ns, false);
+    } else if received.arrival == SegmentArrival::Ahead {
+        release(connection, context, side, packet.ts_ns, false);
     }
     match received.arrival {
-        Arrival::Again => {
+        SegmentArrival::Again => {
             let traffic = match side {
-                Side::Client => &mut world.tier_mut(tier).client,
-                Side::Server => &mut world.tier_mut(tier).server,
+                Side::Client => &mut context.tier_mut(tier).client,
+                Side::Server => &mut context.tier_mut(tier).server,
             };
             traffic.late_retransmits += u64::from(pause >= RETRANSMIT_NS);
-            world.now(tier).retransmits += u32::from(side == Side::Server);
-            talk::note_retransmit(connection, world, side);
+            context.now(tier).retransmits += u32::from(side == Side::Server);
+            request_tracker::note_retransmit(connection, context, side);
         }
-        Arrival::Filled(waited_ns) => {
+        SegmentArrival::Filled(waited_ns) => {
             let rtt_us = match side {
                 Side::Client => connection.client_rtt_us(),
                 Side::Server => Some(connection.half(Side::Client).rtt_us).filter(|us| *us != NONE),
             };
             if waited_ns >= REORDERED_NS.max(rtt_us.map_or(0, |us| i64::from(us) * 1000)) {
-                let tier = world.tier_mut(tier);
+                let tier = context.tier_mut(tier);
                 let traffic =
                     if side == Side::Client { &mut tier.client } else { &mut tier.server };
                 traffic.refilled += 1;
             }
         }
-        Arrival::New | Arrival::KeepAlive | Arrival::Ahead => {}
+        SegmentArrival::New | SegmentArrival::KeepAlive | SegmentArrival::Ahead => {}
     }
 }
 
 /// Passes on held segments that are in order now; all of them when the connection is over.
-fn release(connection: &mut Connection, world: &mut World, side: Side, now: i64, is_over: bool) {
+fn release(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    side: Side,
+    now: i64,
+    is_over: bool,
+) {
     loop {
         let half = connection.half(side);
         let next = if is_over { half.rest() } else { half.ready() };
         match next {
             None => return,
-            Some(Ordered::Gap { length }) => talk::gap(connection, world, side, length),
-            Some(Ordered::Bytes { ts, bytes, overlap, length }) => {
+            Some(OrderedChunk::Gap { length }) => {
+                request_tracker::gap(connection, context, side, length)
+            }
+            Some(OrderedChunk::Bytes { ts, bytes, overlap, length }) => {
                 let bytes = bytes.get(overlap as usize..).unwrap_or_default();
-                talk::bytes(connection, world, side, now.max(ts), bytes, length);
+                request_tracker::bytes(connection, context, side, now.max(ts), bytes, length);
             }
         }
     }
 }
 
-fn close(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+fn close(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>, side: Side) {
     connection.half(side).close();
     connection.fin_by.get_or_insert(side);
     if side == Side::Server {
         connection.set_server_fin(packet.ts_ns);
-        talk::server_closed(connection, world, packet.ts_ns);
+        request_tracker::server_closed(connection, context, packet.ts_ns);
     }
-    if connection.halves.iter().all(crate::flow::Half::has_closed) {
+    if connection.halves.iter().all(crate::flow::HalfConnection::has_closed) {
         connection.start_closing();
     }
 }
 
-fn reset(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, side: Side) {
+fn reset(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>, side: Side) {
     if connection.rst_by.is_some() {
         return;
     }
@@ -361,40 +384,40 @@ fn reset(connection: &mut Connection, world: &mut World, packet: &Packet<'_>, si
     if side == Side::Client || connection.half(Side::Server).is_ahead_of_tap() {
         return;
     }
-    let Some((asked, order)) = talk::waiting(connection, world) else { return };
+    let Some((asked, order)) = request_tracker::waiting(connection, context) else { return };
     connection.is_rst_in_flight = true;
     let tier = connection.tier;
-    world.tier_mut(tier).resets_in_flight += 1;
-    world.now(tier).resets_in_flight += 1;
+    context.tier_mut(tier).resets_in_flight += 1;
+    context.now(tier).resets_in_flight += 1;
     let rtt = connection.client_rtt_us().map_or(0, |us| 2000 * i64::from(us));
     let was_idle = order > 1 || connection.server_fin_ts().is_some();
     if was_idle && !connection.has_raced && packet.ts_ns - asked <= RACE_NS.max(rtt) {
-        world.tier_mut(tier).races += 1;
-        world.now(tier).races += 1;
+        context.tier_mut(tier).races += 1;
+        context.now(tier).races += 1;
     }
 }
 
 /// Ends a connection: completes what is in flight and adds up its counters.
-pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: bool) {
+pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is_end: bool) {
     let last_ts = connection.last_ts;
     for side in [Side::Client, Side::Server] {
-        release(connection, world, side, last_ts, true);
+        release(connection, context, side, last_ts, true);
         if connection.half(side).is_ahead_of_tap() {
             let tier = connection.tier;
-            world.tier_mut(tier).missed_by_tap += 1;
+            context.tier_mut(tier).missed_by_tap += 1;
         }
     }
-    talk::finish(connection, world, is_end);
+    request_tracker::finish(connection, context, is_end);
     if !connection.has_tier {
         connection.has_tier = true;
         connection.tier = 0;
-        let rest = world.tier_mut(0);
+        let rest = context.tier_mut(0);
         rest.connections += 1;
         rest.syns += u64::from(connection.syn_count);
     }
-    let seen = seen(connection);
-    let tier = world.tier_mut(connection.tier);
-    tier.stamped_connections += u64::from(seen.tick_us.is_some());
+    let observed = observe(connection);
+    let tier = context.tier_mut(connection.tier);
+    tier.stamped_connections += u64::from(observed.tick_us.is_some());
     tier.speaking[connection.protocol as usize] += 1;
     for (at, traffic) in [&mut tier.client, &mut tier.server].into_iter().enumerate() {
         let half = &connection.halves[at];
@@ -409,17 +432,18 @@ pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: boo
             traffic.missing += u64::from(half.id.missing);
         }
     }
-    world.out.closed.push(Closed { slot: world.slot, seen });
-    world.tell(Event::Closed);
+    context.out.closed.push(ClosedConnection { slot: context.slot, observed });
+    context.emit(ShardEvent::Closed);
 }
 
-fn seen(connection: &Connection) -> ConnectionSeen {
+fn observe(connection: &Connection) -> ObservedConnection {
     let [client, server] = &connection.halves;
     let [of_client, of_server] = [client.troubles(), server.troubles()];
     let known = |us: u32| (us != NONE).then_some(us);
     let name = |side: Side| if side == Side::Client { "client" } else { "server" };
-    let missing = |half: &crate::flow::Half| half.id.is_usable().then_some(half.id.missing);
-    ConnectionSeen {
+    let missing =
+        |half: &crate::flow::HalfConnection| half.id.is_usable().then_some(half.id.missing);
+    ObservedConnection {
         number: 0,
         client: connection.client(),
         server: connection.server(),

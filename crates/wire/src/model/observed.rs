@@ -24,7 +24,7 @@ impl WireTier {
 
 /// End of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum RequestEnd {
     /// With a complete response.
     Ok,
     /// The connection was reset.
@@ -39,7 +39,7 @@ pub enum End {
     Cut,
 }
 
-impl End {
+impl RequestEnd {
     /// Name in output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl End {
 
 /// One request, as seen on the wire. Times are nanoseconds since 1970 UTC; `None` means not seen.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestSeen<'a> {
+pub struct ObservedRequest<'a> {
     /// Number in this capture, from 1.
     pub number: u64,
     /// Number of its connection.
@@ -110,12 +110,12 @@ pub struct RequestSeen<'a> {
     /// Whether the snap length cut a header.
     pub is_cut: bool,
     /// End of the request.
-    pub end: End,
+    pub end: RequestEnd,
 }
 
 /// One connection, reported when it or the capture ends.
 #[derive(Debug, Clone, Copy)]
-pub struct ConnectionSeen {
+pub struct ObservedConnection {
     /// Number in this capture, from 1.
     pub number: u64,
     /// The client.
@@ -174,11 +174,11 @@ pub struct ConnectionSeen {
 }
 
 /// Receives rows.
-pub trait Sink: Send {
+pub trait RowSink: Send {
     /// A request is complete.
-    fn request(&mut self, request: &RequestSeen<'_>);
+    fn request(&mut self, request: &ObservedRequest<'_>);
     /// A connection is closed.
-    fn connection(&mut self, connection: &ConnectionSeen);
+    fn connection(&mut self, connection: &ObservedConnection);
     /// Flushes buffered rows.
     fn flush(&mut self) {}
 }
