@@ -179,6 +179,5 @@ pub trait RowSink: Send {
     fn request(&mut self, request: &ObservedRequest<'_>);
     /// A connection is closed.
     fn connection(&mut self, connection: &ObservedConnection);
-    /// Flushes buffered rows.
     fn flush(&mut self) {}
 }
