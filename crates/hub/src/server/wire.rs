@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weir_process::time_args::parse_width;
 use weir_tables::{Parcel, StreamId, StreamRange};
-use weir_wire::Origin;
+use weir_wire::RowOrigin;
 
 use super::Shared;
 use super::answer::Refusal;
@@ -50,7 +50,7 @@ pub(crate) async fn post(
     })?;
     let name = asked.name.unwrap_or_else(|| "capture".to_owned());
     let name: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
-    let keep_as = asked.keep.then(|| Origin {
+    let keep_as = asked.keep.then(|| RowOrigin {
         host: app.host.clone(),
         source: name.clone(),
         observed: app.clock.now(),

@@ -9,8 +9,8 @@ use weir_agent_core::capture::wire_failure;
 use weir_process::failure::Failure;
 use weir_tables::{Batch, Micros};
 use weir_wire::{
-    Capture, ConnectionSeen, Format, Input, Model, Options, Origin, RequestSeen, Sink, TableSink,
-    slices,
+    Capture, CaptureFormat, CaptureInput, Model, ModelOptions, ObservedConnection, ObservedRequest,
+    RowOrigin, RowSink, TableSink, slices,
 };
 
 use super::json as object;
@@ -24,7 +24,7 @@ pub(crate) struct Question {
     /// The longest that reading may take.
     pub(crate) limit: Duration,
     /// Whose rows they are, when they are to be kept.
-    pub(crate) keep_as: Option<Origin>,
+    pub(crate) keep_as: Option<RowOrigin>,
 }
 
 /// The answer, and the rows of all four tables when they are to be kept.
@@ -57,7 +57,7 @@ pub(crate) fn answer(
             lock(&gathered).parcels.push(batches);
         })));
     }
-    let options = Options { slice_ns, ..Options::default() };
+    let options = ModelOptions { slice_ns, ..ModelOptions::default() };
     let mut model = Model::new(options, Some(Box::new(tee)));
     while capture.feed(&mut model).map_err(wire_failure)? {
         if begun.elapsed() > limit {
@@ -104,11 +104,11 @@ impl Gathered {
 /// Hands on what it sees to both who show and who keep.
 struct Tee {
     gathered: Arc<Mutex<Gathered>>,
-    rows: Option<Box<dyn Sink>>,
+    rows: Option<Box<dyn RowSink>>,
 }
 
-impl Sink for Tee {
-    fn request(&mut self, request: &RequestSeen<'_>) {
+impl RowSink for Tee {
+    fn request(&mut self, request: &ObservedRequest<'_>) {
         let mut gathered = lock(&self.gathered);
         gathered.count += 1;
         gathered.requests.push(row(request));
@@ -121,7 +121,7 @@ impl Sink for Tee {
         }
     }
 
-    fn connection(&mut self, connection: &ConnectionSeen) {
+    fn connection(&mut self, connection: &ObservedConnection) {
         if let Some(rows) = &mut self.rows {
             rows.connection(connection);
         }
@@ -134,7 +134,7 @@ fn seconds(from: i64, to: i64) -> f64 {
 }
 
 /// A request under the names of the tables' columns.
-fn row(seen: &RequestSeen<'_>) -> (i64, Value) {
+fn row(seen: &ObservedRequest<'_>) -> (i64, Value) {
     let instant = |ns: i64| Micros(ns.div_euclid(1000)).to_string();
     let [asked, sent] = seen.asked;
     let answered = seen.answered;

@@ -1,96 +1,97 @@
-//! The ledger: what needs the order of the whole capture. Numbers of requests and connections, which upstream request
-//! belongs to which edge request, how evenly requests arrive, and the rows.
+//! The sequencer: everything that depends on the packet order of the whole capture. It numbers
+//! requests and connections, pairs edge with upstream requests, measures arrivals, and emits rows.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use super::event::{Ask, Closed, Done, Event, Out};
-use super::exchange::{Exchange, Text};
-use super::pair::{Open, Pairs};
-use super::seen::{ConnectionSeen, End, RequestSeen, Sink, WireTier};
+use super::event::{ClosedConnection, CompletedRequest, EventBuffer, RequestDetails, ShardEvent};
+use super::exchange::{Exchange, RequestText};
+use super::observed::{ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier};
+use super::pair::{OpenRequest, PairKey, RequestPairs};
 use super::shard::Shard;
-use super::slice::Slice;
+use super::slice::{RequestTimes, TimeSlice};
 use super::tier::Tier;
-use super::urls::{OTHER, Urls};
-use super::{SHARDS, TIERS_MAX, each_slice};
+use super::urls::{OTHER, UrlTable};
+use super::{SHARDS, SliceGrid, TIERS_MAX};
 use crate::packet::Endpoint;
-use crate::skip::Skipped;
+use crate::skip::SkipCounts;
 
-/// Requests until which a second tier may show up.
+/// A second tier must appear within this many requests to be paired.
 const UNPAIRED_MAX: u64 = 10_000;
-/// Connections that are kept to be shown.
+/// Connections listed in the report.
 const WORST_MAX: usize = 20;
-/// Addresses of servers that are remembered.
+/// Server addresses remembered.
 const ADDRESSES_MAX: usize = 65_536;
 
-pub(crate) struct Ledger {
+pub(crate) struct Sequencer {
     pub(crate) slice_ns: i64,
-    /// Where slice 0 begins.
     pub(crate) start_ns: i64,
     pub(crate) tiers: Vec<Tier>,
     tier_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
-    pub(crate) urls: Urls,
-    pairs: Pairs,
-    books: Vec<Book>,
+    pub(crate) urls: UrlTable,
+    pairs: RequestPairs,
+    registries: Vec<ShardRegistry>,
     server_addresses: HashSet<u128, BuildHasherDefault<FxHasher>>,
-    sink: Option<Box<dyn Sink>>,
-    /// The slice of the packet whose events are taken in.
+    sink: Option<Box<dyn RowSink>>,
+    /// Slice of the packet whose events are processed.
     pub(crate) slice: u32,
     requests: u64,
     connections: u64,
-    pub(crate) worst: Vec<ConnectionSeen>,
-    pub(crate) skipped: Skipped,
+    pub(crate) worst: Vec<ObservedConnection>,
+    pub(crate) skipped: SkipCounts,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) given_up: u64,
-    /// Slices by which slice 0 has moved.
+    /// Slices removed so far.
     pub(crate) taken: u32,
 }
 
-/// What is remembered for one shard.
-struct Book {
-    /// Tiers by the shard's own numbers.
+struct ShardRegistry {
+    /// Tiers by the shard's local numbers.
     tiers: Vec<u16>,
-    /// Requests and numbers of connections by slot.
-    requests: Vec<Record>,
+    /// Requests by slot.
+    requests: Vec<PendingRequest>,
     connections: Vec<u64>,
 }
 
-/// What the ledger knows of a request that is under way.
+impl ShardRegistry {
+    fn new() -> Self {
+        Self { tiers: vec![0], requests: Vec::new(), connections: Vec::new() }
+    }
+}
+
 #[derive(Default, Clone, Copy)]
-struct Record {
-    /// 0 when it is over.
+struct PendingRequest {
+    /// 0 once complete.
     number: u64,
-    /// Its first byte.
     asked: i64,
     tier: u16,
     url: u32,
     keys: [u64; 2],
-    /// The edge's request that it was made for.
-    parent: Option<Parent>,
+    parent: Option<ParentRequest>,
     is_matched_by_header: bool,
-    upstream: Upstream,
+    upstream: UpstreamTimes,
 }
 
 #[derive(Clone, Copy)]
-struct Parent {
+struct ParentRequest {
     shard: u8,
     slot: u32,
     number: u64,
 }
 
-/// First request byte and first and last response byte of the (first) upstream request; how many there were.
+/// Times of the first upstream request of a request, and the number of tries.
 #[derive(Default, Clone, Copy)]
-struct Upstream {
+struct UpstreamTimes {
     asked: i64,
     answered: [i64; 2],
     think_ns: i64,
     tries: u16,
 }
 
-/// The element at `at`, made when there is none.
+/// Element at `at`, created if absent.
 fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
     let at = at as usize;
     if at >= items.len() {
@@ -99,25 +100,26 @@ fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
     &mut items[at]
 }
 
-impl Ledger {
-    pub(crate) fn new(slice_ns: i64, sink: Option<Box<dyn Sink>>) -> Self {
-        let book = || Book { tiers: vec![0], requests: Vec::new(), connections: Vec::new() };
+impl Sequencer {
+    pub(crate) fn new(slice_ns: i64, sink: Option<Box<dyn RowSink>>) -> Self {
+        let registry =
+            || ShardRegistry { tiers: vec![0], requests: Vec::new(), connections: Vec::new() };
         Self {
             slice_ns,
             start_ns: 0,
-            // Tier 0 is what has no port of its own.
+            // Tier 0 collects ports without a tier.
             tiers: vec![Tier::default()],
             tier_of_port: HashMap::default(),
-            urls: Urls::default(),
-            pairs: Pairs::default(),
-            books: (0..SHARDS).map(|_| book()).collect(),
+            urls: UrlTable::default(),
+            pairs: RequestPairs::default(),
+            registries: (0..SHARDS).map(|_| ShardRegistry::new()).collect(),
             server_addresses: HashSet::default(),
             sink,
             slice: 0,
             requests: 0,
             connections: 0,
             worst: Vec::new(),
-            skipped: Skipped::default(),
+            skipped: SkipCounts::default(),
             packets: 0,
             bytes: 0,
             given_up: 0,
@@ -125,69 +127,69 @@ impl Ledger {
         }
     }
 
-    /// Whether somebody wants rows.
     pub(crate) fn has_sink(&self) -> bool {
         self.sink.is_some()
     }
 
-    /// Takes in all events of a shard.
-    pub(crate) fn take(&mut self, shard: usize, out: &mut Out) {
-        let Out { events, asks, dones, closed, text } = out;
-        let (mut asks, mut dones) = (asks.drain(..), dones.drain(..));
+    pub(crate) fn take(&mut self, shard: usize, out: &mut EventBuffer) {
+        let EventBuffer { events, details, completed, closed, text } = out;
+        let (mut details, mut completed) = (details.drain(..), completed.drain(..));
         let mut closed = closed.drain(..);
-        for told in events.drain(..) {
-            self.event(shard, told.event, &mut asks, &mut dones, &mut closed, text);
+        for stamped in events.drain(..) {
+            self.event(shard, stamped.event, &mut details, &mut completed, &mut closed, text);
         }
         text.clear();
     }
 
-    /// Takes in one event; what belongs to it is the next of its kind.
+    /// Processes one event, taking its payload from the iterator of its kind.
     pub(crate) fn event(
         &mut self,
         shard: usize,
-        event: Event,
-        asks: &mut impl Iterator<Item = Ask>,
-        dones: &mut impl Iterator<Item = Done>,
-        closed: &mut impl Iterator<Item = Closed>,
+        event: ShardEvent,
+        details: &mut impl Iterator<Item = RequestDetails>,
+        completed: &mut impl Iterator<Item = CompletedRequest>,
+        closed: &mut impl Iterator<Item = ClosedConnection>,
         text: &[u8],
     ) {
         match event {
-            Event::Open { slot } => {
+            ShardEvent::Open { slot } => {
                 self.connections += 1;
-                *entry(&mut self.books[shard].connections, slot) = self.connections;
+                *entry(&mut self.registries[shard].connections, slot) = self.connections;
             }
-            Event::Tier { local, port } => {
+            ShardEvent::Tier { local, port } => {
                 let tier = self.tier(port);
-                *entry(&mut self.books[shard].tiers, local.into()) = tier;
+                *entry(&mut self.registries[shard].tiers, local.into()) = tier;
             }
-            Event::Server(address) => {
+            ShardEvent::Server(address) => {
                 if self.server_addresses.len() < ADDRESSES_MAX {
                     self.server_addresses.insert(address);
                 }
             }
-            Event::Begin { slot, tier, ts } => self.begin(shard, slot, tier, ts),
-            Event::Ask => {
-                let ask = asks.next().expect("each such event comes with one");
+            ShardEvent::Begin { slot, tier, ts } => self.begin(shard, slot, tier, ts),
+            ShardEvent::Details => {
+                let ask = details.next().expect("each such event comes with one");
                 let (from, to) = ask.path;
                 self.ask(shard, &ask, text.get(from as usize..to as usize).unwrap_or_default());
             }
-            Event::Answered { slot, answered, think_ns } => {
+            ShardEvent::Answered { slot, answered, think_ns } => {
                 self.answered(shard, slot, answered, think_ns);
             }
-            Event::Done => self.done(shard, dones.next().expect("each such event comes with one")),
-            Event::Closed => {
-                let Closed { slot, mut seen } =
+            ShardEvent::Completed => {
+                self.done(shard, completed.next().expect("each such event comes with one"))
+            }
+            ShardEvent::Closed => {
+                let ClosedConnection { slot, mut observed } =
                     closed.next().expect("each such event comes with one");
-                seen.number = *entry(&mut self.books[shard].connections, slot);
-                keep_if_bad(&mut self.worst, &seen);
+                observed.number = *entry(&mut self.registries[shard].connections, slot);
+                keep_if_bad(&mut self.worst, &observed);
                 if let Some(sink) = &mut self.sink {
-                    sink.connection(&seen);
+                    sink.connection(&observed);
                 }
             }
         }
     }
 
-    /// The tier of a port; made when there is room.
+    /// Tier of a port, created unless the limit is reached.
     fn tier(&mut self, port: u16) -> u16 {
         if let Some(tier) = self.tier_of_port.get(&port) {
             return *tier;
@@ -201,6 +203,10 @@ impl Ledger {
         number
     }
 
+    pub(super) fn grid(&self) -> SliceGrid {
+        SliceGrid { start_ns: self.start_ns, width_ns: self.slice_ns }
+    }
+
     fn slice_of(&self, ts: i64) -> u32 {
         u32::try_from((ts - self.start_ns).max(0) / self.slice_ns).unwrap_or(0).min(self.slice)
     }
@@ -208,34 +214,39 @@ impl Ledger {
     fn begin(&mut self, shard: usize, slot: u32, tier: u16, ts: i64) {
         self.requests += 1;
         let slice = self.slice_of(ts);
-        let book = &mut self.books[shard];
-        let tier = book.tiers[usize::from(tier)];
+        let registry = &mut self.registries[shard];
+        let tier = registry.tiers[usize::from(tier)];
         let number = self.requests;
-        let record = Record { number, asked: ts, tier, url: OTHER, ..Record::default() };
-        *entry(&mut book.requests, slot) = record;
+        let record =
+            PendingRequest { number, asked: ts, tier, url: OTHER, ..PendingRequest::default() };
+        *entry(&mut registry.requests, slot) = record;
         let tier = &mut self.tiers[usize::from(tier)];
         tier.requests += 1;
         let slice = tier.slices.at(slice);
         slice.arrivals += 1;
-        tier.rhythm.arrive(ts, ts - self.start_ns, slice);
+        tier.rhythm.arrive(ts, slice, ts - self.start_ns);
     }
 
-    fn ask(&mut self, shard: usize, ask: &Ask, path: &[u8]) {
+    fn ask(&mut self, shard: usize, ask: &RequestDetails, path: &[u8]) {
         let url = self.urls.number(path, ask.hash);
-        // Pairing costs as much as the rest of a request; with one tier for long, nobody needs it.
+        // Pairing costs as much as the rest of a request: skip it while only one tier exists.
         let has_tiers = self.tiers.len() > 2 || self.requests < UNPAIRED_MAX;
-        let record = entry(&mut self.books[shard].requests, ask.slot);
+        let record = entry(&mut self.registries[shard].requests, ask.slot);
         record.url = url;
         if !has_tiers {
             return;
         }
         let (number, tier) = (record.number, record.tier);
-        let by_header = self.pairs.parent(ask.keys[0], tier, ask.client);
-        let parent = by_header.or_else(|| self.pairs.parent(ask.keys[1], tier, ask.client));
+        let by_header = self.pairs.parent(PairKey(ask.keys[0]), tier, ask.client);
+        let parent =
+            by_header.or_else(|| self.pairs.parent(PairKey(ask.keys[1]), tier, ask.client));
         record.keys = ask.keys;
         record.is_matched_by_header = by_header.is_some();
-        record.parent =
-            parent.map(|open| Parent { shard: open.shard, slot: open.slot, number: open.number });
+        record.parent = parent.map(|open| ParentRequest {
+            shard: open.shard,
+            slot: open.slot,
+            number: open.number,
+        });
         let asked = record.asked;
         if let Some(parent) = record.parent.and_then(|parent| self.under_way(parent)) {
             if parent.upstream.tries == 0 {
@@ -244,22 +255,29 @@ impl Ledger {
             parent.upstream.tries += 1;
         }
         let shard = u8::try_from(shard).expect("there are few shards");
-        let open =
-            Open { shard, slot: ask.slot, number, tier, server: ask.server, is_taken: false };
+        let open = OpenRequest {
+            shard,
+            slot: ask.slot,
+            number,
+            tier,
+            server: ask.server,
+            is_taken: false,
+        };
         for key in ask.keys.into_iter().filter(|key| *key != 0) {
-            self.pairs.open(key, open);
+            self.pairs.open(PairKey(key), open);
         }
     }
 
-    /// A request that is still under way.
-    fn under_way(&mut self, parent: Parent) -> Option<&mut Record> {
+    /// The request, if still in flight.
+    fn under_way(&mut self, parent: ParentRequest) -> Option<&mut PendingRequest> {
         let record =
-            self.books[usize::from(parent.shard)].requests.get_mut(parent.slot as usize)?;
+            self.registries[usize::from(parent.shard)].requests.get_mut(parent.slot as usize)?;
         (record.number == parent.number).then_some(record)
     }
 
     fn answered(&mut self, shard: usize, slot: u32, answered: [i64; 2], think_ns: i64) {
-        let Record { tier, parent, .. } = *entry(&mut self.books[shard].requests, slot);
+        let PendingRequest { tier, parent, .. } =
+            *entry(&mut self.registries[shard].requests, slot);
         self.tiers[usize::from(tier)].responses += 1;
         if let Some(parent) = parent.and_then(|parent| self.under_way(parent)) {
             parent.upstream.answered = answered;
@@ -267,11 +285,11 @@ impl Ledger {
         }
     }
 
-    /// A request is over: it is counted, handed to who wants rows, and forgotten.
-    fn done(&mut self, shard: usize, done: Done) {
-        let record = std::mem::take(entry(&mut self.books[shard].requests, done.slot));
+    /// Counts a completed request, emits its row and forgets it.
+    fn done(&mut self, shard: usize, done: CompletedRequest) {
+        let record = std::mem::take(entry(&mut self.registries[shard].requests, done.slot));
         for key in record.keys.into_iter().filter(|key| *key != 0) {
-            self.pairs.close(key, record.number);
+            self.pairs.close(PairKey(key), record.number);
         }
         self.count(&record, &done);
         if let Some(ends) = &done.ends {
@@ -279,23 +297,27 @@ impl Ledger {
         }
     }
 
-    fn count(&mut self, record: &Record, done: &Done) {
+    fn count(&mut self, record: &PendingRequest, done: &CompletedRequest) {
         let exchange = &done.exchange;
         let ([asked, sent], [first, last]) = (exchange.asked, exchange.answered);
         let (began, ended) = (self.slice_of(asked), self.slice_of(last));
-        let (width_ns, start_ns) = (self.slice_ns, self.start_ns);
+        let grid = self.grid();
         let tier = &mut self.tiers[usize::from(record.tier)];
         tier.with_parent += u64::from(record.parent.is_some());
         match done.end {
-            End::Unseen => tier.unseen += 1,
-            End::Reset | End::Closed | End::Unanswered => tier.unanswered += 1,
-            End::Ok | End::Cut => {}
+            RequestEnd::Unseen => tier.unseen += 1,
+            RequestEnd::Reset | RequestEnd::Closed | RequestEnd::Unanswered => tier.unanswered += 1,
+            RequestEnd::Ok | RequestEnd::Cut => {}
         }
         if first == 0 {
             return;
         }
-        let (think, transfer, total) =
-            (micros(sent, first), micros(first, last), micros(asked, last));
+        let times = RequestTimes {
+            think: micros(first - sent),
+            transfer: micros(last - first),
+            total: micros(last - asked),
+        };
+        let RequestTimes { think, transfer, total } = times;
         let is_error = (500..600).contains(&exchange.status) || exchange.error[0] != 0;
         tier.errors_5xx += u64::from(is_error);
         tier.think.add(think);
@@ -304,14 +326,14 @@ impl Ledger {
         by_order.add(think);
         tier.transfer.add(transfer);
         tier.total.add(total);
-        tier.client_wait_us += micros(0, exchange.client_wait_ns);
+        tier.client_wait_us += micros(exchange.client_wait_ns);
         let upstream = &record.upstream;
         if upstream.tries > 0 && upstream.answered[0] != 0 {
             tier.with_upstream += 1;
             let stalls =
                 if exchange.order == 1 { &mut tier.stall_first } else { &mut tier.stall_later };
-            stalls.add(micros(sent, upstream.asked));
-            let theirs = micros(0, upstream.think_ns);
+            stalls.add(micros(upstream.asked - sent));
+            let theirs = micros(upstream.think_ns);
             tier.upstream_think.add(theirs);
             tier.own_think.add(think.saturating_sub(theirs));
         }
@@ -321,34 +343,34 @@ impl Ledger {
         url.think.add(think);
         url.total.add(total);
         let slice = tier.slices.at(began);
-        slice.time(think, transfer, total);
-        slice.has_late |= asked < start_ns;
+        slice.time(times);
+        slice.has_late |= asked < grid.start_ns;
         let slice = tier.slices.at(ended);
         slice.completions += 1;
         slice.errors_5xx += u32::from(is_error);
         let (slices, idle) = (&mut tier.slices, &mut tier.idle);
-        each_slice(start_ns, width_ns, asked, last, |slice, ns| slices.at(slice).weighted_ns += ns);
-        idle.fill(asked, last, &mut |from, to| {
-            each_slice(start_ns, width_ns, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
+        grid.each_slice(asked..last, |slice, ns| slices.at(slice).weighted_ns += ns);
+        idle.fill(asked..last, &mut |gap| {
+            grid.each_slice(gap, |slice, ns| slices.at(slice).idle_ns += ns);
         });
     }
 
     fn show(
         &mut self,
         shard: usize,
-        record: &Record,
-        done: &Done,
+        record: &PendingRequest,
+        done: &CompletedRequest,
         [client, server]: [Endpoint; 2],
     ) {
         let exchange = &done.exchange;
         let is_local = client.address == server.address;
         let is_from_server = !is_local && self.server_addresses.contains(&client.address);
-        let none = Text::default();
+        let none = RequestText::default();
         let text = exchange.text.as_deref().unwrap_or(&none);
         let is_upstream = record.parent.is_some() || is_from_server;
-        let connection = *entry(&mut self.books[shard].connections, done.connection);
+        let connection = *entry(&mut self.registries[shard].connections, done.connection);
         let Some(sink) = &mut self.sink else { return };
-        sink.request(&RequestSeen {
+        sink.request(&ObservedRequest {
             number: record.number,
             connection,
             order: exchange.order,
@@ -379,71 +401,68 @@ impl Ledger {
         });
     }
 
-    /// Slices of a shard, by its own numbers of tiers.
+    /// Merges slices of a shard; tiers have the shard's local numbers.
     pub(crate) fn add_slices(
         &mut self,
         shard: usize,
-        slices: impl IntoIterator<Item = (u16, u32, Box<Slice>)>,
+        slices: impl IntoIterator<Item = (u16, u32, Box<TimeSlice>)>,
     ) {
         for (local, number, slice) in slices {
-            let tier = self.books[shard].tiers[usize::from(local)];
+            let tier = self.registries[shard].tiers[usize::from(local)];
             self.tiers[usize::from(tier)].slices.at(number).merge(*slice);
         }
     }
 
-    /// The end of a block: what is old is sealed.
+    /// Ends a block: seals old slices.
     pub(crate) fn end_block(&mut self, slice: u32) {
         for tier in &mut self.tiers {
             tier.slices.seal_old(slice, self.slice_ns);
         }
     }
 
-    /// What a shard has counted since it was last asked.
     pub(crate) fn absorb(&mut self, number: usize, shard: &mut Shard) {
-        let world = &mut shard.world;
-        self.skipped.merge(&std::mem::take(&mut world.skipped));
-        self.packets += std::mem::take(&mut world.packets);
-        self.bytes += std::mem::take(&mut world.bytes);
-        self.given_up += std::mem::take(&mut world.given_up);
-        for (local, part) in world.parts.iter_mut().enumerate() {
-            let tier = self.books[number].tiers[local];
+        let context = &mut shard.context;
+        self.skipped.merge(&std::mem::take(&mut context.skipped));
+        self.packets += std::mem::take(&mut context.packets);
+        self.bytes += std::mem::take(&mut context.bytes);
+        self.given_up += std::mem::take(&mut context.given_up);
+        for (local, part) in context.parts.iter_mut().enumerate() {
+            let tier = self.registries[number].tiers[local];
             let transport = std::mem::take(&mut part.transport);
             self.tiers[usize::from(tier)].transport.merge(&transport);
         }
     }
 
-    /// The tier of all that a shard counts under its number `local`.
+    /// Tier of the shard's local number `local`.
     pub(crate) fn tier_of(&mut self, shard: usize, local: u16) -> &mut Tier {
-        let tier = self.books[shard].tiers[usize::from(local)];
+        let tier = self.registries[shard].tiers[usize::from(local)];
         &mut self.tiers[usize::from(tier)]
     }
 
-    /// Forgets the templates; requests that are under way have none.
+    /// Forgets the templates, including those of requests in flight.
     pub(crate) fn forget_urls(&mut self) {
-        self.urls = Urls::default();
-        let requests = self.books.iter_mut().flat_map(|book| &mut book.requests);
+        self.urls = UrlTable::default();
+        let requests = self.registries.iter_mut().flat_map(|registry| &mut registry.requests);
         requests.for_each(|record| record.url = OTHER);
     }
 
-    /// Hands on the rows that wait.
     pub(crate) fn flush(&mut self) {
         if let Some(sink) = &mut self.sink {
             sink.flush();
         }
     }
 
-    /// Nothing more comes; so many threads may work on what that asks for.
+    /// Ends the capture; seals the remaining slices on up to `threads` threads.
     pub(crate) fn end(&mut self, threads: usize) {
-        let Self { tiers, start_ns, slice_ns, .. } = self;
+        let grid = self.grid();
+        let tiers = &mut self.tiers;
         for tier in tiers.iter_mut() {
             let Tier { slices, idle, .. } = tier;
-            idle.drain(&mut |from, to| {
-                each_slice(*start_ns, *slice_ns, from, to, |slice, ns| {
-                    slices.at(slice).idle_ns += ns;
-                });
+            idle.drain(&mut |gap| {
+                grid.each_slice(gap, |slice, ns| slices.at(slice).idle_ns += ns);
             });
         }
-        let mut open: Vec<&mut Slice> =
+        let mut open: Vec<&mut TimeSlice> =
             tiers.iter_mut().flat_map(|tier| tier.slices.all()).collect();
         let share = open.len().div_ceil(threads.max(1)).max(1);
         std::thread::scope(|scope| {
@@ -454,44 +473,44 @@ impl Ledger {
             }
             own.map(seal)
         });
-        // A sink hands on what it still has when it goes.
+        // The sink flushes when dropped.
         self.sink = None;
     }
 }
 
-fn seal(slices: &mut [&mut Slice]) {
+fn seal(slices: &mut [&mut TimeSlice]) {
     slices.iter_mut().for_each(|slice| {
         slice.seal();
     });
 }
 
-/// What a database's error is called by itself.
 fn error_code(exchange: &Exchange) -> &str {
     let end = exchange.error.iter().position(|byte| *byte == 0).unwrap_or(exchange.error.len());
     std::str::from_utf8(&exchange.error[..end]).unwrap_or_default()
 }
 
-/// Nanoseconds between, in microseconds, from 0.
-fn micros(from: i64, to: i64) -> u64 {
-    u64::try_from((to - from) / 1000).unwrap_or(0)
+/// Microseconds, at least 0.
+fn micros(ns: i64) -> u64 {
+    u64::try_from(ns / 1000).unwrap_or(0)
 }
 
-/// How bad a connection was: waiting counts in microseconds, a real retransmit like RTO's least, a broken request most.
-fn badness(seen: &ConnectionSeen) -> u64 {
-    let real = seen.retransmits[1].saturating_sub(seen.spurious[1]);
-    u64::from(seen.syn_wait_us.unwrap_or(0))
-        + u64::from(seen.zero_window_us[0])
-        + u64::from(seen.delay_max_us.unwrap_or(0))
+/// How bad a connection was, in microseconds: waits count as they are, a real retransmit as the
+/// minimum RTO, a broken request most.
+fn badness(observed: &ObservedConnection) -> u64 {
+    let real = observed.retransmits[1].saturating_sub(observed.spurious[1]);
+    u64::from(observed.syn_wait_us.unwrap_or(0))
+        + u64::from(observed.zero_window_us[0])
+        + u64::from(observed.delay_max_us.unwrap_or(0))
         + 200_000 * u64::from(real)
-        + if seen.is_rst_in_flight || seen.late_requests > 0 { 5_000_000 } else { 0 }
+        + if observed.is_rst_in_flight || observed.late_requests > 0 { 5_000_000 } else { 0 }
 }
 
-fn keep_if_bad(worst: &mut Vec<ConnectionSeen>, seen: &ConnectionSeen) {
-    let bad = badness(seen);
+fn keep_if_bad(worst: &mut Vec<ObservedConnection>, observed: &ObservedConnection) {
+    let bad = badness(observed);
     if bad < 100_000 || (worst.len() == WORST_MAX && bad <= badness(&worst[WORST_MAX - 1])) {
         return;
     }
     let at = worst.partition_point(|other| badness(other) >= bad);
-    worst.insert(at, *seen);
+    worst.insert(at, *observed);
     worst.truncate(WORST_MAX);
 }

@@ -1,12 +1,14 @@
-//! Several threads on one capture: the caller reads and decodes, all of them work on shards and keep the ledger.
+//! Processes one capture on several threads: the caller reads and decodes; every thread works on
+//! shards and runs the sequencer.
 //!
 //! ```text
-//!  caller: fills a block ──► jobs (block, group of shards) ──► any thread, a group's jobs one after the other
-//!  any thread: when all jobs of the oldest block are done, its events go to the ledger in the order of packets
+//!  caller: fills a block ──► jobs (block, group of shards) ──► any thread, one job per group
+//!  any thread: once all jobs of the oldest block are done, sequences its events in packet order
 //! ```
-//! A caller that has nothing to wait for but jobs takes one itself, so two threads share the work evenly whatever it is
-//! made of. A thread prefers the groups that it worked on last: their connections are in its core's cache, and fetching
-//! them from another's costs more than the work. Blocks in flight are bounded: the caller waits when there are too many.
+//! A caller that would otherwise wait takes a job itself, so two threads share the work evenly. A
+//! thread prefers the groups it worked on last: their connections are in its core's cache, and
+//! fetching them from another core costs more than the work. The number of blocks in flight is
+//! bounded; beyond it the caller waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,115 +16,109 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::SHARDS;
-use super::entry::{Entry, Rare, Spot};
-use super::gate::Pass;
-use super::ledger::Ledger;
-use super::output::{Output, tell_block};
+use super::admission::PacketHints;
+use super::entry::{PacketEntry, PacketPosition, RareFields};
+use super::output::{ShardOutput, sequence_block};
+use super::sequencer::Sequencer;
 use super::shard::Shard;
 use crate::packet::Packet;
 
-/// Blocks that are worked on at once.
+/// Blocks in flight at once.
 const FLIGHTS_MAX: usize = 3;
-/// Groups for each thread: who is done early finds something to do.
+/// More groups than threads, so that a thread that finishes early finds work.
 const GROUPS_A_THREAD: usize = 8;
-/// Groups that a thread takes at once of those that it worked on last, and of others.
+/// Groups a thread takes at once from those it worked on last.
 const OWN_AT_ONCE: usize = 4;
 const OTHERS_AT_ONCE: usize = 1;
-/// The number of the caller's thread.
 const CALLER: usize = 0;
 
-/// Threads and the blocks they work on.
-pub(crate) struct Crew {
-    shared: Arc<Shared>,
+pub(crate) struct WorkerPool {
+    shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
-    /// The block that is being filled.
-    batch: Batch,
-    /// How many groups there are.
+    batch: PacketBlock,
     groups: usize,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
-    /// There are jobs, or there will be no more.
+struct PoolState {
+    queue: Mutex<JobQueue>,
+    /// Signalled when jobs arrive or the queue closes.
     has_jobs: Condvar,
-    /// A job is done, and the caller waits for it.
+    /// Signalled when a job completes and the caller waits.
     has_done: Condvar,
-    /// Shard `n` is in group `n % groups.len()`, behind those of smaller numbers.
+    /// Shard `n` is in group `n % groups.len()`, after the group's lower-numbered shards.
     groups: Vec<Mutex<Vec<Shard>>>,
-    ledger: Mutex<Option<Ledger>>,
-    /// Blocks that are done, to be filled again.
-    spare: Mutex<Vec<Batch>>,
+    sequencer: Mutex<Option<Sequencer>>,
+    spare: Mutex<Vec<PacketBlock>>,
 }
 
-/// What a thread does next.
 enum Job {
-    /// The packets of some groups in a block: one bit each.
-    Groups(Arc<Flight>, u32),
-    /// The events of a block.
-    Ledger(Arc<Flight>),
+    /// The packets of some groups in a block; one bit per group.
+    Groups(Arc<BlockInFlight>, u32),
+    Sequence(Arc<BlockInFlight>),
 }
 
 #[derive(Default)]
-struct Queue {
-    /// Blocks with groups that nobody has begun, one bit each; the oldest first.
-    jobs: VecDeque<(Arc<Flight>, u32)>,
-    /// Blocks that the ledger does not have yet, the oldest first.
-    flights: VecDeque<Arc<Flight>>,
-    /// One bit for each group that somebody works on.
+struct JobQueue {
+    /// Blocks with unclaimed groups (one bit each), oldest first.
+    jobs: VecDeque<(Arc<BlockInFlight>, u32)>,
+    /// Blocks not yet sequenced, oldest first.
+    flights: VecDeque<Arc<BlockInFlight>>,
+    /// Groups being processed; one bit each.
     busy: u32,
-    /// Of each thread, the groups that it was the last to work on.
+    /// Groups last processed by each thread.
     owned: Vec<u32>,
-    /// Somebody keeps the ledger, and who did so last.
-    is_kept: bool,
-    keeper: usize,
-    /// Threads that wait for jobs, and whether the caller waits for one that is done.
+    /// Whether a thread is sequencing; `keeper` is the one that did so last.
+    is_sequencing: bool,
+    last_sequencer: usize,
     waiting: usize,
     is_caller_waiting: bool,
     is_over: bool,
-    /// A thread panicked: nobody may wait for it.
+    /// A thread panicked: waiting for it would never end.
     is_broken: bool,
 }
 
-/// A block in work.
-struct Flight {
-    batch: Batch,
-    /// Groups that are not done.
+struct BlockInFlight {
+    batch: PacketBlock,
     left: AtomicU32,
 }
 
-/// A block: its packets by group, each group's in order.
+/// A block: its packets by group, in order within each group.
 #[derive(Default)]
-struct Batch {
-    parts: Vec<Part>,
-    /// Of each group: what came of each of its shards.
-    outputs: Vec<Mutex<Vec<Output>>>,
-    /// The shard of each packet.
+struct PacketBlock {
+    parts: Vec<GroupPackets>,
+    /// Per group, the output of each of its shards.
+    outputs: Vec<Mutex<Vec<ShardOutput>>>,
     order: Vec<u8>,
-    now: i64,
-    /// The slice of the first packet, and that of the last.
+    end: BlockEnd,
     first_slice: u32,
-    slice: u32,
-    start_ns: i64,
 }
 
-/// Packets of one group, one behind the other: they are read by another core.
+/// State of the admission at the end of a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BlockEnd {
+    pub(crate) start_ns: i64,
+    pub(crate) now: i64,
+    pub(crate) slice: u32,
+}
+
+/// Packets of one group, stored contiguously because another core reads them.
 #[derive(Default)]
-struct Part {
-    entries: Vec<Entry>,
-    rares: Vec<Rare>,
-    /// Where payloads are that the reader has in buffers of its own, and what had to be copied.
+struct GroupPackets {
+    entries: Vec<PacketEntry>,
+    rares: Vec<RareFields>,
+    /// Reader buffers that hold payloads; `bytes` holds the payloads that had to be copied.
     buffers: Vec<Arc<Vec<u8>>>,
     bytes: Vec<u8>,
-    /// One bit for each shard that has a packet in it.
     shards: u32,
 }
 
-/// A panic of another thread is passed on where the job is missed; a lock alone is always whole.
+/// Ignores poisoning: the guarded state is valid after any panic, and the panic surfaces when the
+/// missing job is noticed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Batch {
+impl PacketBlock {
     fn clear(&mut self) {
         self.order.clear();
         for part in &mut self.parts {
@@ -135,14 +131,18 @@ impl Batch {
     }
 }
 
-/// The number of `bytes` among the buffers of a part: never that of a real one, since a block has fewer packets.
+/// Buffer index of `bytes`. Never a real buffer's index, since a block has fewer packets.
 const COPIED: u16 = u16::MAX;
 
-impl Part {
-    /// Which buffer a payload is in, and where: in that of the reader when it lies there, else it is copied.
+fn small_offset(at: usize) -> u32 {
+    u32::try_from(at).expect("buffers are smaller than 4 GiB")
+}
+
+impl GroupPackets {
+    /// Returns a payload's buffer index and offset; copies it unless it lies in the reader's
+    /// buffer.
     #[inline]
     fn place(&mut self, payload: &[u8], buffer: Option<&Arc<Vec<u8>>>) -> (u16, u32) {
-        let small = |at: usize| u32::try_from(at).expect("buffers are smaller than 4 GiB");
         if let Some(buffer) = buffer {
             let at = (payload.as_ptr() as usize).wrapping_sub(buffer.as_ptr() as usize);
             if at.checked_add(payload.len()).is_some_and(|end| end <= buffer.len()) {
@@ -150,16 +150,22 @@ impl Part {
                     self.buffers.push(Arc::clone(buffer));
                 }
                 let number = u16::try_from(self.buffers.len() - 1).expect("a block has fewer");
-                return (number, small(at));
+                return (number, small_offset(at));
             }
         }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(payload);
-        (COPIED, small(at))
+        (COPIED, small_offset(at))
     }
 
-    /// Works on all packets of a group; `step` is how many groups there are.
-    fn run(&self, batch: &Batch, group: usize, shards: &mut [Shard], outputs: &mut [Output]) {
+    /// Processes all packets of a group; `step` is the number of groups.
+    fn run(
+        &self,
+        batch: &PacketBlock,
+        group: usize,
+        shards: &mut [Shard],
+        outputs: &mut [ShardOutput],
+    ) {
         let step = batch.parts.len();
         for entry in &self.entries {
             let buffer = match self.buffers.get(usize::from(entry.buffer)) {
@@ -170,23 +176,26 @@ impl Part {
             let payload = &buffer[from..from + entry.captured()];
             let shard = &mut shards[entry.shard() / step];
             let packet = entry.packet(payload, &self.rares);
-            let pass = entry.pass(batch.first_slice, &self.rares);
-            shard.packet(entry.at(), &packet, pass, batch.start_ns);
+            let hints = entry.hints(batch.first_slice, &self.rares);
+            shard.packet(entry.at(), &packet, hints, batch.end.start_ns);
         }
         let numbers = (group..).step_by(step);
         for ((number, shard), output) in numbers.zip(shards).zip(outputs) {
             if self.shards >> number & 1 == 1 {
-                shard.end_block(batch.now);
-                std::mem::swap(&mut shard.world.out, &mut output.out);
-                output.slices = shard.take_slices(batch.slice);
+                shard.end_block(batch.end.now);
+                std::mem::swap(&mut shard.context.out, &mut output.out);
+                output.slices = shard.take_slices(batch.end.slice);
             }
         }
     }
 }
 
-impl Shared {
-    /// Does a job, with the queue open to others meanwhile.
-    fn run<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, job: Job) -> MutexGuard<'a, Queue> {
+impl PoolState {
+    fn run<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, JobQueue>,
+        job: Job,
+    ) -> MutexGuard<'a, JobQueue> {
         drop(queue);
         match job {
             Job::Groups(flight, groups) => {
@@ -198,13 +207,13 @@ impl Shared {
                 }
                 queue = lock(&self.queue);
                 queue.busy &= !groups;
-                // Whoever keeps the ledger next finds a block that nobody else has.
+                // The sequencing thread must hold the only reference to the block.
                 flight.left.fetch_sub(groups.count_ones(), Ordering::AcqRel);
                 drop(flight);
             }
-            Job::Ledger(flight) => {
-                if let Some(ledger) = lock(&self.ledger).as_mut() {
-                    flight.take_in(ledger);
+            Job::Sequence(flight) => {
+                if let Some(sequencer) = lock(&self.sequencer).as_mut() {
+                    flight.sequence(sequencer);
                 }
                 let batch = Arc::into_inner(flight).map(|flight| flight.batch);
                 if let Some(mut batch) = batch {
@@ -212,7 +221,7 @@ impl Shared {
                     lock(&self.spare).push(batch);
                 }
                 queue = lock(&self.queue);
-                queue.is_kept = false;
+                queue.is_sequencing = false;
             }
         }
         if queue.is_caller_waiting {
@@ -221,9 +230,9 @@ impl Shared {
         queue
     }
 
-    /// What the thread with this number does until there is nothing more to do.
+    /// Loop of the worker thread `me`; returns when the queue closes.
     fn work(&self, me: usize) {
-        let _guard = Guard(self);
+        let _guard = PanicGuard(self);
         let mut queue = lock(&self.queue);
         loop {
             match queue.take(me) {
@@ -239,10 +248,10 @@ impl Shared {
     }
 }
 
-/// Tells the others when a thread panics.
-struct Guard<'a>(&'a Shared);
+/// Reports a panic to the other threads.
+struct PanicGuard<'a>(&'a PoolState);
 
-impl Drop for Guard<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             lock(&self.0.queue).is_broken = true;
@@ -251,26 +260,27 @@ impl Drop for Guard<'_> {
     }
 }
 
-impl Queue {
-    /// What the thread `me` does next. What it did last comes first, since it has that in its cache; then the ledger,
-    /// since it frees a block; else the oldest job whose group nobody works on.
+impl JobQueue {
+    /// Picks the next job of thread `me`: the groups it did last (in its cache), then sequencing
+    /// (which frees a block), else the oldest unclaimed group.
     fn take(&mut self, me: usize) -> Option<Job> {
-        let is_done = |first: &Arc<Flight>| first.left.load(Ordering::Acquire) == 0;
-        let has_events = !self.is_kept && self.flights.front().is_some_and(is_done);
-        if has_events && self.keeper == me {
-            return self.take_ledger(me);
+        let is_done =
+            self.flights.front().is_some_and(|first| first.left.load(Ordering::Acquire) == 0);
+        let has_events = !self.is_sequencing && is_done;
+        if has_events && self.last_sequencer == me {
+            return self.take_sequencing(me);
         }
         let own = self.owned[me];
         if let Some(job) = self.take_groups(me, own, OWN_AT_ONCE) {
             return Some(job);
         }
         if has_events {
-            return self.take_ledger(me);
+            return self.take_sequencing(me);
         }
         self.take_groups(me, u32::MAX, OTHERS_AT_ONCE)
     }
 
-    /// Some of the `wanted` groups of the oldest block that has any on which nobody works.
+    /// Claims some of the `wanted` groups of the oldest block that has any unclaimed.
     fn take_groups(&mut self, me: usize, wanted: u32, at_most: usize) -> Option<Job> {
         let free = wanted & !self.busy;
         let at = self.jobs.iter().position(|(_, left)| left & free != 0)?;
@@ -291,83 +301,82 @@ impl Queue {
         Some(Job::Groups(flight, taken))
     }
 
-    fn take_ledger(&mut self, me: usize) -> Option<Job> {
-        (self.is_kept, self.keeper) = (true, me);
-        self.flights.pop_front().map(Job::Ledger)
+    fn take_sequencing(&mut self, me: usize) -> Option<Job> {
+        (self.is_sequencing, self.last_sequencer) = (true, me);
+        self.flights.pop_front().map(Job::Sequence)
     }
 
-    /// Blocks that are not in the ledger.
     fn in_flight(&self) -> usize {
-        self.flights.len() + usize::from(self.is_kept)
+        self.flights.len() + usize::from(self.is_sequencing)
     }
 }
 
-impl Flight {
-    /// All groups are done: their events are told in the order of packets.
-    fn take_in(&self, ledger: &mut Ledger) {
+impl BlockInFlight {
+    /// Sequences the block's events in packet order; all groups must be done.
+    fn sequence(&self, sequencer: &mut Sequencer) {
         let batch = &self.batch;
-        let mut outputs: [Output; SHARDS] = std::array::from_fn(|_| Output::default());
+        let mut outputs: [ShardOutput; SHARDS] = std::array::from_fn(|_| ShardOutput::default());
         let step = batch.outputs.len();
         for (number, output) in outputs.iter_mut().enumerate() {
             *output = std::mem::take(&mut lock(&batch.outputs[number % step])[number / step]);
         }
-        tell_block(ledger, &batch.order, &mut outputs, batch.start_ns, batch.slice);
+        sequence_block(sequencer, &batch.order, &mut outputs, batch.end);
         for (number, output) in outputs.into_iter().enumerate() {
             lock(&batch.outputs[number % step])[number / step] = output;
         }
     }
 }
 
-impl Crew {
-    /// A crew of the caller and as many `helpers`.
-    pub(crate) fn new(shards: Vec<Shard>, ledger: Ledger, helpers: usize) -> Self {
+impl WorkerPool {
+    /// Creates a pool of the caller and `helpers` threads.
+    pub(crate) fn new(shards: Vec<Shard>, sequencer: Sequencer, helpers: usize) -> Self {
         let helpers = helpers.min(SHARDS - 1);
         let count = (GROUPS_A_THREAD * (helpers + 1)).min(SHARDS);
         let mut groups: Vec<Vec<Shard>> = (0..count).map(|_| Vec::new()).collect();
         for (number, shard) in shards.into_iter().enumerate() {
             groups[number % count].push(shard);
         }
-        let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue { owned: vec![0; helpers + 1], ..Queue::default() }),
+        let shared = Arc::new(PoolState {
+            queue: Mutex::new(JobQueue { owned: vec![0; helpers + 1], ..JobQueue::default() }),
             has_jobs: Condvar::new(),
             has_done: Condvar::new(),
             groups: groups.into_iter().map(Mutex::new).collect(),
             spare: Mutex::default(),
-            ledger: Mutex::new(Some(ledger)),
+            sequencer: Mutex::new(Some(sequencer)),
         });
-        let thread = |number| {
-            let shared = Arc::clone(&shared);
-            std::thread::spawn(move || shared.work(number))
-        };
-        let threads = (CALLER + 1..=helpers).map(thread).collect();
+        let threads = (CALLER + 1..=helpers)
+            .map(|number| {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || shared.work(number))
+            })
+            .collect();
         let batch = Self::batch(count);
         Self { shared, threads, batch, groups: count }
     }
 
-    fn batch(groups: usize) -> Batch {
-        let outputs = |group: usize| {
+    fn batch(groups: usize) -> PacketBlock {
+        let outputs = (0..groups).map(|group| {
             let shards = (group..SHARDS).step_by(groups);
-            Mutex::new(shards.map(|_| Output::default()).collect())
-        };
-        Batch {
-            parts: (0..groups).map(|_| Part::default()).collect(),
-            outputs: (0..groups).map(outputs).collect(),
-            ..Batch::default()
+            Mutex::new(shards.map(|_| ShardOutput::default()).collect())
+        });
+        PacketBlock {
+            parts: (0..groups).map(|_| GroupPackets::default()).collect(),
+            outputs: outputs.collect(),
+            ..PacketBlock::default()
         }
     }
 
-    /// Adds a packet to the block.
     #[inline]
     pub(crate) fn add(
         &mut self,
         shard: usize,
         packet: &Packet<'_>,
-        pass: Pass,
+        hints: PacketHints,
         buffer: Option<&Arc<Vec<u8>>>,
     ) {
-        let Batch { parts, order, first_slice, .. } = &mut self.batch;
+        let PacketBlock { parts, order, first_slice, .. } = &mut self.batch;
         if order.is_empty() {
-            *first_slice = pass.slice;
+            *first_slice = hints.slice;
         }
         let count = parts.len();
         let part = &mut parts[shard % count];
@@ -376,23 +385,22 @@ impl Crew {
         let at = u32::try_from(order.len()).expect("blocks are smaller");
         let number = u8::try_from(shard).expect("there are few shards");
         order.push(number);
-        let spot = Spot { at, shard: number, slice: *first_slice };
-        let mut entry = Entry::new(packet, pass, spot, &mut part.rares);
+        let spot = PacketPosition { at, shard: number, slice: *first_slice };
+        let mut entry = PacketEntry::new(packet, hints, spot, &mut part.rares);
         (entry.buffer, entry.offset) = (buffer, offset);
         part.entries.push(entry);
     }
 
-    /// The block is full: it is worked on from now on. Slices begin at `start_ns`; `now` is the latest packet's time.
-    pub(crate) fn end_block(&mut self, start_ns: i64, now: i64, slice: u32) {
+    /// Closes the current block and queues it.
+    pub(crate) fn end_block(&mut self, end: BlockEnd) {
         let count = self.groups;
         let next = lock(&self.shared.spare).pop().unwrap_or_else(|| Self::batch(count));
         let mut batch = std::mem::replace(&mut self.batch, next);
-        (batch.now, batch.slice) = (now, slice);
-        batch.start_ns = start_ns;
-        let used = |group: &usize| batch.parts[*group].shards != 0;
-        let groups = (0..count).filter(used).fold(0_u32, |groups, group| groups | 1 << group);
+        batch.end = end;
+        let used = (0..count).filter(|group| batch.parts[*group].shards != 0);
+        let groups = used.fold(0_u32, |groups, group| groups | 1 << group);
         let left = AtomicU32::new(groups.count_ones());
-        let flight = Arc::new(Flight { batch, left });
+        let flight = Arc::new(BlockInFlight { batch, left });
         let mut queue = lock(&self.shared.queue);
         if groups != 0 {
             queue.jobs.push_back((Arc::clone(&flight), groups));
@@ -403,14 +411,14 @@ impl Crew {
         if is_awaited {
             self.shared.has_jobs.notify_all();
         }
-        self.land(FLIGHTS_MAX);
+        self.wait_for_blocks(FLIGHTS_MAX);
     }
 
-    /// Works, or waits, until no more than `limit` blocks are in flight.
-    fn land(&self, limit: usize) {
+    /// Works, or waits, until at most `limit` blocks are in flight.
+    fn wait_for_blocks(&self, limit: usize) {
         let mut queue = lock(&self.shared.queue);
         while queue.in_flight() > limit {
-            assert!(!queue.is_broken, "a thread that worked on the capture panicked");
+            assert!(!queue.is_broken, "a capture thread panicked");
             queue = match queue.take(CALLER) {
                 Some(job) => self.shared.run(queue, job),
                 None => {
@@ -424,16 +432,17 @@ impl Crew {
         }
     }
 
-    /// Waits for all blocks; the shards, in order, and the ledger. There is nothing left to work with.
-    pub(crate) fn finish(&mut self) -> (Vec<Shard>, Option<Ledger>) {
-        self.land(0);
+    /// Waits for all blocks and returns the shards, in order, and the sequencer. The pool is empty
+    /// afterwards.
+    pub(crate) fn finish(&mut self) -> (Vec<Shard>, Option<Sequencer>) {
+        self.wait_for_blocks(0);
         self.stop();
         let groups: Vec<Vec<Shard>> =
             self.shared.groups.iter().map(|group| std::mem::take(&mut *lock(group))).collect();
         let count = groups.len();
         let mut groups: Vec<_> = groups.into_iter().map(Vec::into_iter).collect();
         let shards = (0..SHARDS).filter_map(|number| groups[number % count].next()).collect();
-        (shards, lock(&self.shared.ledger).take())
+        (shards, lock(&self.shared.sequencer).take())
     }
 
     fn stop(&mut self) {
@@ -441,15 +450,12 @@ impl Crew {
         self.shared.has_jobs.notify_all();
         for thread in self.threads.drain(..) {
             let panicked = thread.join().is_err();
-            assert!(
-                !panicked || std::thread::panicking(),
-                "a thread that worked on the capture panicked"
-            );
+            assert!(!panicked || std::thread::panicking(), "a capture thread panicked");
         }
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.jobs.clear();

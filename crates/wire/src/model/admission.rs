@@ -1,5 +1,5 @@
-//! The gate: what each packet passes in the order of the capture, before anybody looks at its connection. It knows who
-//! was asked for, which slice it is, who answers at which port, and which shard a connection belongs to.
+//! Admission of packets, in capture order and before any connection state: applies the filters,
+//! assigns the time slice, learns which ports serve, and picks the connection's shard.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -7,52 +7,51 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHasher;
 
-use super::{DISORDER_NS, FILLED_SLICES_MAX, LATEST_NS, Options, SERVERS_MAX, SHARDS, SLICES_MAX};
+use super::{
+    DISORDER_NS, FILLED_SLICES_MAX, LATEST_NS, ModelOptions, SERVERS_MAX, SHARDS, SLICES_MAX,
+};
 use crate::http::{is_request_start, is_response_start};
 use crate::packet::{Endpoint, Flags, Packet};
-use crate::skip::{Skip, Skipped};
+use crate::skip::{SkipCounts, SkipReason};
 
-/// What the gate knows of a packet. Small enough for a register.
+/// Context of an admitted packet. Small enough for a register.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Pass {
-    /// The present slice.
+pub(crate) struct PacketHints {
     pub(crate) slice: u32,
-    /// In the middle of a connection: whether the sender looks like its server.
+    /// For a connection seen mid-stream: whether the sender looks like the server.
     pub(crate) is_from_server: bool,
-    /// Whether readable requests were seen at the port of the sender, and of the receiver.
+    /// Whether readable requests were seen at the sender's port and at the receiver's.
     pub(crate) is_readable: [bool; 2],
-    /// Whether headers are all that the capture has.
+    /// Whether the capture holds headers only.
     pub(crate) is_mute: bool,
 }
 
-pub(crate) struct Gate {
-    pub(crate) options: Options,
-    /// Nothing in particular is asked for.
+pub(crate) struct Admission {
+    pub(crate) options: ModelOptions,
+    /// Whether all packets are admitted.
     is_open: bool,
-    pub(crate) skipped: Skipped,
+    pub(crate) skipped: SkipCounts,
     pub(crate) first_ts: Option<i64>,
-    /// Where slice 0 begins.
     pub(crate) start_ns: i64,
     pub(crate) last_ts: i64,
     pub(crate) slice: u32,
     slice_begin: i64,
     filled: u32,
     servers: HashSet<Endpoint, BuildHasherDefault<FxHasher>>,
-    /// Ports at which something answers, and those where requests are readable.
-    answering: Ports,
-    readable: Ports,
-    /// Packets whose payload was not captured, until there is one whose is.
+    /// Ports that accept connections; `readable` are those with readable requests.
+    answering: PortSet,
+    readable: PortSet,
+    /// Packets without captured payload, until the first that has some.
     mute: u32,
     has_payload: bool,
 }
 
-/// So many packets without a byte of their payload, and none with, are those of a capture of headers.
+/// A capture has headers only once this many packets came without captured payload.
 const MUTE_PACKETS: u32 = 32;
 
-/// A set of ports.
-struct Ports(Box<[u64; 1024]>);
+struct PortSet(Box<[u64; 1024]>);
 
-impl Ports {
+impl PortSet {
     fn new() -> Self {
         Self(Box::new([0; 1024]))
     }
@@ -68,23 +67,27 @@ impl Ports {
     }
 }
 
-/// Which shard the packets between two ends belong to, in both directions. It is the same in each run, so that what is
-/// counted is as well; the index of connections within a shard has a secret of its own.
+/// Shard of the packets between two endpoints, equal for both directions. Not seeded, so that
+/// counts are reproducible; the connection index within a shard is.
 #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
 pub(crate) fn shard_of(a: Endpoint, b: Endpoint) -> usize {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |end: Endpoint| {
-        let folded = end.address as u64 ^ ((end.address >> 64) as u64).rotate_left(32);
-        (folded ^ u64::from(end.port) << 40).wrapping_mul(ODD)
-    };
     let both = mix(a).wrapping_add(mix(b));
     ((both ^ both >> 29).wrapping_mul(ODD) >> 32) as usize % SHARDS
 }
 
-impl Gate {
-    pub(crate) fn new(options: Options) -> Self {
-        let Options { ports, server, filter, from_ns, to_ns, .. } = &options;
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
+#[inline]
+fn mix(end: Endpoint) -> u64 {
+    let folded = end.address as u64 ^ ((end.address >> 64) as u64).rotate_left(32);
+    (folded ^ u64::from(end.port) << 40).wrapping_mul(ODD)
+}
+
+impl Admission {
+    pub(crate) fn new(options: ModelOptions) -> Self {
+        let ModelOptions { ports, server, filter, from_ns, to_ns, .. } = &options;
         let is_open = ports.is_empty()
             && server.is_none()
             && filter.is_none()
@@ -93,7 +96,7 @@ impl Gate {
         Self {
             options,
             is_open,
-            skipped: Skipped::default(),
+            skipped: SkipCounts::default(),
             first_ts: None,
             start_ns: 0,
             last_ts: i64::MIN,
@@ -101,27 +104,27 @@ impl Gate {
             slice_begin: 0,
             filled: 0,
             servers: HashSet::default(),
-            answering: Ports::new(),
-            readable: Ports::new(),
+            answering: PortSet::new(),
+            readable: PortSet::new(),
             mute: 0,
             has_payload: false,
         }
     }
 
-    /// Lets a packet in, or counts why not.
+    /// Admits a packet, or counts the reason why not.
     #[inline]
-    pub(crate) fn pass(&mut self, packet: &Packet<'_>) -> Option<Pass> {
+    pub(crate) fn admit(&mut self, packet: &Packet<'_>) -> Option<PacketHints> {
         if !self.is_open && !self.is_asked_for(packet) {
-            self.skipped.add(Skip::Filter);
+            self.skipped.add(SkipReason::Filter);
             return None;
         }
         if !self.enter_slice(packet.ts_ns) {
-            self.skipped.add(Skip::Time);
+            self.skipped.add(SkipReason::Time);
             return None;
         }
         let is_from_server = self.looks_like_server(packet.from, packet.to);
         let readable =
-            |gate: &Self| [packet.from, packet.to].map(|end| gate.readable.has(end.port));
+            |admission: &Self| [packet.from, packet.to].map(|end| admission.readable.has(end.port));
         let mut is_readable = readable(self);
         if packet.flags.has(Flags::SYN | Flags::ACK) {
             self.learn_server(packet.from);
@@ -129,29 +132,28 @@ impl Gate {
             self.learn_language(packet, is_from_server);
             is_readable = readable(self);
         }
-        // `tcpdump -q` has no payload either, but not enough beside it to tell turns.
+        // `tcpdump -q` has no payload either, but too little else to tell turns.
         if !self.has_payload && packet.payload_length > 0 && packet.is_sequence_known {
             self.has_payload = !packet.payload.is_empty();
             self.mute = self.mute.saturating_add(1);
         }
         let is_mute = !self.has_payload && self.mute > MUTE_PACKETS;
-        Some(Pass { slice: self.slice, is_from_server, is_readable, is_mute })
+        Some(PacketHints { slice: self.slice, is_from_server, is_readable, is_mute })
     }
 
     fn is_asked_for(&self, packet: &Packet<'_>) -> bool {
         let options = &self.options;
-        let has_port = |end: Endpoint| options.ports.contains(&end.port);
-        let is_server = |end: Endpoint, server: IpAddr| end.ip() == server.to_canonical();
-        (options.ports.is_empty() || has_port(packet.from) || has_port(packet.to))
+        let ends = [packet.from, packet.to];
+        (options.ports.is_empty() || ends.iter().any(|end| options.ports.contains(&end.port)))
             && options
                 .server
-                .is_none_or(|server| is_server(packet.from, server) || is_server(packet.to, server))
+                .is_none_or(|server| ends.iter().any(|end| end.ip() == server.to_canonical()))
             && options.from_ns.is_none_or(|from| packet.ts_ns >= from)
             && options.to_ns.is_none_or(|to| packet.ts_ns < to)
             && options.filter.as_ref().is_none_or(|filter| filter.matches(packet))
     }
 
-    /// Makes the slice of `ts` the present one; false when it is too far away.
+    /// Moves to the slice of `ts`; false when it is too far away.
     #[inline]
     fn enter_slice(&mut self, ts: i64) -> bool {
         let width = self.options.slice_ns;
@@ -168,7 +170,7 @@ impl Gate {
         if (0..width).contains(&ts.saturating_sub(self.slice_begin)) {
             return true;
         }
-        // Packets of several processors may be a little out of order, even before the first.
+        // With several CPUs, packets may be slightly out of order, even before the first.
         let number = ts.saturating_sub(self.start_ns).max(0) / width;
         if number >= SLICES_MAX || self.filled >= FILLED_SLICES_MAX {
             self.last_ts = self.start_ns + (i64::from(self.slice) + 1) * width - 1;
@@ -180,7 +182,7 @@ impl Gate {
         true
     }
 
-    /// Slice 0 begins at `start_ns` from now on: `count` slices later.
+    /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later.
     pub(crate) fn begin_at(&mut self, start_ns: i64, count: u32) {
         self.start_ns = start_ns;
         self.first_ts = Some(start_ns);
@@ -189,11 +191,11 @@ impl Gate {
         self.filled = 0;
     }
 
-    /// In the middle of a connection: is `a` the server rather than `b`?
+    /// For a connection seen mid-stream: whether `a`, not `b`, is the server.
     #[inline]
     fn looks_like_server(&self, a: Endpoint, b: Endpoint) -> bool {
         let has_answered = [a, b].map(|end| self.answering.has(end.port));
-        // Nearly always one of the two ports answers, and that says it.
+        // Fast path: exactly one of the two ports serves.
         if has_answered == [true, false] && self.options.ports.is_empty() {
             return true;
         }
@@ -216,14 +218,14 @@ impl Gate {
         }
     }
 
-    /// Remembers who answers connections.
+    /// Remembers an endpoint that accepts connections.
     fn learn_server(&mut self, server: Endpoint) {
         if self.servers.len() < SERVERS_MAX && self.servers.insert(server) {
             self.answering.add(server.port);
         }
     }
 
-    /// Remembers at which ports one can read what is asked.
+    /// Remembers ports whose requests are readable.
     #[inline]
     fn learn_language(&mut self, packet: &Packet<'_>, is_from_server: bool) {
         let server = match packet.payload {

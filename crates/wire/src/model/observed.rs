@@ -1,9 +1,9 @@
-//! What the model hands to those who want rows: each request and each connection when it is over, and who listens.
+//! Rows of the model: each request and each connection once it is complete.
 
 use crate::flow::Protocol;
 use crate::packet::Endpoint;
 
-/// Where the clock stood.
+/// Where the tap measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireTier {
     /// Client to edge.
@@ -13,7 +13,7 @@ pub enum WireTier {
 }
 
 impl WireTier {
-    /// As the column `tier` has it.
+    /// Value of the column `tier`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Edge => "wire_edge",
@@ -22,10 +22,10 @@ impl WireTier {
     }
 }
 
-/// How a request ended.
+/// End of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// With a whole response.
+pub enum RequestEnd {
+    /// With a complete response.
     Ok,
     /// The connection was reset.
     Reset,
@@ -33,14 +33,14 @@ pub enum End {
     Closed,
     /// The capture ended first.
     Unanswered,
-    /// The client has a response that the capture does not hold.
+    /// The client has a response that the capture lacks.
     Unseen,
-    /// The response was not over when the capture, or the connection, ended.
+    /// The response was incomplete when the capture or the connection ended.
     Cut,
 }
 
-impl End {
-    /// The name in output.
+impl RequestEnd {
+    /// Name in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -53,36 +53,37 @@ impl End {
     }
 }
 
-/// One request, as the wire saw it. Times are nanoseconds since 1970 UTC; `None` is not seen.
+/// One request, as seen on the wire. Times are nanoseconds since 1970 UTC; `None` means not seen.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestSeen<'a> {
-    /// Counts from 1 in this capture.
+pub struct ObservedRequest<'a> {
+    /// Number in this capture, from 1.
     pub number: u64,
-    /// Its connection.
+    /// Number of its connection.
     pub connection: u64,
-    /// Its place in the connection, from 1.
+    /// Position in the connection, from 1.
     pub order: u32,
     /// Edge or upstream.
     pub tier: WireTier,
-    /// Who asked.
+    /// The client.
     pub client: Endpoint,
-    /// Who was asked.
+    /// The server.
     pub server: Endpoint,
-    /// What is spoken.
+    /// Application protocol.
     pub protocol: Protocol,
-    /// Of a database the command, such as `COM_QUERY`. Empty when not readable; so are the next four.
+    /// Method, or a database command such as `COM_QUERY`. Empty when not readable, as are the next
+    /// four.
     pub method: &'a str,
-    /// The header Host.
+    /// The `Host` header.
     pub host: &'a str,
     /// Path and query.
     pub target: &'a str,
-    /// `X-Request-Id`, or the trace.
+    /// `X-Request-Id`, or the trace id.
     pub request_id: &'a str,
-    /// The path with ids taken out.
+    /// The path with ids replaced.
     pub template: &'a str,
-    /// The status, if it was readable.
+    /// Status code, if readable.
     pub status: Option<u16>,
-    /// A database's code of the error that it answered with; empty for none.
+    /// Database error code; empty for none.
     pub error: &'a str,
     /// First and last byte of the request.
     pub asked: [i64; 2],
@@ -90,44 +91,44 @@ pub struct RequestSeen<'a> {
     pub answered: Option<[i64; 2]>,
     /// When the client had acknowledged the last byte.
     pub acknowledged: Option<i64>,
-    /// Bytes with heads.
+    /// Bytes with headers.
     pub request_bytes: u64,
-    /// Bytes with heads.
+    /// Bytes with headers.
     pub response_bytes: u64,
-    /// Segments of the request that were sent again.
+    /// Retransmitted segments of the request.
     pub request_retransmits: u16,
-    /// Segments of the response that were sent again.
+    /// Retransmitted segments of the response.
     pub response_retransmits: u16,
-    /// Of these, what the client had already (DSACK).
+    /// Spurious retransmits of the response (DSACK).
     pub spurious: u16,
-    /// 1xx responses before the real one.
+    /// 1xx responses before the final one.
     pub interim: u16,
-    /// The edge's request that this one was made for.
+    /// The edge request it was made for.
     pub parent: Option<u64>,
-    /// Whether the parent was found by header, not by time.
+    /// Whether the parent was matched by header, not by time.
     pub is_matched_by_header: bool,
-    /// Whether the snap length cut a head.
+    /// Whether the snap length cut a header.
     pub is_cut: bool,
-    /// How it ended.
-    pub end: End,
+    /// End of the request.
+    pub end: RequestEnd,
 }
 
-/// One connection, when it is over or the capture is.
+/// One connection, reported when it or the capture ends.
 #[derive(Debug, Clone, Copy)]
-pub struct ConnectionSeen {
-    /// Counts from 1 in this capture.
+pub struct ObservedConnection {
+    /// Number in this capture, from 1.
     pub number: u64,
-    /// Who opened it.
+    /// The client.
     pub client: Endpoint,
-    /// Who was called.
+    /// The server.
     pub server: Endpoint,
-    /// What is spoken.
+    /// Application protocol.
     pub protocol: Protocol,
     /// First packet, ns.
     pub first_ts: i64,
     /// Last packet, ns.
     pub last_ts: i64,
-    /// SYNs of the client, the first included; 0 when the capture began later.
+    /// SYNs of the client, the first included; 0 for a connection seen mid-stream.
     pub syns: u8,
     /// SYN-ACKs of the server.
     pub synacks: u8,
@@ -135,29 +136,30 @@ pub struct ConnectionSeen {
     pub syn_wait_us: Option<u32>,
     /// SYN-ACK to its ACK, µs.
     pub handshake_us: Option<u32>,
-    /// Shortest round trip from the tap to the client, and to the server, µs.
+    /// Minimum round trip from the tap to the client and to the server, µs.
     pub rtt_us: [Option<u32>; 2],
-    /// Largest one-way delay variation of the client's packets, µs.
+    /// Maximum one-way delay variation of the client's packets, µs.
     pub delay_max_us: Option<u32>,
-    /// One tick of the client's clock, µs.
+    /// Tick of the client's timestamp clock, µs.
     pub tick_us: Option<u16>,
-    /// Requests.
+    /// Number of requests.
     pub requests: u32,
     /// Payload bytes of client and server.
     pub bytes: [u64; 2],
     /// Packets of client and server.
     pub packets: [u32; 2],
-    /// Segments sent again by client and server.
+    /// Segments retransmitted by client and server.
     pub retransmits: [u32; 2],
-    /// Of these, what the other side had already.
+    /// Spurious retransmits of client and server (DSACK).
     pub spurious: [u32; 2],
-    /// Segments that came later than what follows them.
+    /// Segments that filled a hole.
     pub filled: [u32; 2],
-    /// Packets lost before the tap, by IP identification; `None` where these mean nothing.
+    /// Packets lost before the tap, by IP identification; `None` where identifications are
+    /// unusable.
     pub missing: [Option<u32>; 2],
-    /// How often the receive window was shut, and how long, µs: client and server.
+    /// Zero-window episodes of client and server.
     pub zero_windows: [u16; 2],
-    /// How long it was shut, µs.
+    /// Time with a zero window, µs.
     pub zero_window_us: [u32; 2],
     /// "client" or "server".
     pub fin_by: Option<&'static str>,
@@ -165,18 +167,17 @@ pub struct ConnectionSeen {
     pub rst_by: Option<&'static str>,
     /// Whether it was reset while a request waited for its response.
     pub is_rst_in_flight: bool,
-    /// Requests behind the server's FIN.
+    /// Requests after the server's FIN.
     pub late_requests: u8,
-    /// pcapng's or SLL2's number of the interface.
+    /// Interface number of pcapng or SLL2.
     pub interface: u32,
 }
 
-/// Takes rows.
-pub trait Sink: Send {
-    /// A request is over.
-    fn request(&mut self, request: &RequestSeen<'_>);
-    /// A connection is over.
-    fn connection(&mut self, connection: &ConnectionSeen);
-    /// What waits is wanted now.
+/// Receives rows.
+pub trait RowSink: Send {
+    /// A request is complete.
+    fn request(&mut self, request: &ObservedRequest<'_>);
+    /// A connection is closed.
+    fn connection(&mut self, connection: &ObservedConnection);
     fn flush(&mut self) {}
 }

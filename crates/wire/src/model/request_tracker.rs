@@ -1,27 +1,28 @@
-//! Requests and responses of one connection: by HTTP's framing, or by whose turn it is.
+//! Requests and responses of one connection: by message framing, or by turns.
 //!
-//! Exchanges form a list: `current` is the oldest without a whole response, `newest` the last that began; an answered
-//! one waits in `unacknowledged` until the client has it.
+//! Exchanges form a list: `current` is the oldest without a complete response, `newest` the last
+//! that began; a complete one waits in `unacknowledged` until the client has it.
 
-use super::event::{Ask, Done, Event};
-use super::exchange::Text;
-use super::seen::End;
-use super::shard::World;
+use super::event::{CompletedRequest, RequestDetails, ShardEvent};
+use super::exchange::RequestText;
+use super::observed::RequestEnd;
+use super::shard_context::ShardContext;
 use super::urls;
-use crate::database::{self, Ears};
-use crate::flow::{Connection, NONE, Protocol, Side, is_before};
+use crate::database::{self, MessageSink};
+use crate::flow::{Connection, NONE, Protocol, SequenceNumber, Side};
 use crate::http::{
-    Body, Framer, Listener, RequestHead, ResponseHead, is_request_start, is_response_start,
+    BodyFraming, Framer, HttpSink, RequestHead, ResponseHead, is_request_start, is_response_start,
 };
 use crate::packet::Packet;
 
-/// Without a measured round trip, a request so soon behind the server's FIN has crossed it.
+/// Without a measured round trip, a request this soon after the server's FIN has crossed it.
 const CROSSING_NS: i64 = 50_000_000;
 
-/// The first payload of a connection tells what is spoken, and who is the server if the capture began too late.
-pub(super) fn greet(
+/// Detects the protocol from the connection's first payload, and which end serves if the capture
+/// began too late.
+pub(super) fn detect_protocol(
     connection: &mut Connection,
-    world: &mut World,
+    context: &mut ShardContext,
     packet: &Packet<'_>,
     side: Side,
 ) {
@@ -40,9 +41,9 @@ pub(super) fn greet(
     let found = speaker.map(|speaker| (Protocol::Http, speaker)).or_else(|| {
         database::recognise(bytes, packet.payload_length, connection.server().port, side)
     });
-    let may_tell = !bytes.is_empty() || !world.pass.is_mute;
+    let may_tell = !bytes.is_empty() || !context.hints.is_mute;
     let has_known_port =
-        is_http_port(connection, world, side) || database::has_port(connection.server().port);
+        is_http_port(connection, context, side) || database::has_port(connection.server().port);
     match found {
         Some((protocol, speaker)) => {
             connection.protocol = protocol;
@@ -50,27 +51,28 @@ pub(super) fn greet(
                 connection.flip();
                 if connection.has_tier {
                     connection.has_tier = false;
-                    world.tier_mut(connection.tier).mistaken += 1;
+                    context.tier_mut(connection.tier).mistaken += 1;
                 }
             }
         }
         None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
-        // In the middle of a connection this may be anybody's body; without payload nobody ever will tell.
+        // Mid-stream, this may be part of a body; without payload it stays unknown.
         None if !is_whole && may_tell && has_known_port => {}
         None => connection.protocol = Protocol::Opaque,
     }
 }
 
-fn is_http_port(connection: &Connection, world: &World, side: Side) -> bool {
-    let [of_sender, of_receiver] = world.pass.is_readable;
+fn is_http_port(connection: &Connection, context: &ShardContext, side: Side) -> bool {
+    let [of_sender, of_receiver] = context.hints.is_readable;
     (if side == Side::Server { of_sender } else { of_receiver })
         || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
 }
 
-/// The next bytes of a direction, in order: `length` on the wire, of which `bytes` were captured.
+/// Processes the next in-order bytes of a direction: `length` on the wire, of which `bytes` were
+/// captured.
 pub(super) fn bytes(
     connection: &mut Connection,
-    world: &mut World,
+    context: &mut ShardContext,
     side: Side,
     ts: i64,
     bytes: &[u8],
@@ -80,42 +82,47 @@ pub(super) fn bytes(
     let half = connection.half(side);
     half.last_data_ts = ts;
     if protocol != Protocol::Http && !protocol.is_database() {
-        return by_turn(connection, world, side, ts, bytes, length);
+        return by_turn(connection, context, side, ts, bytes, length);
     }
     let end_seq = half.next;
-    // What is read may change the other direction's framer, but not this one's.
+    // Reading may change the other direction's framer, never this one's.
     let (mut framer, mut partial) = (half.framer, half.partial.take());
-    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
+    let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
     if protocol == Protocol::Http {
-        framer.feed(&mut partial, side == Side::Client, bytes, length, &mut talk);
+        framer.feed(&mut partial, side == Side::Client, bytes, length, &mut tracker);
     } else {
-        database::feed(protocol, side, &mut framer, &mut partial, bytes, length, &mut talk);
+        database::feed(protocol, side, &mut framer, &mut partial, bytes, length, &mut tracker);
     }
     let half = connection.half(side);
     (half.framer, half.partial) = (framer, partial);
 }
 
-/// So many bytes of a direction are missing in the capture, not on the way.
-pub(super) fn gap(connection: &mut Connection, world: &mut World, side: Side, length: u32) {
+/// Skips `length` bytes that the capture misses (they were on the wire).
+pub(super) fn gap(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    side: Side,
+    length: u32,
+) {
     let tier = connection.tier;
-    world.tier_mut(tier).missed_by_tap += 1;
-    world.now(tier).missed_by_tap += 1;
+    context.tier_mut(tier).missed_by_tap += 1;
+    context.now(tier).missed_by_tap += 1;
     if connection.protocol != Protocol::Http && !connection.protocol.is_database() {
         return;
     }
     let half = connection.half(side);
     let (mut framer, mut partial) = (half.framer, half.partial.take());
     let (ts, end_seq) = (half.last_data_ts, half.next);
-    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-    framer.gap(&mut partial, length, &mut talk);
+    let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
+    framer.gap(&mut partial, length, &mut tracker);
     let half = connection.half(side);
     (half.framer, half.partial) = (framer, partial);
 }
 
-/// Without framing, a request is what the client says until the server speaks.
+/// Without framing, a request is what the client sends until the server answers.
 fn by_turn(
     connection: &mut Connection,
-    world: &mut World,
+    context: &mut ShardContext,
     side: Side,
     ts: i64,
     bytes: &[u8],
@@ -128,37 +135,36 @@ fn by_turn(
     let is_handshake = connection.protocol == Protocol::Tls
         && bytes.first().is_some_and(|kind| *kind != APPLICATION_DATA);
     let end_seq = connection.half(side).next;
-    let mut talk = Talk { connection, world, side, ts, end_seq, is_interim: false };
-    let is_answered = talk.current().is_some_and(|exchange| exchange.answered[0] != 0);
-    let is_open = talk.connection.current != NONE;
+    let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
+    let is_answered = tracker.current().is_some_and(|exchange| exchange.answered[0] != 0);
+    let is_open = tracker.connection.current != NONE;
     match side {
         Side::Client if is_open && !is_answered => {}
         Side::Client if is_handshake => return,
         Side::Client => {
             if is_answered {
-                talk.end_seq = talk.connection.half(Side::Server).next;
-                talk.end_response();
+                tracker.end_seq = tracker.connection.half(Side::Server).next;
+                tracker.end_response();
             }
-            talk.begin();
+            tracker.begin();
         }
         Side::Server if !is_open => return,
-        Side::Server => talk.begin(),
+        Side::Server => tracker.begin(),
     }
-    Listener::count(&mut talk, u64::from(length));
+    HttpSink::count(&mut tracker, u64::from(length));
     if side == Side::Client {
-        talk.end();
+        tracker.end();
     }
 }
 
-/// A response's retransmit or a request's.
-pub(super) fn note_retransmit(connection: &Connection, world: &mut World, side: Side) {
+pub(super) fn note_retransmit(connection: &Connection, context: &mut ShardContext, side: Side) {
     let slot = match side {
         Side::Client => connection.newest,
         Side::Server if connection.current != NONE => connection.current,
         Side::Server => connection.unacknowledged,
     };
     if slot != NONE {
-        let exchange = world.pool.get(slot);
+        let exchange = context.pool.get(slot);
         let count = match side {
             Side::Client => &mut exchange.request_retransmits,
             Side::Server => &mut exchange.response_retransmits,
@@ -167,50 +173,55 @@ pub(super) fn note_retransmit(connection: &Connection, world: &mut World, side: 
     }
 }
 
-/// The client had a segment of the response already.
-pub(super) fn note_spurious(connection: &Connection, world: &mut World) {
+/// Counts a spurious retransmit of a response.
+pub(super) fn note_spurious(connection: &Connection, context: &mut ShardContext) {
     for slot in [connection.unacknowledged, connection.current] {
         if slot != NONE {
-            let exchange = world.pool.get(slot);
+            let exchange = context.pool.get(slot);
             exchange.spurious = exchange.spurious.saturating_add(1);
             return;
         }
     }
 }
 
-/// The server paused within a response and went on when the client had made room.
-pub(super) fn note_pause(connection: &Connection, world: &mut World, ns: i64) {
+/// Adds a pause of the server within a response that ended with the client's window update.
+pub(super) fn note_pause(connection: &Connection, context: &mut ShardContext, ns: i64) {
     if connection.current != NONE {
-        let exchange = world.pool.get(connection.current);
+        let exchange = context.pool.get(connection.current);
         if exchange.answered[0] != 0 {
             exchange.client_wait_ns += ns;
         }
     }
 }
 
-/// The last request byte and the place of a request that waits for its response.
-pub(super) fn waiting(connection: &Connection, world: &mut World) -> Option<(i64, u32)> {
+/// Time of the last request byte and position of a request that waits for its response.
+pub(super) fn waiting(connection: &Connection, context: &mut ShardContext) -> Option<(i64, u32)> {
     if connection.current == NONE {
         return None;
     }
-    let exchange = world.pool.get(connection.current);
+    let exchange = context.pool.get(connection.current);
     (exchange.answered[0] == 0).then_some((exchange.asked[1], exchange.order))
 }
 
-/// The client acknowledges up to `ack`.
-pub(super) fn acknowledged(connection: &mut Connection, world: &mut World, ts: i64, ack: u32) {
+/// Processes the client's acknowledgement up to `ack`.
+pub(super) fn acknowledged(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    ts: i64,
+    ack: u32,
+) {
     let slot = connection.unacknowledged;
-    if slot != NONE && !is_before(ack, world.pool.get(slot).end_seq) {
+    if slot != NONE && !ack.is_before(context.pool.get(slot).end_seq) {
         connection.unacknowledged = NONE;
-        emit(connection, world, slot, End::Ok, Some(ts));
+        complete(connection, context, slot, RequestEnd::Ok, Some(ts));
     }
 }
 
-/// The client asks again and has all that the server sent, of which the tap has not seen the end: the answers are
-/// over, and the server's next byte begins another.
-pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts: i64) {
+/// Gives up responses that the tap missed: the client has everything the server sent and sends
+/// another request. The server's next byte begins a new response.
+pub(super) fn give_up_unseen(connection: &mut Connection, context: &mut ShardContext, ts: i64) {
     while connection.current != NONE {
-        give_up_oldest(connection, world, Some(ts));
+        give_up_oldest(connection, context, Some(ts));
     }
     connection.newest = NONE;
     let half = connection.half(Side::Server);
@@ -220,70 +231,70 @@ pub(super) fn answers_unseen(connection: &mut Connection, world: &mut World, ts:
         half.framer = Framer::Idle;
     }
     let tier = connection.tier;
-    world.tier_mut(tier).missed_by_tap += 1;
-    world.now(tier).missed_by_tap += 1;
+    context.tier_mut(tier).missed_by_tap += 1;
+    context.now(tier).missed_by_tap += 1;
 }
 
-/// The server's FIN ends what has no other end.
-pub(super) fn server_closed(connection: &mut Connection, world: &mut World, ts: i64) {
+/// Ends a response that only the server's FIN delimits.
+pub(super) fn server_closed(connection: &mut Connection, context: &mut ShardContext, ts: i64) {
     let is_soft = connection.half(Side::Server).framer.turn()
         || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque | Protocol::Mysql);
     let end_seq = connection.half(Side::Server).next;
-    let mut talk = Talk { connection, world, side: Side::Server, ts, end_seq, is_interim: false };
-    if is_soft && talk.current().is_some_and(|exchange| exchange.answered[0] != 0) {
-        talk.end_response();
+    let mut tracker =
+        RequestTracker { connection, context, side: Side::Server, ts, end_seq, is_interim: false };
+    if is_soft && tracker.current().is_some_and(|exchange| exchange.answered[0] != 0) {
+        tracker.end_response();
     }
 }
 
-/// Nothing more will come.
-pub(super) fn finish(connection: &mut Connection, world: &mut World, is_end: bool) {
+/// Ends the connection: no more packets.
+pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is_end: bool) {
     let ts = connection.last_ts;
-    server_closed(connection, world, ts);
+    server_closed(connection, context, ts);
     if connection.unacknowledged != NONE {
         let slot = std::mem::replace(&mut connection.unacknowledged, NONE);
-        emit(connection, world, slot, End::Ok, None);
+        complete(connection, context, slot, RequestEnd::Ok, None);
     }
     while connection.current != NONE {
         let slot = connection.current;
-        let exchange = world.pool.get(slot);
+        let exchange = context.pool.get(slot);
         connection.current = exchange.next;
         let end = match (exchange.answered[0] != 0, connection.rst_by, connection.fin_by) {
-            (true, _, _) => End::Cut,
-            (false, Some(_), _) => End::Reset,
-            (false, None, Some(_)) => End::Closed,
-            (false, None, None) if is_end => End::Unanswered,
-            (false, None, None) => End::Closed,
+            (true, _, _) => RequestEnd::Cut,
+            (false, Some(_), _) => RequestEnd::Reset,
+            (false, None, Some(_)) => RequestEnd::Closed,
+            (false, None, None) if is_end => RequestEnd::Unanswered,
+            (false, None, None) => RequestEnd::Closed,
         };
-        emit(connection, world, slot, end, None);
+        complete(connection, context, slot, end, None);
     }
     connection.newest = NONE;
 }
 
-/// One direction's messages, at one moment.
-struct Talk<'a> {
+/// Messages of one direction at one moment; receives the framers' events.
+struct RequestTracker<'a> {
     connection: &'a mut Connection,
-    world: &'a mut World,
+    context: &'a mut ShardContext,
     side: Side,
     ts: i64,
-    /// Behind the bytes that are being read.
+    /// Sequence number after the bytes being read.
     end_seq: u32,
     is_interim: bool,
 }
 
-impl Talk<'_> {
-    /// The exchange that is answered next.
+impl RequestTracker<'_> {
     fn current(&mut self) -> Option<&mut super::exchange::Exchange> {
         let slot = self.connection.current;
-        (slot != NONE).then(|| self.world.pool.get(slot))
+        (slot != NONE).then(|| self.context.pool.get(slot))
     }
 
     fn newest(&mut self) -> Option<&mut super::exchange::Exchange> {
         let slot = self.connection.newest;
-        (slot != NONE).then(|| self.world.pool.get(slot))
+        (slot != NONE).then(|| self.context.pool.get(slot))
     }
 
     fn begin_request(&mut self) {
-        // Whatever had no end of its own ends here.
+        // A response without a delimiter ends here.
         let has_no_end = self.connection.protocol == Protocol::Mysql;
         if (self.connection.half(Side::Server).framer.turn() || has_no_end)
             && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
@@ -291,24 +302,24 @@ impl Talk<'_> {
             self.end_seq = self.connection.half(Side::Server).next;
             self.end_response();
         }
-        let Self { connection, world, ts, .. } = self;
+        let Self { connection, context, ts, .. } = self;
         connection.requests += 1;
-        let slot = world.pool.take();
-        let exchange = world.pool.get(slot);
+        let slot = context.pool.take();
+        let exchange = context.pool.get(slot);
         exchange.asked = [*ts; 2];
         exchange.order = connection.requests;
         exchange.tier = connection.tier;
         if connection.current == NONE {
             connection.current = slot;
         } else {
-            world.pool.get(connection.newest).next = slot;
+            context.pool.get(connection.newest).next = slot;
         }
         connection.newest = slot;
-        world.tell(Event::Begin { slot, tier: connection.tier, ts: *ts });
+        context.emit(ShardEvent::Begin { slot, tier: connection.tier, ts: *ts });
         if let Some(fin_ts) = connection.server_fin_ts() {
             connection.late_requests = connection.late_requests.saturating_add(1);
-            let number = world.slice_of(*ts);
-            let part = &mut world.parts[usize::from(connection.tier)];
+            let number = context.slice_of(*ts);
+            let part = &mut context.parts[usize::from(connection.tier)];
             part.transport.after_fin += 1;
             let rtt = connection.client_rtt_us().map(|us| i64::from(us) * 1000);
             if *ts - fin_ts < rtt.map_or(CROSSING_NS, |rtt| rtt + rtt / 4 + 1_000_000) {
@@ -319,7 +330,8 @@ impl Talk<'_> {
         }
     }
 
-    /// A response to a request that lies behind the snap length, pipelined in a segment of the client.
+    /// Adds a request hidden by the snap length (pipelined in a client segment) when its response
+    /// comes.
     fn begin_hidden_request(&mut self) {
         let ts = self.ts;
         self.ts = self.connection.half(Side::Client).last_data_ts;
@@ -332,14 +344,13 @@ impl Talk<'_> {
         }
     }
 
-    /// The response to `current` is whole.
     fn end_response(&mut self) {
         let slot = self.connection.current;
         if slot == NONE {
             return;
         }
-        let Self { connection, world, end_seq, .. } = self;
-        let exchange = world.pool.get(slot);
+        let Self { connection, context, end_seq, .. } = self;
+        let exchange = context.pool.get(slot);
         exchange.end_seq = *end_seq;
         let (next, answered) = (exchange.next, exchange.answered);
         let think_ns = answered[0] - exchange.asked[1];
@@ -347,23 +358,21 @@ impl Talk<'_> {
             connection.newest = NONE;
         }
         connection.current = next;
-        world.tell(Event::Answered { slot, answered, think_ns });
+        context.emit(ShardEvent::Answered { slot, answered, think_ns });
         let before = std::mem::replace(&mut connection.unacknowledged, slot);
         if before != NONE {
-            emit(connection, world, before, End::Ok, None);
+            complete(connection, context, before, RequestEnd::Ok, None);
         }
     }
 
-    /// What the newest request asks for.
     fn ask(&mut self, target: &[u8], keys: [u64; 2]) {
-        let Self { connection, world, .. } = self;
+        let Self { connection, context, .. } = self;
         let path = urls::path(target);
-        let text = &mut world.out.text;
+        let text = &mut context.out.text;
         let from = text.len();
         text.extend_from_slice(path);
-        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        let path_at = (place(from), place(text.len()));
-        world.out.asks.push(Ask {
+        let path_at = (offset_of(from), offset_of(text.len()));
+        context.out.details.push(RequestDetails {
             slot: connection.newest,
             path: path_at,
             hash: urls::hash(path),
@@ -371,11 +380,11 @@ impl Talk<'_> {
             client: connection.client().address,
             server: connection.server().address,
         });
-        world.tell(Event::Ask);
+        context.emit(ShardEvent::Details);
     }
 }
 
-impl Listener for Talk<'_> {
+impl HttpSink for RequestTracker<'_> {
     fn begin(&mut self) {
         if self.side == Side::Client {
             return self.begin_request();
@@ -391,20 +400,19 @@ impl Listener for Talk<'_> {
         }
     }
 
-    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body {
-        let wants_text = self.world.wants_rows;
+    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> BodyFraming {
+        let wants_text = self.context.wants_rows;
         self.connection.has_cut_requests |= is_cut;
         if let Some(exchange) = self.newest() {
             exchange.is_cut |= is_cut;
             exchange.is_head = head.method == b"HEAD";
             exchange.is_connect = head.method == b"CONNECT";
             if wants_text {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                exchange.text = Some(Box::new(Text {
-                    method: text(head.method),
-                    host: text(head.host),
-                    target: text(head.target),
-                    request_id: text(head.request_id),
+                exchange.text = Some(Box::new(RequestText {
+                    method: lossy(head.method),
+                    host: lossy(head.host),
+                    target: lossy(head.target),
+                    request_id: lossy(head.request_id),
                 }));
             }
             let id = match head.request_id {
@@ -416,22 +424,24 @@ impl Listener for Talk<'_> {
             self.ask(known, [id, urls::hash(head.target) ^ urls::hash(head.method)]);
         }
         match head.content_length {
-            _ if head.is_chunked => Body::Chunked,
-            Some(length) => Body::Length(length),
-            None if !is_cut => Body::None,
-            None if matches!(head.method, b"GET" | b"HEAD" | b"DELETE" | b"OPTIONS") => Body::None,
-            None => Body::UntilEnd,
+            _ if head.is_chunked => BodyFraming::Chunked,
+            Some(length) => BodyFraming::Length(length),
+            None if !is_cut => BodyFraming::None,
+            None if matches!(head.method, b"GET" | b"HEAD" | b"DELETE" | b"OPTIONS") => {
+                BodyFraming::None
+            }
+            None => BodyFraming::UntilEnd,
         }
     }
 
-    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body {
+    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> BodyFraming {
         if self.connection.current == NONE {
             match head.class {
                 1 => {}
                 class if self.connection.has_cut_requests && (class > 1 || is_cut) => {
                     self.begin_hidden_request();
                 }
-                _ => self.world.tier_mut(self.connection.tier).unasked += 1,
+                _ => self.context.tier_mut(self.connection.tier).unasked += 1,
             }
         }
         let (is_head, is_connect) = self
@@ -445,21 +455,21 @@ impl Listener for Talk<'_> {
             101 => {
                 self.connection.half(Side::Client).framer = Framer::Opaque;
                 self.end_response();
-                Body::Opaque
+                BodyFraming::Opaque
             }
             _ if head.class == 1 => {
                 self.is_interim = true;
-                Body::None
+                BodyFraming::None
             }
             200..=299 if is_connect => {
                 self.connection.half(Side::Client).framer = Framer::Opaque;
                 self.end_response();
-                Body::Opaque
+                BodyFraming::Opaque
             }
-            204 | 304 => Body::None,
-            _ if is_head => Body::None,
-            _ if head.is_chunked => Body::Chunked,
-            _ => head.content_length.map_or(Body::UntilEnd, Body::Length),
+            204 | 304 => BodyFraming::None,
+            _ if is_head => BodyFraming::None,
+            _ if head.is_chunked => BodyFraming::Chunked,
+            _ => head.content_length.map_or(BodyFraming::UntilEnd, BodyFraming::Length),
         }
     }
 
@@ -502,7 +512,7 @@ impl Listener for Talk<'_> {
         if self.side == Side::Client {
             return;
         }
-        // The answer that was due is among what is missing. Of several, the newest may still come.
+        // The due response is among the missing bytes. With pipelining, the newest may still come.
         let is_pipelined = self.connection.current != self.connection.newest;
         while self.connection.current != NONE {
             let is_newest = self.connection.current == self.connection.newest;
@@ -510,13 +520,13 @@ impl Listener for Talk<'_> {
             if is_pipelined && is_newest && is_waiting {
                 return;
             }
-            give_up_oldest(self.connection, self.world, None);
+            give_up_oldest(self.connection, self.context, None);
         }
         self.connection.newest = NONE;
     }
 }
 
-impl Ears for Talk<'_> {
+impl MessageSink for RequestTracker<'_> {
     fn is_fresh(&mut self) -> bool {
         self.connection.requests == 0
     }
@@ -536,12 +546,12 @@ impl Ears for Talk<'_> {
     }
 
     fn command(&mut self, name: &[u8]) {
-        let wants_text = self.world.wants_rows;
-        // A server that answers half a command has ended the request that it belongs to.
+        let wants_text = self.context.wants_rows;
+        // A server that answers half a command has already ended its request.
         let Some(exchange) = self.newest() else { return };
         if wants_text {
             let method = String::from_utf8_lossy(name).into_owned();
-            exchange.text = Some(Box::new(Text { method, ..Text::default() }));
+            exchange.text = Some(Box::new(RequestText { method, ..RequestText::default() }));
         }
         self.ask(name, [0; 2]);
     }
@@ -552,14 +562,14 @@ impl Ears for Talk<'_> {
         }
     }
 
-    /// What belongs to no request, such as closing a statement, is not counted to the one before.
+    /// Bytes outside of requests, such as closing a statement, do not count to the one before.
     fn count(&mut self, bytes: u64) {
         let belongs = match self.side {
             Side::Client => self.newest().is_some_and(|exchange| !exchange.is_sent),
             Side::Server => self.current().is_some_and(|exchange| exchange.answered[0] != 0),
         };
         if belongs {
-            Listener::count(self, bytes);
+            HttpSink::count(self, bytes);
         }
     }
 
@@ -589,48 +599,60 @@ impl Ears for Talk<'_> {
     }
 
     fn lost(&mut self) {
-        Listener::lost(self);
+        HttpSink::lost(self);
     }
 }
 
-/// The client has the answer to the oldest request, or what is left of it; the capture has not.
-fn give_up_oldest(connection: &mut Connection, world: &mut World, acknowledged: Option<i64>) {
+fn offset_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Ends the oldest request: the client has its response, the capture lacks all or part of it.
+fn give_up_oldest(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    acknowledged: Option<i64>,
+) {
     let slot = connection.current;
-    let exchange = world.pool.get(slot);
+    let exchange = context.pool.get(slot);
     let (is_answered, answered) = (exchange.answered[0] != 0, exchange.answered);
     let think_ns = answered[0] - exchange.asked[1];
     connection.current = exchange.next;
     if is_answered {
-        world.tell(Event::Answered { slot, answered, think_ns });
+        context.emit(ShardEvent::Answered { slot, answered, think_ns });
     }
-    let end = if is_answered { End::Ok } else { End::Unseen };
-    emit(connection, world, slot, end, acknowledged);
+    let end = if is_answered { RequestEnd::Ok } else { RequestEnd::Unseen };
+    complete(connection, context, slot, end, acknowledged);
 }
 
-/// A target that the snap length cut may end in half an id: what is behind the last slash does not count.
+/// The target without its last segment: cut by the snap length, that may be half an id.
 fn cut_target(target: &[u8]) -> &[u8] {
     let end = target.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let has_query = target.contains(&b'?');
     if has_query { target } else { &target[..end] }
 }
 
-/// An exchange is over: the ledger counts it, and hands it to who wants rows.
-fn emit(
+/// Completes an exchange: the sequencer counts it and emits its row.
+fn complete(
     connection: &Connection,
-    world: &mut World,
+    context: &mut ShardContext,
     slot: u32,
-    end: End,
+    end: RequestEnd,
     acknowledged: Option<i64>,
 ) {
-    let exchange = world.pool.give_back(slot);
-    world.out.dones.push(Done {
+    let exchange = context.pool.give_back(slot);
+    context.out.completed.push(CompletedRequest {
         slot,
-        connection: world.slot,
+        connection: context.slot,
         exchange,
-        ends: world.wants_rows.then(|| Box::new([connection.client(), connection.server()])),
+        ends: context.wants_rows.then(|| Box::new([connection.client(), connection.server()])),
         protocol: connection.protocol,
         end,
         acknowledged,
     });
-    world.tell(Event::Done);
+    context.emit(ShardEvent::Completed);
 }
